@@ -23,6 +23,8 @@ class Installation:
         catalog: what the bundle runs.
         retention_days: how long ended runs are kept; None: for ever.
         ledger_days: how long the ledger keeps what it knows of an ended run; None: for ever.
+        backup_days: how long a daily backup of the database is kept; 0: there is none, and no
+            point-in-time recovery.
         alert_email: who is told of alerts; empty: nobody but the console.
         callers: members that may call the runs API: `user:…`, `group:…`, `serviceAccount:…`.
         workers: members that may call `manage_lease`.
@@ -41,6 +43,7 @@ class Installation:
     callers: Sequence[str] = ()
     workers: Sequence[str] = ()
     database_location: str = ""
+    backup_days: int = 14
 
     @property
     def bucket_name(self) -> str:

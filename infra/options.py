@@ -50,6 +50,8 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
 _LONGEST: Final = 120
 #: Firestore counts the seconds until an entry expires, up to 2,147,483,647 of them.
 _MOST_LEDGER_DAYS: Final = 24_855
+#: Firestore keeps a backup for 14 weeks at most.
+_MOST_BACKUP_DAYS: Final = 98
 _MEMBER: Final = re.compile(  # none has a comma, with which people separate several
     r"(user|group|serviceAccount|domain|principal|principalSet):[\x21-\x2b\x2d-\x7e]{3,1000}"
 )
@@ -125,6 +127,14 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
         show_envvar=True,
         type=click.IntRange(1, _MOST_LEDGER_DAYS),
         help="How long the ledger keeps its figures; by default for ever.",
+    ),
+    click.option(
+        "--backup-days",
+        envvar="LEASEHOLD_BACKUP_DAYS",
+        show_envvar=True,
+        type=click.IntRange(0, _MOST_BACKUP_DAYS),
+        help="How long a daily backup of the database is kept; by default 14 days. 0: there is "
+        "none, and no point-in-time recovery.",
     ),
     click.option(
         "--alert-email",

@@ -7,15 +7,18 @@ text, and a line `…` for any number of lines; ids, times and widths are nobody
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.ports import own_port
 from tests.waiting import until
 
 _BLOCKS = re.compile(r"^```(console|python|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -116,6 +119,21 @@ def screen_of(sent: str) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+def typed(page: str, terminal: Terminal, folder: Path) -> Iterator[str]:
+    """Follow a page; yield each command that printed something else, with what it printed.
+
+    Args:
+        page: its text; 8080 in it is a port that is free now.
+        terminal: where its commands are typed.
+        folder: where its files are saved.
+    """
+    for step in steps_of(page.replace("8080", str(own_port()))):
+        if isinstance(step, Saved):
+            step.save(folder)
+        elif not fits(step.shown, screen := terminal.type(step.command)):
+            yield "\n".join([f"$ {step.command}", *screen])
+
+
 @dataclass
 class Terminal:
     """A shell in a folder, whose commands find a terminal; `close` ends it and its servers."""
@@ -154,10 +172,11 @@ class Terminal:
 
     def close(self) -> None:
         """End the shell, and what it left in the background."""
-        assert self._shell.stdin is not None
-        with self._shell.stdin as stdin:
-            stdin.write(b"kill -9 $(jobs -p) 2>/dev/null\n")
+        os.killpg(self._shell.pid, signal.SIGKILL)
         self._shell.wait(30)
+        assert self._shell.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._shell.stdin.close()
         self._reader.join(30)
         os.close(self._terminal)
 

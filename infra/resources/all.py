@@ -5,6 +5,7 @@ from __future__ import annotations
 from infra.installation import Installation
 from infra.resources.accounts import accounts
 from infra.resources.alert_policies import alert_policies
+from infra.resources.backups import backups
 from infra.resources.bucket import Bucket
 from infra.resources.database import Database
 from infra.resources.dead_letter_permissions import dead_letter_permissions
@@ -31,6 +32,7 @@ def all_resources(
         *accounts(clients, installation),
         *service_agents(clients, installation),
         Database(clients, installation),
+        *backups(clients, installation),
         Bucket(clients, installation),
         *secrets(clients, installation, catalog),
         *queues(clients, installation, catalog),

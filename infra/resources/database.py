@@ -16,12 +16,15 @@ from leasehold.live.clients import ONE_TRY, GoogleClients
 #: It takes some seconds; all that is in it needs it.
 _PATIENCE_S: Final = 180.0
 _NATIVE: Final = Found.DatabaseType.FIRESTORE_NATIVE
+#: Each version of the last 7 days is kept, by the minute: https://cloud.google.com/firestore/docs/pitr
+_RECOVERABLE: Final = Found.PointInTimeRecoveryEnablement.POINT_IN_TIME_RECOVERY_ENABLED
+_ONLY_LAST_HOUR: Final = Found.PointInTimeRecoveryEnablement.POINT_IN_TIME_RECOVERY_DISABLED
 _PROTECTED: Final = Found.DeleteProtectionState.DELETE_PROTECTION_ENABLED
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The database of the runs: Native mode, in its place, and not deleted by accident."""
+    """The database of the runs: Native mode, in its place, safe from deletions and bad writes."""
 
     clients: GoogleClients
     installation: Installation
@@ -60,6 +63,9 @@ class Database:
                 type_=_NATIVE,
                 location_id=self.installation.database_place,
                 delete_protection_state=_PROTECTED,
+                point_in_time_recovery_enablement=(
+                    _RECOVERABLE if self.installation.backup_days else _ONLY_LAST_HOUR
+                ),
             ),
             **ONE_TRY,
         )
@@ -70,10 +76,19 @@ class Database:
             yield Difference("location", found.location_id, self.installation.database_place)
         if found.delete_protection_state != _PROTECTED:
             yield Difference("delete protection", found="off", wanted="on")
+        if self._lacks_recovery(found):
+            yield Difference("point-in-time recovery", found="off", wanted="on")
+
+    def _lacks_recovery(self, found: Found) -> bool:
+        """Return whether it should be on and is not; one that is on is somebody's choice."""
+        is_on = found.point_in_time_recovery_enablement == _RECOVERABLE
+        return bool(self.installation.backup_days) and not is_on
 
     def _repair(self, found: Found) -> str:
         """Return what helps: the place of a database is for good."""
-        if found.delete_protection_state == _PROTECTED:
+        flags = [] if found.delete_protection_state == _PROTECTED else ["--delete-protection"]
+        flags += ["--enable-pitr"] if self._lacks_recovery(found) else []
+        if not flags:
             return ""
         of = f"--database='{self.name}' --project={self.installation.project}"
-        return f"gcloud firestore databases update {of} --delete-protection"
+        return f"gcloud firestore databases update {of} {' '.join(flags)}"

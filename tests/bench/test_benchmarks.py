@@ -21,6 +21,7 @@ from bench import (
     recovery,
     sandbox,
     serve,
+    slow_callers,
 )
 from tests.emulators import firestore_host, need_firestore
 
@@ -68,6 +69,17 @@ def test_the_steps_of_a_server_are_measured_beside_the_engine_s() -> None:
 
     assert (row.unit, row.target) == ("steps/s", ">= 0.9")
     assert row.value > 0
+
+
+def test_the_answers_of_a_server_are_measured_beside_slow_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slow_callers, "SILENT", 50)
+
+    rows = slow_callers.measure(rounds=1, asked=20)
+
+    assert [row.unit for row in rows] == ["s", "requests/s", "requests/s"]
+    assert all(row.value > 0 for row in rows)
 
 
 def test_durable_steps_are_measured_beside_another_checkout() -> None:

@@ -126,3 +126,26 @@ def test_nothing_installs_leasehold_by_its_name() -> None:
     found = [(page.name, one) for page in pages for one in by_name.findall(page.read_text())]
 
     assert found == []
+
+
+def test_each_setting_that_a_page_names_is_one() -> None:
+    """A step has two of its own, named after it; the tests, the demo and the build have some."""
+    elsewhere = "".join(
+        path.read_text()
+        for folder in ("tests", "infra", "pipelines", "shared/leasehold")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    named = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"`((?:LEASEHOLD|PIPELINE)_[A-Z_]+)\b", page.read_text())
+    }
+
+    unknown = [
+        one
+        for one in named
+        if one[1] not in elsewhere and not re.search(r"_(TIMEOUT_MS|DEADLINE_S)$", one[1])
+    ]
+
+    assert len(named) > 100
+    assert unknown == []

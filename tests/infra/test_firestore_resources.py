@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +14,7 @@ from google.cloud.firestore_admin_v1.types import Database as Kept
 from google.cloud.firestore_admin_v1.types import Field, Index
 
 from infra.report import details_of
+from infra.resources.backups import backups
 from infra.resources.database import Database
 from infra.resources.expiry import Expiry, expiries
 from infra.resources.indexes import DECLARED, CompositeIndex, indexes
@@ -20,6 +22,7 @@ from infra.resources.resource import Difference, State
 from infra.steps import Action, Patience, apply
 from leasehold.adapters.firestore.values import encoded
 from leasehold.domain.ledger import LedgerEntry
+from tests.infra.gcloud_commands import need_gcloud, problems_of
 from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin
 from tests.infra.google_services.refusals import (
     aborted,
@@ -59,6 +62,7 @@ def test_the_database_is_native_regional_and_protected(world: GoogleWorld) -> No
     assert kept.type_ == Kept.DatabaseType.FIRESTORE_NATIVE
     assert kept.location_id == "europe-west1"
     assert kept.delete_protection_state == Kept.DeleteProtectionState.DELETE_PROTECTION_ENABLED
+    assert kept.point_in_time_recovery_enablement.name == "POINT_IN_TIME_RECOVERY_ENABLED"
     assert looked_at(Database(world.clients, INSTALLATION)).look.state is State.PRESENT
 
 
@@ -69,10 +73,14 @@ def test_a_database_elsewhere_is_left_alone(world: GoogleWorld, firestore: Any) 
     (step,) = applied(Database(world.clients, INSTALLATION))
 
     assert step.look.state is State.DIFFERENT
-    assert [each.field for each in step.look.differences] == ["location", "delete protection"]
+    assert [each.field for each in step.look.differences] == [
+        "location",
+        "delete protection",
+        "point-in-time recovery",
+    ]
     assert step.repair == (
         "gcloud firestore databases update --database='(default)' --project=shop-prod "
-        "--delete-protection"
+        "--delete-protection --enable-pitr"
     )
     assert world.writes() == []
 
@@ -88,6 +96,44 @@ def test_the_location_of_a_database_is_a_setting_that_one_which_exists_is_held_a
     assert world.service(FirestoreAdmin).databases[DATABASE].location_id == "eur3"
     assert same.look.state is State.PRESENT
     assert other.look.differences == (Difference("location", "eur3", wanted="europe-west1"),)
+
+
+def test_the_database_is_backed_up_each_day_once(world: GoogleWorld, firestore: Any) -> None:
+    (created,) = applied(*backups(world.clients, INSTALLATION))
+    world.forget()
+    (again,) = applied(*backups(world.clients, INSTALLATION))
+
+    (schedule,) = firestore.schedules.values()
+    assert (created.action, again.look.state) == (Action.CREATED, State.PRESENT)
+    assert "daily_recurrence" in schedule
+    assert schedule.retention == timedelta(days=14)
+    assert world.writes() == []
+
+
+def test_backups_that_a_person_keeps_longer_are_left_alone(
+    world: GoogleWorld, firestore: Any
+) -> None:
+    applied(*backups(world.clients, replace(INSTALLATION, backup_days=98)))
+    world.forget()
+
+    (step,) = applied(*backups(world.clients, INSTALLATION))
+
+    assert step.look.differences == (Difference("kept", "98 days", wanted="14 days"),)
+    need_gcloud()
+    assert step.repair.startswith("gcloud firestore backups schedules update ")
+    assert [*problems_of(shlex.split(step.repair)[1:])] == []
+    assert world.writes() == []
+
+
+def test_who_wants_no_backups_has_none_and_no_earlier_versions(world: GoogleWorld) -> None:
+    without = replace(INSTALLATION, backup_days=0)
+
+    (step,) = applied(Database(world.clients, without))
+    kept = world.service(FirestoreAdmin).databases[DATABASE]
+
+    assert [*backups(world.clients, without)] == []
+    assert kept.point_in_time_recovery_enablement.name == "POINT_IN_TIME_RECOVERY_DISABLED"
+    assert looked_at(step.resource).look.state is State.PRESENT
 
 
 def test_what_needs_a_database_does_not_take_one_in_datastore_mode(

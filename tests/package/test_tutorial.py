@@ -9,28 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.package.clean_environment import ROOT, CleanEnvironment
-from tests.ports import own_port
-from tests.typed_page import Saved, Terminal, Typed, fits, screen_of, steps_of
+from tests.typed_page import Saved, Terminal, Typed, fits, screen_of, steps_of, typed
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()
-PORT = "8080"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_tutorial_prints_what_it_says(complete: CleanEnvironment, tmp_path: Path) -> None:
     """Its first block makes an environment such as `complete`."""
-    port = str(own_port())
-    terminal, folder = Terminal(tmp_path, complete.environ), tmp_path / "documents"
-    differs = []
+    terminal = Terminal(tmp_path, complete.environ)
     try:
-        for step in steps_of(PAGE):
-            if isinstance(step, Saved):
-                step.save(folder)
-                continue
-            screen = terminal.type(step.command.replace(PORT, port))
-            screen = [line.replace(port, PORT) for line in screen]
-            if not fits(step.shown, screen):
-                differs.append("\n".join(["$ " + step.command, *screen]))
+        differs = [*typed(PAGE, terminal, tmp_path / "documents")]
     finally:
         terminal.close()
 

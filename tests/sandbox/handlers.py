@@ -16,13 +16,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import AfterValidator, BaseModel, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from leasehold import PermanentError, SoftTimeoutError, StepContext
 from leasehold.worker.sandbox.child_stacks import STACKS_SIGNAL
+from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
 
@@ -154,6 +155,14 @@ def returns_too_much(ctx: StepContext, given: Any) -> Any:
 def exits_at_once(ctx: StepContext, given: Any) -> None:
     print("last words", flush=True)  # noqa: T201 - as above
     os._exit(0)
+
+
+def exits_as_the_engine(ctx: StepContext, given: Any) -> None:
+    os._exit(ENGINE_ERROR)
+
+
+def parent(ctx: StepContext, given: Any) -> int:
+    return os.getppid()
 
 
 def closes_the_socket(ctx: StepContext, given: Any) -> None:
@@ -465,3 +474,26 @@ def keeps_once(ctx: StepContext, given: Any) -> Any:
     """Keep what is given, and return it."""
     ctx.checkpoint(1, given)
     return given
+
+
+def wait_until(then: float) -> float:
+    """Return a time of the monotonic clock once it has come."""
+    while time.monotonic() < then:
+        time.sleep(0.01)
+    return then
+
+
+def is_entered(ctx: StepContext, given: Annotated[float, AfterValidator(wait_until)]) -> None:
+    """Be given a time, once that has come."""
+    ctx.progress(0.5, "entered")
+
+
+def pays_twice(ctx: StepContext, given: float) -> None:
+    """Make a call before a time, and one after it."""
+
+    def pay(name: str) -> str:
+        return ctx.artifacts.put(name, b"paid")
+
+    ctx.once("first", pay, "first")
+    wait_until(given)
+    ctx.once("second", pay, "second")

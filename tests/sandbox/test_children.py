@@ -14,6 +14,7 @@ import pytest
 
 from leasehold.worker.sandbox.children import Children
 from leasehold.worker.sandbox.ending import Ending
+from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
 from tests.sandbox import programs
 from tests.sandbox.conftest import Open, descriptors, ending_of, is_gone, output_of
 from tests.waiting import until
@@ -41,7 +42,7 @@ def test_each_attempt_has_a_process_of_its_own(open_child: Open) -> None:
         ("end_at_once", Ending(exit_code=0)),
         ("exit_with_3", Ending(exit_code=3)),
         ("crash", Ending(signal=signal.SIGSEGV)),
-        ("raise_an_error", Ending(exit_code=1)),
+        ("raise_an_error", Ending(exit_code=ENGINE_ERROR)),
     ],
 )
 def test_it_is_known_how_a_child_ended(open_child: Open, name: str, expected: Ending) -> None:

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -23,6 +24,11 @@ from tests.sandbox.attempts import Attempts
 from tests.sandbox.conftest import descriptors, is_gone
 from tests.sandbox.programs import parent_of
 from tests.waiting import until
+
+#: Nobody else on the machine is to be one of these users, from here to 10,000 further on.
+_FIRST_USER = 1_700_000
+
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="root alone may become another user")
 
 
 def test_a_frozen_fork_server_is_given_up_in_time(children: Children) -> None:
@@ -75,8 +81,12 @@ def test_a_fork_server_without_room_for_processes_is_an_outage_that_passes() -> 
         assert _server_of(children) == server
 
 
+def _limits_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
+
+
 def _most_processes(pid: int) -> str:
-    limits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii").splitlines()
+    limits = _limits_of(pid).splitlines()
     (line,) = (line for line in limits if line.startswith("Max processes"))
     return line.split()[2]
 
@@ -152,6 +162,96 @@ def test_the_time_that_a_handler_waits_for_a_store_is_no_failure(
     assert isinstance(result, Deferred)
     assert result.reason is Termination.STORE_UNAVAILABLE
     assert "it is not mounted" in result.detail
+
+
+@as_root
+@pytest.mark.parametrize(
+    "short_of", ["nproc 2", "nproc 3", "nproc 5", "as 0", "as 9000", "as 20000"]
+)
+def test_an_attempt_that_is_short_of_threads_or_memory_uses_up_no_retry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_of: str
+) -> None:
+    """With one free slot, its process has that, and there is none for its threads."""
+    monkeypatch.setenv("SHORT_OF", short_of)
+    monkeypatch.setenv("SHORT_USER", str(_FIRST_USER + os.getpid() % 10_000))
+    with closing(Sandbox(entry="tests.sandbox.run_short")) as sandbox:
+        attempts = Attempts(sandbox, tmp_path)
+        first = attempts.run("parent")
+        assert isinstance(first, Finished)
+        server = int(first.output)
+        before = _limits_of(server)
+
+        os.kill(server, signal.SIGUSR1)
+        until(lambda: _limits_of(server) != before)
+        with ThreadPoolExecutor(5) as threads:
+            results = list(threads.map(lambda _: _tried(attempts), range(25)))
+
+        os.kill(server, signal.SIGUSR2)
+        until(lambda: _limits_of(server) == before)
+        after = attempts.run("who_runs")
+
+    assert {type(one) for one in results} <= {Finished, Deferred, ForkServerError}
+    assert any(isinstance(one, Deferred) for one in results)
+    assert isinstance(after, Finished)
+
+
+def _tried(attempts: Attempts) -> object:
+    try:
+        return attempts.run("who_runs")
+    except ForkServerError as error:
+        return error
+
+
+@as_root
+def test_a_process_that_ends_before_its_handler_is_imported_is_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the engine's own code dies of there: here it may not enter the worker's folder."""
+    monkeypatch.setenv("SHORT_OF", "nproc 100")
+    monkeypatch.setenv("SHORT_USER", str(_FIRST_USER))
+    with closing(Sandbox(entry="tests.sandbox.run_short")) as sandbox:
+        attempts = Attempts(sandbox, tmp_path)
+        attempts.run("who_runs")
+        (tmp_path / "private").mkdir(mode=0o700)
+        monkeypatch.chdir(tmp_path / "private")
+
+        result = attempts.run("who_runs")
+
+    assert isinstance(result, Deferred)
+    assert result.reason is Termination.PROCESS_UNAVAILABLE
+    begun, _, said = result.detail.partition(": ")
+    assert begun == "The process ended before the handler was called"
+    assert said.startswith("PermissionError: ")
+
+
+def test_a_handler_that_ends_its_process_as_the_engine_would_has_failed(
+    attempts: Attempts,
+) -> None:
+    """Else it would be put off for ever."""
+    failed = attempts.run("exits_as_the_engine")
+
+    assert isinstance(failed, Failed)
+    assert failed.error.code == "handler_died"
+
+
+@pytest.mark.parametrize("runs", ["run", "run_inline"])
+@pytest.mark.parametrize(
+    ("lacks", "reason"),
+    [
+        ("memory", Termination.PROCESS_UNAVAILABLE),
+        ("descriptors", Termination.PROCESS_UNAVAILABLE),
+        ("threads", Termination.THREAD_UNAVAILABLE),
+    ],
+)
+def test_a_handler_that_is_not_imported_for_want_of_something_is_deferred(
+    attempts: Attempts, runs: str, lacks: str, reason: Termination
+) -> None:
+    path = f"tests.sandbox.hostile_imports.lacks_{lacks}:handle"
+
+    result = getattr(attempts, runs)(path)
+
+    assert isinstance(result, Deferred)
+    assert result.reason is reason
 
 
 def _opened(children: Children, within: float = 60) -> Child:

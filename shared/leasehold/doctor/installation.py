@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import system_clock
+from leasehold.doctor.deployed.backups import backups
 from leasehold.doctor.deployed.callers import callers
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.deployed.functions import function_settings, functions
@@ -14,7 +15,7 @@ from leasehold.doctor.deployed.indexes import indexes
 from leasehold.doctor.deployed.jobs import jobs
 from leasehold.doctor.deployed.queues import queues
 from leasehold.doctor.deployed.quota import quota
-from leasehold.doctor.deployed.secrets import secrets
+from leasehold.doctor.deployed.secrets import given_secrets, secrets
 from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.looks import Look, examine, not_looked_at
@@ -37,7 +38,9 @@ _LOOKS: Final = {
     "the jobs of Cloud Scheduler": jobs,
     "the topic of announcements": subscriptions,
     "the indexes of Firestore": indexes,
+    "the backups of Firestore": backups,
     "the secrets": secrets,
+    "the secrets of the functions": given_secrets,
 }
 
 

@@ -8,15 +8,21 @@ last, how much is kept meanwhile, and who gives way where there are too many con
 
 from __future__ import annotations
 
+import errno
+import heapq
 import ipaddress
 import logging
 import resource
+import select
+import selectors
 import socket
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
+from operator import attrgetter
 from typing import Any, Final
 
 from waitress import wasyncore
@@ -25,6 +31,9 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
+
+from leasehold.bootstrap import system_clock
+from leasehold.services.reporting import without_repeats
 
 _LOG: Final = logging.getLogger("leasehold.server")
 
@@ -51,10 +60,15 @@ MOST_KEPT: Final = 256 * 1024 * 1024
 _MOST_CONNECTIONS: Final = 1000
 #: Connections that may be open beyond those while a thread answers each of the others.
 _SPARE: Final = 64
+#: So much of its answers the system keeps for a connection, which else takes megabytes of them:
+#: who reads nothing would have a score of requests answered.
+_SENT: Final = 128 * 1024
 _UNLIMITED: Final = 2**62
 _DROP_BYTES: Final = 64 * 1024
 _LOOK_S: Final = 1.0
 _FLUSH_LOOK_S: Final = 0.05
+#: What a caller cannot be accepted for: no descriptors, no memory.
+_NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 #: Says how large the body of a request may be, by its head, as WSGI has it; 0: it is refused.
 BodyLimit = Callable[[Mapping[str, str]], int]
@@ -74,7 +88,7 @@ class HttpServer:
     """
 
     def __init__(self, app: Any, listener: socket.socket, body_limit: BodyLimit) -> None:
-        self._map: dict[int, Any] = {}
+        self._map = _Connections()
         self._server = _Server(app, self._map, listener, body_limit)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
@@ -95,7 +109,7 @@ class HttpServer:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._loop(_LOOK_S)
+                self._map.turn(_LOOK_S)
             except Exception:  # noqa: BLE001 - such as no memory: nobody else serves
                 _LOG.exception("the HTTP server goes on after an error")
                 self._stopping.wait(_LOOK_S)
@@ -105,15 +119,80 @@ class HttpServer:
         self._server.task_dispatcher.shutdown(timeout=FLUSH_S)
         for channel in list(self._server.active_channels.values()):
             channel.close_when_flushed = True
+        self._map.look_at_all()
         self._server.accepting = False
         for _ in range(int(FLUSH_S / _FLUSH_LOOK_S)):
             if not self._server.active_channels:
                 break
-            self._loop(_FLUSH_LOOK_S)
+            self._map.turn(_FLUSH_LOOK_S)
+        for channel in list(self._server.active_channels.values()):
+            channel.close_now()
         wasyncore.close_all(self._map)
+        self._map.close()
 
-    def _loop(self, seconds: float) -> None:
-        wasyncore.loop(timeout=seconds, use_poll=True, map=self._map, count=1)
+
+class _Connections(dict[int, Any]):
+    """What waitress has open, by file, and which of it is ready to be read or written.
+
+    The loop of waitress asks each connection before each wait what it waits for, and accepts one
+    caller a time: beside a thousand who are silent, an answer took a thousand times as long. Here
+    only those are asked of which something came, or which a thread answers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = selectors.DefaultSelector()
+        self._stirred: set[int] = set()  # those that may wait for something else than before
+
+    def __setitem__(self, file: int, it: Any) -> None:
+        super().__setitem__(file, it)
+        self._stirred.add(file)
+
+    def __delitem__(self, file: int) -> None:
+        super().__delitem__(file)
+        self._stirred.discard(file)
+        self._wait_for(file, None, 0)
+
+    def look_at_all(self) -> None:
+        """Ask all of them in the next turn."""
+        self._stirred.update(self)
+
+    def turn(self, seconds: float) -> None:
+        """Wait for so long until something is ready, and have it read and written."""
+        for file in tuple(self._stirred):
+            if it := self.get(file):  # one may close others
+                self._ask(file, it)
+        for key, ready in self._selector.select(seconds):
+            if self.get(key.fd) is key.data:  # none of those before has closed it
+                self._stirred.add(key.fd)
+                flags = select.POLLIN if ready & selectors.EVENT_READ else 0
+                flags |= select.POLLOUT if ready & selectors.EVENT_WRITE else 0
+                wasyncore.readwrite(key.data, flags)
+
+    def close(self) -> None:
+        """Let go of what waits for them."""
+        self._selector.close()
+
+    def _ask(self, file: int, it: Any) -> None:
+        is_steady = isinstance(it, _Channel) and not it.requests  # no thread changes what it wants
+        events = selectors.EVENT_READ if it.readable() else 0
+        if it.writable():
+            events |= selectors.EVENT_WRITE
+        if self.get(file) is not it:
+            return
+        self._wait_for(file, it, events)
+        if is_steady:
+            self._stirred.discard(file)
+
+    def _wait_for(self, file: int, it: Any, events: int) -> None:
+        watched = self._selector.get_map().get(file)
+        if watched is None:
+            if events:
+                self._selector.register(file, events, it)
+        elif not events:
+            self._selector.unregister(file)
+        elif watched.events != events:
+            self._selector.modify(file, events, it)
 
 
 class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
@@ -217,7 +296,6 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         self._later = b""  # what came behind the request that is answered
         self._has_asked = self._drops = False
         super().__init__(server, sock, addr, adj, map=map)
-        server.make_room()
 
     def parser_class(self, _adj: Any) -> _Request:
         """Return what reads the next request."""
@@ -255,6 +333,12 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         """Close it, in the server's thread: one that takes nothing is never ready to be written."""
         self.will_close = True
         self.handle_close()
+
+    def handle_close(self) -> None:
+        """Close it, and what is kept of a request that did not come whole."""
+        super().handle_close()
+        if self.request is not None:
+            self.request.close()
 
     def _takes_too_long(self, now: float) -> bool:
         if self._window is None:  # it had nothing to take until now
@@ -325,6 +409,17 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
             self.socket.shutdown(socket.SHUT_WR)
         self._drops, self._began_at, self.close_when_flushed = True, time.monotonic(), False
 
+    def _flush_some_if_lockable(self, do_close: bool = True) -> None:
+        """Send for the thread that answers, once that has sent what it can: in moments.
+
+        To try again and again meanwhile would take that thread the time it needs.
+        """
+        if self.outbuf_lock.acquire(timeout=_FLUSH_LOOK_S):
+            try:
+                super()._flush_some_if_lockable(do_close)
+            finally:
+                self.outbuf_lock.release()
+
     def _flush_outbufs_below_high_watermark(self) -> None:
         """Have a thread wait while too much of a large answer is not taken."""
         if self.total_outbufs_len > self.adj.outbuf_high_watermark:
@@ -341,19 +436,23 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
     channel_class = _Channel
 
     def __init__(
-        self, app: Any, map_: dict[int, Any], listener: socket.socket, body_limit: BodyLimit
+        self, app: Any, map_: _Connections, listener: socket.socket, body_limit: BodyLimit
     ) -> None:
         self.body_limit = body_limit
         self._most = _connection_limit()
         self._waiting: list[_Channel] = []  # those for which a thread waits
+        self._accepts_from = 0.0  # by the monotonic clock
+        self._warn = without_repeats(_LOG.warning, system_clock())
         settings = Adjustments(
             sockets=[listener],
             ident=None,
             cleanup_interval=1,
+            log_socket_errors=False,  # callers that are gone
             connection_limit=self._most + _SPARE,
             max_request_body_size=_UNLIMITED,  # `body_limit` says it
             recv_bytes=_DROP_BYTES,
         )
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT)  # each connection has it
         threads = ThreadedTaskDispatcher()
         threads.set_thread_count(THREADS)
         where = (listener.family, listener.type, listener.proto, listener.getsockname())
@@ -375,24 +474,57 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
             if channel.will_close or channel.is_over(now):
                 channel.close_now()
         kept = sum(channel.kept for channel in channels)
-        while kept > MOST_KEPT and (last := self._gives_way(lambda one: one.kept > 0)):
-            kept -= last.kept
-            last.close_now()
+        for last in self._giving_way():
+            if kept <= MOST_KEPT:
+                break
+            if last.kept:
+                kept -= last.kept
+                last.close_now()
 
-    def make_room(self) -> None:
-        """Have a connection give way where there are more than may be."""
-        if len(self.active_channels) > self._most and (last := self._gives_way()):
-            last.close_now()
+    def readable(self) -> bool:
+        """Return whether to accept callers; called before each wait."""
+        has_room = bool(super().readable())
+        return has_room and time.monotonic() >= self._accepts_from
 
-    def _gives_way(self, among: Callable[[_Channel], bool] = bool) -> _Channel | None:
-        """Return the longest silent connection of who has most; None: all are being answered."""
-        channels: Iterable[_Channel] = self.active_channels.values()
-        held = Counter(channel.peer for channel in channels)
-        return max(
-            (one for one in channels if not (one.will_close or one.is_answering) and among(one)),
-            key=lambda one: (held[one.peer], -one.moved_at),
-            default=None,
-        )
+    def accept(self) -> Any:
+        """Return the next caller, None where there is none, or nothing to have it with."""
+        try:
+            return super().accept()
+        except OSError as error:
+            if error.errno in _NO_ROOM:  # the caller waits, and would be tried again at once
+                self._accepts_from = time.monotonic() + _LOOK_S
+                self._warn(f"nobody is answered until that is over: {error.strerror}")
+            return None
+
+    def handle_accept(self) -> None:
+        """Accept all who wait, then have others give way where there are more than may be."""
+        for _ in range(_SPARE):
+            before = len(self.active_channels)
+            super().handle_accept()
+            if len(self.active_channels) == before:
+                break
+        more = len(self.active_channels) - self._most
+        if more > 0:
+            for last in islice(self._giving_way(), more):
+                last.close_now()
+
+    def _giving_way(self) -> Iterator[_Channel]:
+        """Yield the longest silent connection of who has most, and so on; none being answered."""
+        held: dict[str, int] = Counter()
+        silent: dict[str, list[_Channel]] = defaultdict(list)
+        for channel in self.active_channels.values():
+            held[channel.peer] += 1
+            if not (channel.will_close or channel.is_answering):
+                silent[channel.peer].append(channel)
+        for channels in silent.values():
+            channels.sort(key=attrgetter("moved_at"), reverse=True)
+        peers = [(-held[peer], silent[peer][-1].moved_at, peer) for peer in silent]
+        heapq.heapify(peers)
+        while peers:
+            more, _, peer = heapq.heappop(peers)
+            yield silent[peer].pop()
+            if silent[peer]:
+                heapq.heappush(peers, (more + 1, silent[peer][-1].moved_at, peer))
 
     def note_waiting(self, channel: _Channel) -> None:
         """Note that a thread waits for a caller; half of them, at most, do so."""

@@ -17,7 +17,7 @@ from leasehold.worker.entry_actions import EntryAction, enter, entry_actions_of
 from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.misfits import record_of_misfit
-from leasehold.worker.outage import outage_in
+from leasehold.worker.outage import outage_in, shortage_in
 from leasehold.worker.outputs import judged
 from leasehold.worker.retry_hints import is_permanent
 
@@ -51,10 +51,12 @@ def call_handler(
         given: what it is given, JSON text.
         begin: makes its context, or returns how the attempt ends that must not begin.
         end_by: returns how the attempt ends when what is at a path has raised; with the path of
-            the handler also when `begin` has.
+            the handler also when `begin` has. Where the machine has run short of memory, threads
+            or descriptors before any of it was called, the attempt is deferred.
         resolve: imports what is called.
     """
     code = BlockCode.HANDLER_UNAVAILABLE
+    context: StepContext | Result | None = None
     try:
         actions, handler = resolve(step)
         code = BlockCode.INPUT_MISMATCH
@@ -69,6 +71,8 @@ def call_handler(
             return end
         answer = _answer_of(handler, context, value)
     except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
+        if context is None and (shortage := _short_of(error)):
+            return shortage
         return end_by(error, step.handler)
     return judged(handler, answer)
 
@@ -85,10 +89,13 @@ def _answer_of(handler: Handler, context: StepContext, given: Any) -> Any:
 def _unable(code: BlockCode, error: Exception, step: StepHandler) -> Result:
     """Return how an attempt ends whose handler cannot be called: its code has to be put right.
 
-    An outage that kept its module from being imported is no mistake of the code.
+    An outage that kept its module from being imported, or a machine that has run short of memory,
+    threads or descriptors, is no mistake of the code.
     """
     if outage := outage_in(error):
         return _deferred_by(outage)
+    if shortage := _short_of(error):
+        return shortage
     if isinstance(error, ValidationError):
         what = f"What step {step.step_type} is given"
         return Unable(code, record_of_misfit(error, code="invalid_input", what=what))
@@ -118,6 +125,17 @@ def failed_by(
     """Return how an attempt ends whose handler, or an entry action at this path, has raised."""
     what = "" if path == step.handler else f"Entry action {path!r}"
     return Failed(record_of(error, path, what), permanent=is_permanent(error, retry))
+
+
+def _short_of(error: BaseException) -> Deferred | None:
+    """Return how an attempt ends for which the machine has run short; None: it has not."""
+    shortage = shortage_in(error)
+    if shortage is None:
+        return None
+    is_thread = isinstance(shortage, RuntimeError)
+    reason = Termination.THREAD_UNAVAILABLE if is_thread else Termination.PROCESS_UNAVAILABLE
+    what = str(shortage) or f"no memory ({type(shortage).__name__})"
+    return Deferred(reason, safe_text(what, _MAX_DETAIL))
 
 
 def _deferred_by(outage: StoreUnavailableError) -> Deferred:

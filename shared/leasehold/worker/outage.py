@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
@@ -9,6 +10,9 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.worker.error_chain import came_from, members_of
 
 T = TypeVar("T")
+
+_SHORTAGES: Final = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_NO_THREAD: Final = ("can't start new thread", "unable to start watchdog thread")
 
 #: The waits between two tries; they double.
 _FIRST_WAIT_S: Final = 0.1
@@ -73,6 +77,22 @@ def outage_in(error: BaseException) -> StoreUnavailableError | None:
 def lacked_memory(error: BaseException | None) -> bool:
     """Return whether it is, or came from, a MemoryError."""
     return error is not None and any(isinstance(one, MemoryError) for one in _all_behind(error))
+
+
+def shortage_in(error: BaseException) -> BaseException | None:
+    """Return what says, of all that led to an error, that the machine has run short; or None.
+
+    It has no memory, no process, no thread, or no descriptor to give.
+    """
+    return next((one for one in _all_behind(error) if _is_shortage(one)), None)
+
+
+def _is_shortage(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in _SHORTAGES
+    return isinstance(error, MemoryError) or (
+        type(error) is RuntimeError and str(error) in _NO_THREAD
+    )
 
 
 def _all_behind(error: BaseException) -> Iterator[BaseException]:

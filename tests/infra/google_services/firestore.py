@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from google.cloud import firestore_admin_v1 as firestore
 from google.cloud.firestore_admin_v1.services.firestore_admin.transports import (
     FirestoreAdminGrpcTransport,
 )
+from google.cloud.firestore_admin_v1.types import BackupSchedule, ListBackupSchedulesResponse
 
 from tests.infra.google_services.operations import begun
 from tests.infra.google_services.refusals import aborted, already_exists, invalid, not_found
@@ -40,6 +41,7 @@ class FirestoreAdmin(Service):
         self.databases: dict[str, firestore.Database] = {}
         self.indexes: dict[str, firestore.Index] = {}
         self.fields: dict[str, firestore.Field] = {}
+        self.schedules: dict[str, BackupSchedule] = {}
         self.at_once: int | None = None
         self._under_way: dict[str, int] = {}  # operation → how many calls it still takes
 
@@ -65,6 +67,27 @@ class FirestoreAdmin(Service):
         database.name = name
         self.databases[name] = database
         return begun(self.world, name, database)
+
+    def list_backup_schedules(self, request: Any) -> ListBackupSchedulesResponse:
+        self._check(request.parent)
+        return ListBackupSchedulesResponse(backup_schedules=self._schedules_of(request.parent))
+
+    def _schedules_of(self, database: str) -> list[BackupSchedule]:
+        of = f"{database}/backupSchedules/"
+        return [one for name, one in self.schedules.items() if name.startswith(of)]
+
+    def create_backup_schedule(self, request: Any) -> BackupSchedule:
+        """Create it; a database has one daily and one weekly schedule at most."""
+        self._check(request.parent)
+        schedule = copy_of(request.backup_schedule)
+        kind = "daily_recurrence" if "daily_recurrence" in schedule else "weekly_recurrence"
+        if not schedule.retention or schedule.retention > timedelta(weeks=14):
+            raise invalid("A retention of up to 14 weeks is needed.")
+        if any(kind in one for one in self._schedules_of(request.parent)):
+            raise already_exists("backup schedule")
+        schedule.name = f"{request.parent}/backupSchedules/schedule-{len(self.schedules)}"
+        self.schedules[schedule.name] = schedule
+        return copy_of(schedule)
 
     def list_indexes(self, request: Any) -> firestore.ListIndexesResponse:
         database, _, group = request.parent.partition("/collectionGroups/")

@@ -15,8 +15,8 @@ from typing import Final
 
 from leasehold.adapters.sqlite.free_pages import checkpoint_log, give_back_pages
 from leasehold.adapters.sqlite.group_commit import GroupCommit
-from leasehold.adapters.sqlite.querying import select
-from leasehold.adapters.sqlite.rows import BODY, document_at, document_in, read_text
+from leasehold.adapters.sqlite.querying import documents_of
+from leasehold.adapters.sqlite.rows import BODY, document_in, read_text
 from leasehold.adapters.sqlite.schema import (
     indexed,
     insert,
@@ -117,18 +117,10 @@ class SqliteDocuments:
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, in the order asked for."""
         kind, parent = self._place(query.collection)
-        sql, values = select(query, kind, parent)
         with self._reading() as connection:
-            rows = connection.execute(sql, values).fetchall()
             return [
-                self._stamped(
-                    Ref(query.collection, id_),
-                    document_at(
-                        connection, kind, (parent, id_), body, order_by=query.order_by, column=place
-                    ),
-                    version,
-                )
-                for id_, version, body, place in rows
+                self._stamped(Ref(query.collection, id_), document, version)
+                for id_, version, document in documents_of(connection, query, kind, parent)
             ]
 
     def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
@@ -260,7 +252,7 @@ class SqliteDocuments:
         found = self._read(connection, ref)
         return None if found is None else found.version
 
-    def _stamped(self, ref: Ref, document: Document, version: int) -> Snapshot:
+    def _stamped(self, ref: Ref, document: Document, version: int | None) -> Snapshot:
         return Snapshot(ref, document, version, self._clock.now(), self._clock.monotonic())
 
     def _place(self, collection: str) -> tuple[Collection, str]:

@@ -19,7 +19,7 @@ from typing import Final, NoReturn, Protocol
 from leasehold.worker.sandbox.assignment import Assignment
 from leasehold.worker.sandbox.child_setup import set_up
 from leasehold.worker.sandbox.fitness import is_fit_for_forking
-from leasehold.worker.sandbox.fork_loop import ForkLoop, take_signal
+from leasehold.worker.sandbox.fork_loop import ForkLoop, Newborn, take_signal
 from leasehold.worker.sandbox.forks_of_handlers import (
     SIGNALS_OF_THE_WORKER,
     let_signals_end_forks,
@@ -37,6 +37,10 @@ class Entry(Protocol):
     def load(self, handlers: Sequence[str]) -> None:
         """Load handlers of one module for all who are forked from here; raise if that fails."""
 
+
+#: What a process exits with that ends by an error of the engine's own code, mostly because there
+#: is no memory: what a handler and its imports raise is caught, and told to the worker.
+ENGINE_ERROR: Final = 114
 
 #: A zygote says so when it has loaded its handlers.
 READY: Final = b"r"
@@ -61,18 +65,27 @@ def main(control: int, worker: int, entry: str, sources: int) -> NoReturn:
     _freeze()
     newborn = ForkLoop(socket.socket(fileno=control), worker).serve()
     while True:
-        set_up(newborn)
-        call = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, newborn.call)
-        assignment = Assignment.receive(call)
-        if assignment is None:
-            os._exit(0)
-        assignment.apply()
+        call, assignment = _assigned(newborn)
         if not assignment.is_zygote:
             _run(program, call, *assignment.handlers)
         _be_silent()
         _load(program, assignment)
         call.sendall(READY)
         newborn = ForkLoop(call).serve()
+
+
+def _assigned(newborn: Newborn) -> tuple[socket.socket, Assignment]:
+    """Set a forked process up; return the conversation with the worker, and what it is for."""
+    try:
+        set_up(newborn)
+        call = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, newborn.call)
+        assignment = Assignment.receive(call)
+        if assignment is None:
+            os._exit(0)
+        assignment.apply()
+    except BaseException:  # noqa: BLE001 - as in `_run`
+        _end_by_error()
+    return call, assignment
 
 
 def _ignore_signals() -> None:
@@ -117,11 +130,23 @@ def _run(program: Entry, call: socket.socket, handler: str) -> NoReturn:
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
-    except BaseException:  # noqa: BLE001 - it is printed, as the interpreter would
-        sys.excepthook(*sys.exc_info())
+    except BaseException:  # noqa: BLE001 - it is said how it ends
+        _end_by_error()
     finally:
         _flush()
         os._exit(code)
+
+
+def _end_by_error() -> NoReturn:
+    """End by the error that is being handled: print it, as the interpreter would, if there is room.
+
+    Only that is not an end of the handler's.
+    """
+    try:
+        sys.excepthook(*sys.exc_info())
+        _flush()
+    finally:
+        os._exit(ENGINE_ERROR)
 
 
 def _flush() -> None:

@@ -108,6 +108,7 @@ class HandlerProcess:
         self._calls = ChildCalls(link, job)
         self._soft = SoftLimit()
         self._raised: BaseException | None = None
+        self._is_fit = False
 
     def run(self, given: str) -> LastWord:
         """Call the handler; return what came of it, in the words of the conversation."""
@@ -124,23 +125,21 @@ class HandlerProcess:
 
     def _imported(self, step: EnteredStep) -> StepCode:
         handler = handler_of(step)
-        is_fit = is_fit_for_forking()
+        self._is_fit = is_fit_for_forking()
         actions = [self._soft.within(action) for action in entry_actions_of(step)]
-        self._begin_time(is_fit=is_fit)
         return StepCode(actions, self._soft.within(handler))
 
-    def _begin_time(self, *, is_fit: bool) -> None:
-        """Have the time of the handler begin: it is imported."""
-        job, now = self._job, time.monotonic()
-        self._link.hard_at = now + job.hard_s
-        self._stacks.expect(job.hard_s - job.cleanup_s, job.cleanup_s)
-        self._link.say_first(Imported(is_fit=is_fit, at=now))
+    def _begin(self) -> StepContext:
+        """Have the time of the handler begin: it is imported, and its threads are there.
 
-    def _begin(self) -> StepContext | Result:
-        try:
-            self._link.start(self._hear)
-        except RuntimeError as error:
-            return Deferred(Termination.THREAD_UNAVAILABLE, str(error))
+        The worker hears of it last: what goes wrong until then is not the handler's doing.
+        """
+        job, now = self._job, time.monotonic()
+        self._stacks.expect(job.hard_s - job.cleanup_s, job.cleanup_s)
+        self._link.hard_at = now + job.hard_s
+        self._link.start(self._hear, Imported(is_fit=self._is_fit, at=now))
+        if time.monotonic() >= self._job.begin_by:  # it was imported for long, or frozen
+            self._calls.check_lease()
         return StepContext(self._calls)
 
     def _hear(self, frame: Frame) -> None:

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Final
@@ -43,6 +43,7 @@ _LOOK_MS: Final = 500.0
 #: A worker that is not frozen has ended the process by then.
 _WORKERS_MARGIN_S: Final = 2.0
 
+_NOTHING: Final = nullcontext()
 _READ_BYTES: Final = 256 * 1024
 #: So many messages wait to be written; who has a further one waits.
 _MOST_UNWRITTEN: Final = 256
@@ -83,24 +84,26 @@ class Link:
             self._early = list(self._reader.feed(self._received()))
         return self._early.pop(0)
 
-    def start(self, hear: Callable[[Frame], None]) -> None:
+    def start(self, hear: Callable[[Frame], None], first: Message) -> None:
         """Read and write from now on.
 
         Args:
             hear: called in the thread that reads, with each frame that answers no call.
+            first: sent before all that waits, and before this returns: what it says has to be
+                known, however the process ends after that.
 
         Raises:
-            RuntimeError: the system has no thread for it.
+            RuntimeError, MemoryError: the system has no thread for it; `first` is not sent.
         """
-        for work, name in ((self._write, "write"), (partial(self._read, hear), "read")):
-            thread = threading.Thread(target=work, name=f"leasehold-{name}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def say_first(self, message: Message) -> None:
-        """Send a message at once, before the conversation is started."""
-        with suppress(OSError):  # the worker is gone; the thread that reads will see it
-            self._call.sendall(encoded(message, b""))
+        sent = threading.Lock()
+        write = partial(self._write, after=sent)
+        with sent:
+            for work, name in ((write, "write"), (partial(self._read, hear), "read")):
+                thread = threading.Thread(target=work, name=f"leasehold-{name}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            with suppress(OSError):  # the worker is gone; the thread that reads will see it
+                self._call.sendall(encoded(first, b""))
 
     def say(self, message: Message, body: bytes | memoryview = b"") -> None:
         """Send a message; nothing where this is a fork of the process."""
@@ -140,7 +143,9 @@ class Link:
         else:
             self._write()  # it ends before it was started
 
-    def _write(self) -> None:
+    def _write(self, after: AbstractContextManager[object] = _NOTHING) -> None:
+        with after:
+            pass
         while item := self._outbox.get():
             message, body = item
             try:

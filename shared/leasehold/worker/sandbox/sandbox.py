@@ -19,7 +19,7 @@ from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.sandbox.child import Child
-from leasehold.worker.sandbox.children import NO_SOURCES, Children
+from leasehold.worker.sandbox.children import ENTRY, NO_SOURCES, Children
 from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.memory import is_memory_told
@@ -48,6 +48,7 @@ class Sandbox:
         handlers: all that it may be given, `module:function`.
         sources: the project's own, as they were read here: handlers are imported from these.
         import_s: how long the import of a handler may take, in seconds.
+        entry: the module that children run.
     """
 
     def __init__(
@@ -56,9 +57,10 @@ class Sandbox:
         *,
         sources: Mapping[str, SourceText] = NO_SOURCES,
         import_s: float = 60.0,
+        entry: str = ENTRY,
     ) -> None:
         self._import_s = import_s
-        self._open = partial(Children, sources=sources, load_s=import_s)
+        self._open = partial(Children, entry, sources=sources, load_s=import_s)
         self._children = self._open(handlers=handlers)
         self._lost: Counter[tuple[str, str]] = Counter()
 
@@ -163,5 +165,6 @@ def _job(held: HeldAttempt, step: EnteredStep, limits: Limits) -> Job:
         cleanup_s=limits.cleanup_s,
         furthest=furthest_of(run),
         note=run.note,
+        begin_by=held.stop_at,
         levels=levels_in_force(),
     )

@@ -74,7 +74,7 @@ class SandboxedAttempt:
 
     Attributes:
         limits: when it is to end.
-        is_imported: whether its handler is imported, so that its time has begun.
+        is_imported: whether its handler is imported and may be called, so that its time has begun.
         last: what the child said last, if it came so far.
         limit: the limit at which it was killed, or past which it raised; None: none.
         garbled: what was wrong with what it sent; empty: nothing.

@@ -35,6 +35,7 @@ from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.kept_text import cut, json_of
 from leasehold.worker.sandbox import messages
 from leasehold.worker.sandbox.ending import Ending
+from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
 from leasehold.worker.sandbox.link import LINK_LOST, OUT_OF_TIME
 from leasehold.worker.sandbox.messages import (
     ContinuedNote,
@@ -52,6 +53,7 @@ _MAX_WORDS: Final = 300
 _MAX_DETAIL: Final = 500
 
 _NOT_SEEN: Final = "The process that starts handlers ended, and the handler with it."
+_BEFORE_IT_BEGAN: Final = "The process ended before the handler was called"
 _WITH_ITS_PARENT: Final = (
     "again and again, and with it the process that had started this one and no other "
     "(does the handler kill its parent?)"
@@ -175,11 +177,14 @@ class _Verdict:
             return self._on_limit(Termination.MEMORY_LIMIT_EXCEEDED)
         if self._held.stop.is_requested:
             return self._stopped()
-        return self._died(_words_of(ending))
+        return self._died(ending)
 
-    def _died(self, how: str) -> Result:
-        """Return what it comes to that its process ended by its own doing."""
+    def _died(self, ending: Ending) -> Result:
+        """Return what it comes to that its process ended by its own doing, or before it began."""
+        how = _words_of(ending)
         if not self._attempt.is_imported:
+            if ending.exit_code == ENGINE_ERROR:
+                return self._not_begun()
             return self._unavailable(f"ended its process: {how}")
         return self._failed(HandlerDiedError(**self._step, problem=how))
 
@@ -189,13 +194,20 @@ class _Verdict:
             return self._failed(HandlerDiedError(**self._step, problem=_WITH_ITS_PARENT))
         return Deferred(Termination.PROCESS_UNAVAILABLE, _NOT_SEEN)
 
+    def _not_begun(self) -> Deferred:
+        """Return what it comes to that the engine's own code could not go on, with what it said."""
+        said = self._attempt.prints.last_lines.strip().rpartition("\n")[2]
+        detail = f"{_BEFORE_IT_BEGAN}: {said}" if said else f"{_BEFORE_IT_BEGAN}."
+        return Deferred(Termination.PROCESS_UNAVAILABLE, safe_text(detail, _MAX_DETAIL))
+
     def _stopped(self) -> Stopped:
         return Stopped(self._held.stop.reason or Termination.INSTANCE_SHUTDOWN)
 
     def _garbled(self, problem: str) -> Result:
-        return self._failed(
-            HandlerGarbledError(**self._step, problem=safe_text(problem, _MAX_WORDS))
-        )
+        problem = safe_text(problem, _MAX_WORDS)
+        if not self._attempt.is_imported:
+            return self._unavailable(f"ended the conversation of its process: {problem}")
+        return self._failed(HandlerGarbledError(**self._step, problem=problem))
 
     def _failed(self, error: LeaseholdError) -> Failed:
         return Failed(self._record(error))
