@@ -131,6 +131,11 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 	@$(INSTALL) -c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@
 
+# What a build deploys with: no test, and no tool of the tests.
+.venv/.deploy: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
+	@$(INSTALL) -c constraints.txt -e '.[functions,google,channels,review,deploy]' $(addprefix -r ,$(REQUIREMENTS))
+	@touch $@
+
 .venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into .venv (once)"
 	@$(MAKE) --no-print-directory -j 2 .venv/pinned-0 .venv/pinned-1

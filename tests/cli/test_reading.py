@@ -135,10 +135,10 @@ def test_why_says_in_one_sentence_what_a_run_waits_for(shell: Shell) -> None:
     assert (answer["runId"], answer["then"]) == (run_id, "redispatched")
     assert paused == {
         "runId": run_id,
-        "waitsFor": "a person to resume it (:resume or :cancel)",
+        "waitsFor": "a person to resume it (resume or cancel)",
         "until": None,
         "then": None,
-        "words": f"Run {run_id} waits for a person to resume it (:resume or :cancel).",
+        "words": f"Run {run_id} waits for a person to resume it (resume or cancel).",
         "generation": 1,
         "operations": ["resume", "cancel"],
         "owed": [],

@@ -96,7 +96,12 @@ class BuildMachine:
             substitutions: what is chosen, and what Cloud Build knows.
         """
         self.done.clear()
-        values = {"BUILD_ID": "b-1", **build["substitutions"], **substitutions}
+        values = {
+            "BUILD_ID": "b-1",
+            "LOCATION": "europe-west1",
+            **build["substitutions"],
+            **substitutions,
+        }
         for step in build["steps"]:
             if step["id"] in already:
                 continue

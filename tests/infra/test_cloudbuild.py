@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from infra import cloudbuild
+from infra.deployer import GATE_ROLES
 from infra.functions import FUNCTIONS
 from leasehold.registry.functions import FunctionTable, Secret
 from tests.infra.build_rules import problems
@@ -37,7 +38,8 @@ def flags(build: Build, service: str) -> dict[str, str]:
 
 
 def test_the_committed_file_is_what_the_table_says() -> None:
-    assert cloudbuild.FILE.read_text() == cloudbuild.text(), "run: python -m infra.cloudbuild"
+    for file, text in cloudbuild.texts().items():
+        assert file.read_text() == text, "run: python -m infra.cloudbuild"
 
 
 @pytest.mark.parametrize("word", ["--chek", "elsewhere.yaml", "--help"])
@@ -45,6 +47,7 @@ def test_words_that_it_does_not_have_write_nothing(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloudbuild, "FILE", tmp_path / "cloudbuild.yaml")
+    monkeypatch.setattr(cloudbuild, "GATE_FILE", tmp_path / "cloudbuild.gate.yaml")
 
     with pytest.raises(SystemExit):
         cloudbuild.main([word])
@@ -58,12 +61,31 @@ def test_cloud_build_takes_it(build: Build) -> None:
     assert problems(build) == []
 
 
+def test_the_gate_runs_as_an_account_that_deploys_nothing_and_before_all_else(
+    build: Build,
+) -> None:
+    need_gcloud()
+    gate = yaml.safe_load(cloudbuild.GATE_FILE.read_text())
+    account = "projects/$PROJECT_ID/serviceAccounts/leasehold-gate@$PROJECT_ID"
+
+    assert problems(gate) == []
+    assert gate["serviceAccount"] == f"{account}.iam.gserviceaccount.com"
+    assert [role for role, _ in GATE_ROLES] == ["roles/logging.logWriter"]
+    assert step(build, "gate")["args"][:4] == [
+        *("builds", "submit", "."),
+        "--config=cloudbuild.gate.yaml",
+    ]
+    assert step(build, "install")["waitFor"] == ["gate"]
+    deploying = [*step(build, "install")["args"], *step(build, "bundle")["args"]]
+    assert not any("check" in word or ".dev" in word for word in deploying)
+
+
 def test_each_function_is_deployed_and_what_follows_waits_for_all_of_them(build: Build) -> None:
     deploys = [f"deploy-{function.service}" for function in FUNCTIONS]
     chosen = "environment-execute-step"
 
     assert [found["id"] for found in build["steps"]] == [
-        *("emulators", "check", "bundle", "live-runs", "provision", "settings"),
+        *("gate", "install", "bundle", "live-runs", "provision", "settings"),
         *(deploys[0], chosen, *deploys[1:]),
         *("connect", "smoke"),
     ]
@@ -134,7 +156,7 @@ def test_a_function_has_the_secrets_of_its_row_and_no_others(
     ]
     monkeypatch.setattr(cloudbuild, "FUNCTIONS", FunctionTable(rows))
 
-    build = yaml.safe_load(cloudbuild.text())
+    build = yaml.safe_load(cloudbuild.text(cloudbuild.build()))
 
     of_step = flags(build, "execute-step")
     others = [flags(build, name) for name in ("serve-api", "manage-lease", "sweep-dead-letters")]
@@ -173,7 +195,7 @@ MISTAKES: dict[str, tuple[Callable[[Build], None], str]] = {
     "a step that waits for none": (_step(waitFor=["conect"]), "waits for 'conect'"),
     "a step that waits for a later one": (
         lambda b: b["steps"][0].update(waitFor=["smoke"]),
-        "emulators waits for 'smoke'",
+        "gate waits for 'smoke'",
     ),
     "a step that does not say": (_step(waitFor=[]), "smoke does not say what it waits for"),
     "a step without an id": (_step(id=""), "has no id"),
