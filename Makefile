@@ -62,6 +62,17 @@ fix: .venv/.dev ## format, fix what ruff can fix, draw the generated docs
 	$(BIN)/ruff format
 	$(BIN)/python docs/generate.py
 
+# Nightly: the rooms that another Python could break, each Python with an environment of its own.
+PYTHONS ?= python3.11 python3.12 python3.13
+ROOMS ?= tests/unit tests/properties tests/in_process tests/client tests/testing tests/channels
+.PHONY: pythons
+pythons: ## run the tests of ROOMS with each of PYTHONS, by default all that are supported (minutes)
+	@for python in $(PYTHONS); do \
+	  $$python --version || { echo "error: there is no $$python; name those that are here: make pythons PYTHONS=..." >&2; exit 1; }; \
+	  $(MAKE) --no-print-directory .venv/$$python/.dev && \
+	    .venv/$$python/bin/pytest -n $(TESTS_AT_ONCE) --dist worksteal $(ROOMS) || exit 1; \
+	done
+
 .PHONY: storm
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
 	LEASEHOLD_STORM=1 $(BIN)/python -m tests.emulators $(BIN)/pytest tests/properties tests/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/storm/test_deploys.py tests/storm/test_split_traffic.py
@@ -120,11 +131,22 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 	@$(INSTALL) -c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@
 
+# What a build deploys with: no test, and no tool of the tests.
+.venv/.deploy: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
+	@$(INSTALL) -c constraints.txt -e '.[functions,google,channels,review,deploy]' $(addprefix -r ,$(REQUIREMENTS))
+	@touch $@
+
 .venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into .venv (once)"
 	@$(MAKE) --no-print-directory -j 2 .venv/pinned-0 .venv/pinned-1
 	@$(INSTALL) --no-build-isolation -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@ .venv/.runtime
+
+.venv/python%/.dev: pyproject.toml constraints.txt $(REQUIREMENTS)
+	@echo "installing Leasehold and its development tools into $(@D) (once)"
+	@python$* -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
+	@touch $@
 
 # The gate needs all that is pinned. pip uses one core, so two of them install half of it each, and
 # the one that comes after them, which finds out what is needed, finds it there.

@@ -53,7 +53,7 @@ _WHY: Final[Mapping[str, str]] = {
     CALL: "call it",
     may.PUBLISH: "publish",
     may.USE_OBJECTS: "read, write and delete files of runs",
-    may.READ_SECRET: "read the secret of a channel",
+    may.READ_SECRET: "read it",
     may.PUT_TASKS[0]: "create tasks",
     may.PUT_TASKS[1]: "look whether a task is still there",
     may.SIGN_IN_AS: "have tasks sign in as it",
@@ -123,7 +123,8 @@ def permissions() -> str:
     for each in permissions_of(_INSTALLATION, _CATALOG):
         members.setdefault((_place(each), each.role), []).append(_member(each))
     rows = [
-        [place, f"`{role}`", _WHY[role], ", ".join(whom)] for (place, role), whom in members.items()
+        [place, f"`{role}`", _WHY.get(role, "what its handlers do"), ", ".join(whom)]
+        for (place, role), whom in members.items()
     ]
     return table(["where", "role", "to", "who"], rows)
 
@@ -161,11 +162,14 @@ def _place(permission: Permission) -> str:
     place = permission.place
     if place.kind is Kind.TOPIC and place.name != _INSTALLATION.topic_name:
         return "the topic of each channel that has one"
+    if place.kind is Kind.SECRET and place.short_name in _CATALOG.channel_variables:
+        return "each secret of a channel"
     short_name = place.short_name.partition("@")[0]
     words = {
-        Kind.PROJECT: "the project, for the one database",
+        Kind.PROJECT: "the project, for the one database"
+        if permission.condition
+        else "the project",
         Kind.QUEUE: "each queue",
-        Kind.SECRET: "each secret",
         Kind.BUCKET: "the bucket",
     }
     return words.get(place.kind, f"{place.kind} `{short_name}`")

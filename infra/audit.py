@@ -2,6 +2,8 @@
 
 One request to OSV, the database in which the advisories of PyPI and of GitHub are. Where it cannot
 be asked, that is said in one line, and is no failure unless LEASEHOLD_REQUIRE_AUDIT=1.
+A deploy audits what it deploys, LEASEHOLD_AUDIT=runtime: a tool of the tests that has an advisory
+keeps nobody from deploying a repair.
 """
 
 from __future__ import annotations
@@ -20,12 +22,16 @@ from typing import Any, Final
 
 import pydantic_core
 
+from infra.bundle.requirements import HASHES
 from leasehold.domain.printable import one_line
 
 #: https://google.github.io/osv.dev/post-v1-querybatch/
 OSV: Final = "https://api.osv.dev/v1/querybatch"
 CONSTRAINTS: Final = Path(__file__).parents[1] / "constraints.txt"
 REQUIRED: Final = "LEASEHOLD_REQUIRE_AUDIT"
+#: `runtime`: only what a function may need, as `infra/bundle/hashes.py` has it.
+SCOPE: Final = "LEASEHOLD_AUDIT"
+RUNTIME: Final = CONSTRAINTS.with_name(HASHES)
 
 #: Advisories that do not concern this bundle, each with the reason.
 ACCEPTED: Final[Mapping[str, str]] = {}
@@ -47,7 +53,7 @@ def pins(text: str) -> Iterator[tuple[str, str]]:
         ValueError: a line is none, so something would not be audited.
     """
     for line in text.splitlines():
-        pinned = line.partition("#")[0].strip()
+        pinned = line.partition("#")[0].partition(" --hash=")[0].strip()
         if not pinned:
             continue
         found = _PIN.fullmatch(pinned)
@@ -119,7 +125,8 @@ def _post(url: str, question: Mapping[str, Any], answers: list[Any]) -> None:
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Print what was found, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m infra.audit", description=__doc__)
-    parser.add_argument("--constraints", type=Path, default=CONSTRAINTS, help="what is audited")
+    file = RUNTIME if environ.get(SCOPE) == "runtime" else CONSTRAINTS
+    parser.add_argument("--constraints", type=Path, default=file, help="what is audited")
     parser.add_argument("--url", default=OSV, help="the database")
     options = parser.parse_args(arguments)
     found: set[tuple[str, str, str]] = set()

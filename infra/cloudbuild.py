@@ -1,6 +1,8 @@
-"""Generates `cloudbuild.yaml`, the build that deploys the bundle, from the table of functions.
+"""Generates the builds: `cloudbuild.yaml` deploys the bundle, from the table of functions.
 
-`python -m infra.cloudbuild` writes it; `--check` writes nothing, and exits 1 if it is stale.
+It starts `cloudbuild.gate.yaml` first, which runs the gate as an account that may deploy nothing:
+what the tests bring along runs where it can do no harm. `python -m infra.cloudbuild` writes both;
+`--check` writes nothing, and exits 1 if one is stale.
 """
 
 from __future__ import annotations
@@ -15,21 +17,24 @@ from typing import Any, Final
 import click
 
 from infra.bundle.build_environment import BUILD_ENVIRONMENT
-from infra.deployer import BUILDER, DEPLOYER
+from infra.deployer import BUILDER, DEPLOYER, GATE
 from infra.functions import FUNCTIONS
+from infra.images import pinned
 from infra.live_runs import program as live_runs
 from infra.smoke import program as smoke
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 
 FILE: Final = Path(__file__).parents[1] / "cloudbuild.yaml"
+GATE_FILE: Final = FILE.with_name("cloudbuild.gate.yaml")
+FILES: Final = (FILE, GATE_FILE)
 
 #: What runs the gate is what the functions run on. On 3.13 the tests of stores that stay open until
 #: their process ends are warned of, and fail.
 PYTHON: Final = "3.11"
 RUNTIME: Final = f"python{PYTHON.replace('.', '')}"
-PYTHON_IMAGE: Final = f"python:{PYTHON}"
-GCLOUD_IMAGE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:slim"
-EMULATORS_IMAGE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators"
+PYTHON_IMAGE: Final = pinned(f"python:{PYTHON}")
+#: It has the emulators as well, so one image does for both.
+GCLOUD_IMAGE: Final = pinned("gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators")
 
 #: What the build itself knows of an installation, by the name of the option.
 _KNOWN: Final[Mapping[str, str]] = {
@@ -50,8 +55,9 @@ _NAMES: Final[Mapping[str, str]] = {"pipeline": "SMOKE_PIPELINE", "text": "SMOKE
 MACHINE: Final = "E2_HIGHCPU_8"
 
 #: The gate takes minutes, and so does the build of an image that each deploy waits for.
-TIMEOUT_S: Final = 5400
+TIMEOUT_S: Final = 6600
 CHECK_TIMEOUT_S: Final = 2400
+GATE_TIMEOUT_S: Final = 3000
 DEPLOY_TIMEOUT_S: Final = 1800
 UPDATE_TIMEOUT_S: Final = 300
 SMOKE_TIMEOUT_S: Final = 900
@@ -95,13 +101,25 @@ def build() -> dict[str, Any]:
     }
 
 
+def gate() -> dict[str, Any]:
+    """Return the build that tests what another one deploys."""
+    emulators = _shell("emulators", GCLOUD_IMAGE, _TAKE_EMULATORS, after=["-"])
+    return {
+        "steps": [emulators, _check()],
+        "serviceAccount": f"projects/$PROJECT_ID/serviceAccounts/{_email(GATE)}",
+        "options": {"logging": "CLOUD_LOGGING_ONLY", "machineType": MACHINE},
+        "timeout": _seconds(GATE_TIMEOUT_S),
+    }
+
+
 def _steps() -> Iterator[Step]:
     deploys = [step for function in FUNCTIONS for step in _deployment(function)]
-    yield _shell("emulators", EMULATORS_IMAGE, _TAKE_EMULATORS, after=["-"])
-    yield _check()
-    yield _python("bundle", ["infra.bundle", f"--out={BUNDLE}"], after=["check"])
+    yield _gate()
+    yield _shell("install", PYTHON_IMAGE, "make .venv/.deploy", after=["gate"])
+    yield _python("bundle", ["infra.bundle", f"--out={BUNDLE}"], after=["install"])
     yield _python("live-runs", ["infra.live_runs"], after=["bundle"])
-    yield _python("provision", ["infra.provision", "apply"], after=["live-runs"])
+    words = ["infra.provision", "apply", "--before-deploy"]
+    yield _python("provision", words, after=["live-runs"])
     write = ["infra.write_settings", f"--folder={SETTINGS}"]
     yield _python("settings", write, after=["provision"])
     yield from deploys
@@ -120,8 +138,24 @@ def _shell(name: str, image: str, script: str, *, after: list[str]) -> Step:
     }
 
 
+def _gate() -> Step:
+    """Return the step that has the gate run, as a build of its own, and waits for its end."""
+    words = ["builds", "submit", ".", f"--config={GATE_FILE.name}", "--quiet"]
+    words += ["--project=$PROJECT_ID", "--region=$LOCATION"]
+    words += ["--gcs-source-staging-dir=gs://$PROJECT_ID-leasehold-builds/gate"]
+    return {
+        "id": "gate",
+        "name": GCLOUD_IMAGE,
+        "entrypoint": "gcloud",
+        "args": words,
+        "waitFor": ["-"],
+        "timeout": _seconds(GATE_TIMEOUT_S),
+    }
+
+
 def _check() -> Step:
     required = ["LEASEHOLD_REQUIRE_EMULATORS=1", "LEASEHOLD_REQUIRE_AUDIT=1"]
+    required.append("LEASEHOLD_AUDIT=runtime")
     return _shell("check", PYTHON_IMAGE, _CHECK, after=["emulators"]) | {
         "env": [f"CLOUDSDK_ROOT_DIR=/workspace/{_SDK}", *required],
         "timeout": _seconds(CHECK_TIMEOUT_S),
@@ -129,7 +163,7 @@ def _check() -> Step:
 
 
 def _python(name: str, words: list[str], *, after: list[str]) -> Step:
-    """Return a step that runs a module, with the packages that the gate has installed."""
+    """Return a step that runs a module, with the packages that a deploy needs and no others."""
     return {
         "id": name,
         "name": PYTHON_IMAGE,
@@ -183,8 +217,10 @@ def _flags(function: FunctionEntry) -> Iterator[str]:
     yield f"--set-build-env-vars={_joined(BUILD_ENVIRONMENT)}"
     if Use.CHANNELS in function.uses:
         yield f"--flags-file={SETTINGS}/{function.service}.secrets.yaml"
+    elif function.secrets:
+        yield f"--set-secrets={','.join(secret.reference for secret in function.secrets)}"
     else:
-        yield "--clear-secrets"
+        yield "--clear-secrets"  # what somebody has set by hand does not stay
     yield f"--run-service-account={_email(function.account)}"
     yield f"--build-service-account=projects/$PROJECT_ID/serviceAccounts/{_email(BUILDER)}"
     yield "--serve-all-traffic-latest-revision"  # also after traffic was sent to an older one
@@ -263,8 +299,13 @@ def _seconds(number: int) -> str:
     return f"{number}s"
 
 
-def text() -> str:
-    """Return the file."""
+def texts() -> Mapping[Path, str]:
+    """Return what each file should have."""
+    return {FILE: text(build()), GATE_FILE: text(gate())}
+
+
+def text(of: Mapping[str, Any]) -> str:
+    """Return a build as a file."""
     import yaml  # noqa: PLC0415 - a development package, which nothing that is deployed has
 
     class Dumper(yaml.SafeDumper):
@@ -276,22 +317,21 @@ def text() -> str:
             "tag:yaml.org,2002:str", value, style="|" if "\n" in value else None
         ),
     )
-    return _HEADER + yaml.dump(build(), Dumper=Dumper, sort_keys=False, width=1000)
+    return _HEADER + yaml.dump(of, Dumper=Dumper, sort_keys=False, width=1000)
 
 
 def main(given: Sequence[str] | None = None) -> int:
     """Write the file, or compare it; return the exit code."""
     words = argparse.ArgumentParser(prog="python -m infra.cloudbuild", allow_abbrev=False)
-    words.description = "Write cloudbuild.yaml, which follows from the table infra/functions.py."
+    words.description = "Write cloudbuild.yaml and cloudbuild.gate.yaml, which follow from tables."
     words.add_argument("--check", action="store_true", help="write nothing; exit 1 if it is stale")
     options = words.parse_args(given)
-    wanted = text()
-    if options.check:
-        if FILE.read_text(encoding="utf-8") == wanted:
-            return 0
-        sys.stderr.write("cloudbuild.yaml is stale; write it: python -m infra.cloudbuild\n")
-        return 1
-    FILE.write_text(wanted, encoding="utf-8")
+    for file, wanted in texts().items():
+        if not options.check:
+            file.write_text(wanted, encoding="utf-8")
+        elif not file.is_file() or file.read_text(encoding="utf-8") != wanted:
+            sys.stderr.write(f"{file.name} is stale; write it: python -m infra.cloudbuild\n")
+            return 1
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The two accounts that deploy: the one a build runs as, and the one that makes images.
+"""The accounts of a deploy: what a build runs as, what the gate does, and what makes images.
 
 `docs/deploy.md` shows these tables, and gives the roles. What a build may not do is left out of
 them: it makes no account, and gives nobody a role in the whole project.
@@ -14,6 +14,8 @@ from leasehold.registry.functions import ACCOUNT_PREFIX, Trigger
 DEPLOYER: Final = f"{ACCOUNT_PREFIX}deployer"
 #: The account that the images of functions are built as; packages of others run their code then.
 BUILDER: Final = f"{ACCOUNT_PREFIX}builder"
+#: The account that the gate runs as, `cloudbuild.gate.yaml`: all tests, and the tools of others.
+GATE: Final = f"{ACCOUNT_PREFIX}gate"
 
 #: Roles of the deployer in the project, and what it needs each for.
 DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
@@ -22,6 +24,8 @@ DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
         "roles/storage.objectViewer",
         "the source that `gcloud builds submit` uploads; what live runs are given",
     ),
+    ("roles/cloudbuild.builds.editor", "starts the gate, as a build of its own"),
+    ("roles/serviceusage.serviceUsageConsumer", "uploads the source of the gate"),
     ("roles/cloudfunctions.developer", "deploys functions"),
     ("roles/run.admin", "says who may call them, and calls the runs API in the smoke test"),
     ("roles/cloudtasks.queueAdmin", "the queue of a step type that is new"),
@@ -49,9 +53,15 @@ BUILDER_ROLES: Final[tuple[tuple[str, str], ...]] = (
     ("roles/storage.objectViewer", "reads the bundle; a condition keeps it from the artifacts"),
 )
 
+#: Roles of the gate in the project, and what it needs each for; it reads its source besides.
+GATE_ROLES: Final[tuple[tuple[str, str], ...]] = (
+    ("roles/logging.logWriter", "the log of the gate"),
+)
+
 #: Accounts that the deployer may let others run as, beside those of the functions.
 ACTED_AS: Final[tuple[str, ...]] = (
     BUILDER,
+    GATE,
     Trigger.EVENTS.account,  # the trigger of deliver-notification
     Trigger.SCHEDULE.account,  # the job of the sweep
 )

@@ -1,4 +1,4 @@
-"""The environment of each deployed function: its settings, and the secrets it is given."""
+"""The environment of each deployed function: its settings. Its secrets stand in its row."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.permissions import callers_of
 from leasehold.bootstrap import load_catalog
+from leasehold.domain.redaction import without_secrets
 from leasehold.errors import SettingError
 from leasehold.registry.dispatch import check_platform
-from leasehold.registry.functions import FunctionEntry, Use
+from leasehold.registry.functions import FunctionEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.setting_texts import IAM
 
 #: What every function has besides, by the name of the variable: thresholds and limits, as
-#: `"PIPELINE_MAX_RETRIES": "3"` (docs/settings.md), and what your own code reads. No secrets.
+#: `"PIPELINE_MAX_RETRIES": "3"` (docs/settings.md), and what your own code reads. No secrets: those
+#: are named in `secrets` of a row of infra/functions.py (docs/deploy.md#a-models-key).
 FURTHER: Final[Mapping[str, str]] = {}
 
 #: And what the image of a function has. https://cloud.google.com/run/docs/container-contract#env-vars
@@ -28,6 +30,13 @@ _OF_CLOUD_RUN: Final = re.compile(
     "PORT|K_SERVICE|K_REVISION|K_CONFIGURATION|FUNCTION_(TARGET|SOURCE|SIGNATURE_TYPE)|X_GOOGLE_.*"
 )
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: How names end that are of secrets. `hides` of the redaction knows more words; here a name that
+#: only has one in it, as TOKEN_URL, is none.
+_OF_SECRET: Final = re.compile(
+    r"(?:.*_)?(?:\w*API_?KEY|KEY|\w*TOKEN|\w*SECRET|\w*PASSWORD|PASSWD|PASSPHRASE|PASS|PWD"
+    r"|CREDENTIALS?|BEARER|AUTHORIZATION)",
+    re.IGNORECASE,
+)
 _TEXT: Final = re.compile("[^\0\ud800-\udfff]*")
 _PLACE: Final = "FURTHER of infra/environment.py"
 
@@ -47,22 +56,15 @@ def environment_of(
         further: what is set besides.
 
     Raises:
-        SettingError: `further` sets what follows from the installation, or a secret.
+        SettingError: `further` sets what follows from the installation, or a secret; or a secret
+            of the function has the name of what follows from it.
     """
     own = _settings_of(function, installation)
+    for secret in function.secrets:
+        _check_free(secret.variable, own, f"a secret of {function.name} in infra/functions.py")
     for name, value in further.items():
         _check(name, value, own, catalog)
     return {**own, **further}
-
-
-def secrets_of(function: FunctionEntry, catalog: Catalog) -> Sequence[str]:
-    """Return the variables that a function has from Secret Manager, where they have the same name.
-
-    Only the function that calls channels gets their secrets.
-    """
-    if Use.CHANNELS not in function.uses:
-        return ()
-    return catalog.channel_variables
 
 
 def catalog_of(installation: Installation) -> Catalog:
@@ -117,16 +119,25 @@ def _callers_of(function: FunctionEntry, installation: Installation) -> str:
 def _check(name: str, value: str, own: Mapping[str, str], catalog: Catalog) -> None:
     """Refuse a further variable that would break what the others say."""
     _check_text(name, value)
-    if name in own or name == "LEASEHOLD_RETENTION_DAYS":
-        allowed = "another variable: this one follows from the options of the deployment"
-        raise SettingError(name=f"a variable in {_PLACE}", value=name, allowed=allowed)
-    if _OF_CLOUD_RUN.fullmatch(name):
-        raise SettingError(
-            name=f"a variable in {_PLACE}", value=name, allowed="another: Cloud Run sets it"
-        )
-    if name in catalog.channel_variables:
+    _check_free(name, own, f"a variable in {_PLACE}")
+    if name in {secret.variable for secret in FUNCTIONS.secrets_with(catalog)}:
         allowed = f"a secret: `gcloud secrets versions add {name} --data-file=-` takes its value"
         raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)
+    if _OF_SECRET.fullmatch(name) or without_secrets(value) != value:
+        allowed = (
+            f'a secret, which `secrets=(Secret("{name.upper()}"),)` in a row of infra/functions.py '
+            "gives to a function (docs/deploy.md#a-models-key)"
+        )
+        raise SettingError(name=f"{name} in {_PLACE}", value="[not shown]", allowed=allowed)
+
+
+def _check_free(name: str, own: Mapping[str, str], what: str) -> None:
+    """Refuse a name that something else sets."""
+    if name in own or name == "LEASEHOLD_RETENTION_DAYS":
+        allowed = "another variable: this one follows from the options of the deployment"
+        raise SettingError(name=what, value=name, allowed=allowed)
+    if _OF_CLOUD_RUN.fullmatch(name):
+        raise SettingError(name=what, value=name, allowed="another: Cloud Run sets it")
 
 
 def _check_text(name: str, value: str) -> None:

@@ -108,6 +108,7 @@ METRICS: Final = Registry(
             "wrong-deploys",
             "runs that the code which is deployed cannot run",
             (RUN_BLOCKED,),
+            where=("jsonPayload.generation>0",),  # not what a channel logs of the same block
             labels=("code", "pipeline", "step"),
         ),
         LogMetric(

@@ -115,7 +115,7 @@ def service_of(function: FunctionEntry, installation: Installation) -> Place:
 def _used_by(
     function: FunctionEntry, installation: Installation, catalog: Catalog
 ) -> Iterator[Permission]:
-    """Yield what the account of a function may do, by what the function uses."""
+    """Yield what the account of a function may do, by what the function and its handlers use."""
     member = _account(installation, function.account)
     for use in function.uses:
         for place, role in _needed_for(use, installation, catalog):
@@ -124,6 +124,12 @@ def _used_by(
                 # https://cloud.google.com/iam/docs/conditions-attribute-reference#resource-name
                 condition = f'resource.name == "{installation.database_name}"'
             yield Permission(place, role, member, condition)
+    project = f"projects/{installation.project}"
+    for secret in function.secrets_with(catalog):
+        place = Place(Kind.SECRET, f"{project}/secrets/{secret.variable}")
+        yield Permission(place, READ_SECRET, member)
+    for role in function.roles:
+        yield Permission(Place(Kind.PROJECT, project), role, member)
 
 
 def _needed_for(
@@ -145,8 +151,6 @@ def _needed_for(
         case Use.ARTIFACTS:
             yield Place(Kind.BUCKET, installation.bucket_name), USE_OBJECTS
         case Use.CHANNELS:
-            for secret in catalog.channel_variables:
-                yield Place(Kind.SECRET, f"{project}/secrets/{secret}"), READ_SECRET
             for topic in catalog.channel_topics:
                 yield Place(Kind.TOPIC, topic), PUBLISH
 

@@ -18,6 +18,7 @@ from infra.command import CONTEXT_SETTINGS, run
 from infra.environment import catalog_of
 from infra.installation import Installation
 from infra.options import installation_options
+from infra.permissions import Kind
 from infra.report import (
     counts_of,
     print_done,
@@ -76,8 +77,15 @@ def drift_command(*, installation: Installation, as_json: bool) -> int:
 @program.command("apply")
 @installation_options
 @click.option("--update", is_flag=True, help="Change Scheduler jobs that differ, too.")
+@click.option(
+    "--before-deploy",
+    is_flag=True,
+    help="Fail where a secret has no value: no function can be deployed with it.",
+)
 @json_option
-def apply_command(*, installation: Installation, update: bool, as_json: bool) -> int:
+def apply_command(
+    *, installation: Installation, update: bool, before_deploy: bool, as_json: bool
+) -> int:
     """Create what is missing, in order; a second apply goes on where this one ended."""
     resources = _resources(installation)
     steps: list[Step] = []
@@ -97,7 +105,8 @@ def apply_command(*, installation: Installation, update: bool, as_json: bool) ->
     answer = partial(_print_answer, installation, steps, left, as_json=as_json)
     unread = _unread(answer) or unread
     _conclude(steps, left)
-    code = code or (NOT_COMPLETED if _failed(steps) else DONE)
+    is_ready = not before_deploy or _have_values(steps)
+    code = code or (DONE if is_ready and not _failed(steps) else NOT_COMPLETED)
     if code == DONE and unread is not None:
         raise unread
     return code
@@ -132,6 +141,19 @@ def _conclude(steps: Sequence[Step], left: Sequence[Resource]) -> None:
         print_error(f"interrupted at {first}: {len(left)} resources were not done.")
     if left or _failed(steps):
         note("apply again: it goes on from there, and creates nothing twice.")
+
+
+def _have_values(steps: Sequence[Step]) -> bool:
+    """Return whether each secret has what functions are given of it; say of each that has not."""
+    lacking = [
+        step
+        for step in steps
+        if step.resource.kind == Kind.SECRET and step.look.state is State.WAITING
+    ]
+    for step in lacking:
+        name, why = f"{step.resource.kind} {step.resource.name}", step.look.why
+        print_error(f"nothing is deployed: {name} waits for {why}. Type: {step.repair}")
+    return not lacking
 
 
 def _survey(installation: Installation, *, as_json: bool) -> list[Step]:

@@ -92,7 +92,8 @@ def details_of(step: Step) -> Iterator[str]:
         yield f"{it.field}: {it.found} → {it.wanted}"
     if step.look.state is State.WAITING:
         since = f", since {stamp(step.look.since)}" if step.look.since else ""
-        yield f"for {step.look.why}{since}"
+        waits = "" if step.action is Action.NONE else "waits "  # else its state says so
+        yield f"{waits}for {step.look.why}{since}"
     elif step.look.why:
         yield step.look.why
 

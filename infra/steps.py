@@ -21,7 +21,7 @@ from infra.resources.resource import (
     BusyError,
     Dependent,
     Look,
-    NamedByGoogle,
+    LookedAtAgain,
     NotYetError,
     Resource,
     State,
@@ -289,19 +289,19 @@ def _created(step: Step, project: str, patience: Patience) -> Step:
             is_ours = tries > 1 and again.is_there
             return replace(again, action=Action.CREATED) if is_ours else again
         return _failed(step, error, project)
-    return _with_copies(replace(step, action=Action.CREATED))
+    return _with_look(replace(step, action=Action.CREATED))
 
 
-def _with_copies(step: Step) -> Step:
-    """Return what was created, with what another apply has created as well."""
-    if not isinstance(step.resource, NamedByGoogle):
+def _with_look(step: Step) -> Step:
+    """Return what was created, with what there is to say of it now."""
+    if not isinstance(step.resource, LookedAtAgain):
         return step
     try:
         look = step.resource.look_again()
     except Exception:  # noqa: BLE001 - it is created, and the next look at it says the same
         return step
-    is_copied = look.state is State.DIFFERENT
-    return replace(step, look=look, repair=look.repair) if is_copied else step
+    is_to_say = look.state in {State.DIFFERENT, State.WAITING}
+    return replace(step, look=look, repair=look.repair) if is_to_say else step
 
 
 def _updated(step: Step, resource: Updatable, project: str, patience: Patience) -> Step:

@@ -11,13 +11,13 @@ from typing import Final
 import click
 
 from infra.command import CONTEXT_SETTINGS, run
-from infra.environment import catalog_of, environment_of, secrets_of
+from infra.environment import catalog_of, environment_of
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from infra.options import installation_options
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stdout import print_line
-from leasehold.registry.functions import FunctionEntry, Use
+from leasehold.registry.functions import FunctionEntry, Secret, Use
 from leasehold.registry.half_set import ON_CLOUD_RUN, check_functions
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
@@ -62,7 +62,7 @@ def _files(installation: Installation, catalog: Catalog) -> Iterator[tuple[str, 
         check(function, settings)
         yield f"{function.service}.yaml", as_yaml(settings)
         if Use.CHANNELS in function.uses:
-            yield f"{function.service}.secrets.yaml", secret_flags(secrets_of(function, catalog))
+            yield f"{function.service}.secrets.yaml", secret_flags(function.secrets_with(catalog))
 
 
 def check(function: FunctionEntry, settings: Mapping[str, str]) -> None:
@@ -91,11 +91,11 @@ def _quoted(value: str) -> str:
     return f'"{"".join(inner)}"'
 
 
-def secret_flags(secrets: Sequence[str]) -> str:
+def secret_flags(secrets: Sequence[Secret]) -> str:
     """Return the text of a file for --flags-file that gives a function these secrets alone."""
     if not secrets:
         return "--clear-secrets:\n"
-    pairs = ",".join(f"{name}={name}:latest" for name in secrets)
+    pairs = ",".join(secret.reference for secret in secrets)
     return f"--set-secrets: {json.dumps(pairs)}\n"
 
 

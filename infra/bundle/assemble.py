@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from infra.bundle.contents import OWN, REQUIREMENTS, Contents, sources, suspicio
 from infra.bundle.import_check import check_imports
 from infra.bundle.missing_imports import missing_imports
 from infra.bundle.modules import Modules
-from infra.bundle.requirements import Closure, closure_of
+from infra.bundle.requirements import Closure, closure_of, hashes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ def assemble(
     contents = sources(root, functions, catalog)
     modules = user_modules(catalog)
     closure = closure_of(root, modules, extras)
-    contents[REQUIREMENTS] = closure.text().encode()
+    hashes = hashes_of(root)
+    contents[REQUIREMENTS] = closure.text(hashes).encode()
     contents = dict(sorted(contents.items()))
     packages = Modules(_files_of(closure))
     for name in (*OWN, *modules):
@@ -59,7 +60,16 @@ def assemble(
     user_files += ("functions/",)
     everything = Modules([*contents, *_files_of(closure)])
     warnings = missing_imports(contents, user_files, everything)
+    warnings = [*_without_hash(closure.without(hashes)), *warnings]
     return Bundle(contents, len(closure.installed), (*warnings, *suspicions(contents, user_files)))
+
+
+def _without_hash(pins: Sequence[str]) -> Iterator[str]:
+    if pins:
+        yield (
+            f"no hash is known of {', '.join(pins)}: a build takes whatever the index has by that "
+            "name and version, of all packages; type: python -m infra.bundle.hashes"
+        )
 
 
 def _files_of(closure: Closure) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -32,6 +33,8 @@ _LINUX: Final = {
     "platform_system": "Linux",
     "sys_platform": "linux",
 }
+#: The hashes of all that a function may need, as `infra/bundle/hashes.py` writes them.
+HASHES: Final = "hashes.txt"
 _HEADER: Final = """\
 # Made by `python -m infra.bundle` of pyproject.toml, constraints.txt and what is installed.
 """
@@ -49,15 +52,43 @@ class Closure:
     installed: dict[str, Distribution] = field(default_factory=dict)
     pythons: dict[str, list[str]] = field(default_factory=dict)
 
-    def text(self) -> str:
-        """Return the lines of a requirements.txt, sorted."""
-        return _HEADER + "".join(f"{self._line(name)}\n" for name in sorted(self.installed))
+    def text(self, hashes: Mapping[str, Sequence[str]] = MappingProxyType({})) -> str:
+        """Return the lines of a requirements.txt, sorted.
 
-    def _line(self, name: str) -> str:
-        line = f"{name}=={self.installed[name].version}"
-        if len(self.pythons[name]) == len(PYTHONS):
-            return line
-        return f"{line}; {' or '.join(f'python_version == {it!r}' for it in self.pythons[name])}"
+        Args:
+            hashes: of each package, by its pin. pip asks for all of them or for none, so where one
+                is not known no line has any.
+        """
+        known = {} if self.without(hashes) else hashes
+        return _HEADER + "".join(f"{self._line(name, known)}\n" for name in sorted(self.installed))
+
+    def without(self, hashes: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return the pins of which no hash is known."""
+        return [pin for pin in map(self.pin, sorted(self.installed)) if pin not in hashes]
+
+    def pin(self, name: str) -> str:
+        """Return the name of a package with its version."""
+        return f"{name}=={self.installed[name].version}"
+
+    @staticmethod
+    def name_of(package: str) -> str:
+        """Return the name that a package is found by, however it is written."""
+        return canonicalize_name(package)
+
+    def _line(self, name: str, hashes: Mapping[str, Sequence[str]]) -> str:
+        line = pin = self.pin(name)
+        if len(self.pythons[name]) < len(PYTHONS):
+            where = " or ".join(f"python_version == {it!r}" for it in self.pythons[name])
+            line = f"{line}; {where}"
+        return " ".join([line, *(f"--hash=sha256:{digest}" for digest in hashes.get(pin, ()))])
+
+
+def hashes_of(root: Path) -> dict[str, tuple[str, ...]]:
+    """Return the hashes of `hashes.txt`, by the pin of the package."""
+    path = root / HASHES
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    parts = (line.split() for line in lines if "==" in line)
+    return {pin: tuple(it.removeprefix("--hash=sha256:") for it in its) for pin, *its in parts}
 
 
 def closure_of(root: Path, folders: Sequence[str], extras: Sequence[str] = ()) -> Closure:

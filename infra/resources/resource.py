@@ -120,11 +120,11 @@ class Dependent(Resource, Protocol):
 
 
 @runtime_checkable
-class NamedByGoogle(Resource, Protocol):
-    """A resource that Google names, so that two applies at once may create it twice.
+class LookedAtAgain(Resource, Protocol):
+    """A resource of which there is more to say once it is created: a secret is empty then.
 
-    No create can be refused then. It is looked at again after it, and what is there twice is told:
-    the later apply sees both.
+    What Google names may be there twice, after two applies at once: no create can be refused. The
+    later apply sees both.
     """
 
     def look_again(self) -> Look:

@@ -345,9 +345,10 @@ def _is_missing(name: str, error: LeaseholdError) -> bool:
         return False
     if cause is None:
         return True
-    is_absent = isinstance(cause, ModuleNotFoundError | TypeError | ValueError)
-    missing = getattr(cause, "name", None)
-    return is_absent and (missing is None or f"{name}.".startswith(f"{missing}."))
+    if isinstance(cause, ModuleNotFoundError):
+        return cause.name is None or f"{name}.".startswith(f"{cause.name}.")
+    # the name itself is none that can be imported; else the catalog has raised it
+    return isinstance(cause, TypeError | ValueError) and _place_in(error) is None
 
 
 def _place_in(error: BaseException) -> _Place | None:

@@ -160,6 +160,8 @@ def test_each_entry_action_that_does_not_resolve_is_found_and_no_run_is_started(
         ("import os\nos._exit(0)\n", "bad.py:2: "),
         ("import leasehold\nleasehold.PipelineEntry(name='a b', steps=())\n", "bad.py:2: "),
         ("import no_such_library\n", "bad.py:1: "),
+        ("x = 1\nint('seven')\n", "bad.py:2: "),
+        ("x = 1\nlen(1)\n", "bad.py:2: "),
     ],
 )
 def test_a_catalog_that_cannot_be_imported_is_a_finding(

@@ -233,7 +233,7 @@ def test_a_server_does_it_for_who_asks(shell: Shell, run_id: str, dead: str, ser
     assert f"show {run_id} --url {server}" in only_line(paused.stderr)
     event = last_event(shell, run_id, "run_paused")
     assert (event["reason"], event["actor"].partition("@")[2]) == ("lunch", socket.gethostname())
-    assert why["waitsFor"] == "a person to resume it (:resume or :cancel)"
+    assert why["waitsFor"] == "a person to resume it (resume or cancel)"
     assert (made["labels"], shell.json("show", made["runId"])["recreatedFrom"]) == (["a:1"], dead)
     assert (unknown.returncode, "'r-none'" in only_line(unknown.stderr)) == (2, True)
 
@@ -266,7 +266,7 @@ def test_why_shows_the_whole_commands_of_a_decision(
     done = pasted(shell, why.stderr.splitlines()[0])
     late = pasted(shell, why.stderr.splitlines()[2])
 
-    assert "(:approve, :retry or :cancel)" in only_line(why.stdout)
+    assert "(approve, retry or cancel)" in only_line(why.stdout)
     assert [line.partition("-m leasehold ")[2] for line in why.stderr.splitlines()] == [
         f"approve {run_id} --generation 2",
         f"retry {run_id} --generation 2",
@@ -322,7 +322,7 @@ def test_why_offers_no_approval_of_what_cannot_be_approved(shell: Shell, engine:
 
     why = shell.run("why", run_id)
 
-    said = "to be put right at step reserve (:retry or :cancel): No catalog that is deployed has"
+    said = "to be put right at step reserve (retry or cancel): No catalog that is deployed has"
     assert said in why.stdout
     assert [line.split()[0] for line in why.stderr.splitlines()] == ["retry", "cancel"]
 

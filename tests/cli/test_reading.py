@@ -91,7 +91,7 @@ def test_a_list_goes_on_where_an_answer_ended_before_it_was_full(
     for run_id in started[:2]:
         shell.run("pause", run_id)
     monkeypatch.setattr("leasehold.services.read_runs.MAX_LOOKED_AT", 1)
-    monkeypatch.setattr("leasehold.services.read_runs.SCAN_PAGE", 1)
+    monkeypatch.setattr("leasehold.services.read_runs.SUMMARIES", 1)
 
     page = shell.json("runs", "--paused", "--limit", "1")
     rest = shell.json("runs", "--paused", "--page-token", page["nextPageToken"])
@@ -135,10 +135,10 @@ def test_why_says_in_one_sentence_what_a_run_waits_for(shell: Shell) -> None:
     assert (answer["runId"], answer["then"]) == (run_id, "redispatched")
     assert paused == {
         "runId": run_id,
-        "waitsFor": "a person to resume it (:resume or :cancel)",
+        "waitsFor": "a person to resume it (resume or cancel)",
         "until": None,
         "then": None,
-        "words": f"Run {run_id} waits for a person to resume it (:resume or :cancel).",
+        "words": f"Run {run_id} waits for a person to resume it (resume or cancel).",
         "generation": 1,
         "operations": ["resume", "cancel"],
         "owed": [],

@@ -31,6 +31,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run
+from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.document import Write
 from leasehold.domain.draft import Draft
 from leasehold.domain.effect import owed_effects
@@ -697,6 +698,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     }
     never = Verdict(DeadLetterReason.NEVER_STARTED, "again")
     output = KeptValue(text="1")
+    step = ClockStep(timedelta(hours=1), since=run.updated_at + timedelta(hours=1), noticed_at=0.0)
     call = CallResult(step=run.current_step, trial=1, key="k", type="", inline="1")
     start: dict[str, Any] = {
         "new": NewRun(run.run_id, run.pipeline, run.plan, output, "other", "nonce"),
@@ -772,6 +774,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
         ),
         "start": (partial(lifecycle.start, **rules, **start), LeaseholdError),
         "purge": (partial(lifecycle.purge, ended_before=run.ended_at), NotAllowedError),
+        "follow_clock": (partial(lifecycle.follow_clock, **rules, step=step), "in_order"),
         "then_arrive": (
             lifecycle.then_arrive(partial(lifecycle.arrive, **lease, **generation), **lease),
             "dead_lettered",
@@ -783,7 +786,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
 NO_TRANSITIONS: Final = {
     "ALLOWED", "Breach", "NewRun", "Operation", "BoundOperation", "breaches", "check_again",
     "check_allowed", "decisions", "first_time", "is_allowed", "is_purgeable",
-    "begins_at", "goes_on", "has_own_work", "recreate", "repeat_of",
+    "begins_at", "goes_on", "has_own_work", "recreate", "repeat_of", "time_in_future",
 }  # fmt: skip
 
 

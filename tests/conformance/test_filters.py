@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,12 +16,19 @@ from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.domain.document import Write
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.summary import summary_of
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.documents import Documents
 from leasehold.services.batch import batch
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import purge
-from leasehold.services.read_runs import RunFilter, list_runs, matching_runs
+from leasehold.services.read_runs import (
+    RunFilter,
+    RunPage,
+    list_runs,
+    list_summaries,
+    matching_runs,
+)
 from leasehold.services.start_run import StartRequest, start_run
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -95,6 +102,7 @@ FILTERS = [
 
 @pytest.mark.parametrize(("wanted", "names"), FILTERS, ids=lambda value: repr(value)[:60])
 @pytest.mark.parametrize("most", [1, 2, 2000])
+@pytest.mark.parametrize("list_some", [list_runs, list_summaries])
 def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
     *,
     bundle: Bundle,
@@ -103,15 +111,17 @@ def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
     wanted: RunFilter,
     names: list[str],
     most: int,
+    list_some: Callable[..., RunPage[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("leasehold.services.read_runs.MAX_LOOKED_AT", most)
-    monkeypatch.setattr("leasehold.services.read_runs.SCAN_PAGE", 1)
+    monkeypatch.setattr("leasehold.services.read_runs.WHOLE_RUNS", 1)
+    monkeypatch.setattr("leasehold.services.read_runs.SUMMARIES", 1)
     wanted = replace(wanted, label=(f"team:{unique}", *wanted.labels))
 
     found, token = [], None
     for _ in range(len(runs) + 1):
-        page = list_runs(bundle.engine, wanted, limit=1, page_token=token)
+        page = list_some(bundle.engine, wanted, limit=1, page_token=token)
         found += [run.run_id for run in page.runs]
         token = page.next_page_token
         if token is None:
@@ -207,3 +217,28 @@ def test_no_run_is_looked_for_by_more_labels_than_one_can_have(
 def test_times_with_nothing_between_them_are_refused(bundle: Bundle) -> None:
     with pytest.raises(InvalidRequestError, match="a time after 2026-03-01T12:00:00"):
         list_runs(bundle.engine, RunFilter(since=NOON, until=NOON))
+
+
+def test_a_summary_in_a_list_is_that_of_the_whole_run(
+    bundle: Bundle, runs: dict[str, str], unique: str
+) -> None:
+    """Also of steps that the catalog does not have: a deploy before this one had them."""
+    steps = {"old_step": {"status": "COMPLETED"}, "add": {"status": "IN_PROGRESS"}}
+    steps["add"]["progress"] = {"fraction": 0.25, "message": "half"}  # type: ignore[assignment]
+    lease = {"leaseId": "l", "holder": "h", "acquiredAt": NOON, "expiresAt": NOON}
+    odd = {"plan": [*steps], "steps": steps, "currentStep": "add", "heartbeatAt": NOON}
+    write(bundle, runs["waiting"], odd | {"lease": lease | {"maxExpiresAt": NOON}})
+    wanted = RunFilter(label=f"team:{unique}")
+
+    page = list_summaries(bundle.engine, wanted)
+
+    whole = [summary_of(run) for run in list_runs(bundle.engine, wanted).runs]
+    assert len(whole) == 5
+    assert page.runs == whole
+    assert page.runs[-1].progress.model_dump() == {
+        "stepsDone": 1,
+        "steps": 2,
+        "fraction": 0.625,
+        "message": "half",
+    }
+    assert page.runs[-1].heartbeat_at == NOON

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,14 @@ from leasehold.ports.documents import Documents, Query
 from leasehold.services.adopt_runs import live_runs
 from leasehold.services.audit import audit
 from leasehold.services.paging import pages
-from leasehold.services.read_runs import RunFilter, list_runs, matching_runs, read_timeline
+from leasehold.services.read_runs import (
+    RunFilter,
+    RunPage,
+    list_runs,
+    list_summaries,
+    matching_runs,
+    read_timeline,
+)
 from leasehold.services.start_run import StartRequest, start_run
 
 ODD: dict[str, Any] = {
@@ -73,8 +80,11 @@ def spoil(bundle: Bundle, run_id: str, **fields: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("list_some", [list_runs, list_summaries])
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_odd_times_of_creation_hide_no_other_run(bundle: Bundle, label: str, limit: int) -> None:
+def test_odd_times_of_creation_hide_no_other_run(
+    bundle: Bundle, label: str, limit: int, list_some: Callable[..., RunPage[Any]]
+) -> None:
     even = []
     for value in ODD.values():
         even.append(start(bundle, label))
@@ -83,7 +93,7 @@ def test_odd_times_of_creation_hide_no_other_run(bundle: Bundle, label: str, lim
 
     wanted, token, found = RunFilter(label=label), None, []
     for _ in range(3 * len(ODD)):
-        page = list_runs(bundle.engine, wanted, limit=limit, page_token=token)
+        page = list_some(bundle.engine, wanted, limit=limit, page_token=token)
         found += [run.run_id for run in page.runs]
         token = page.next_page_token
         if token is None:
@@ -114,7 +124,7 @@ def test_all_runs_of_a_filter_are_read_page_by_page(
     bundle: Bundle, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them share the value that the list is ordered by."""
-    monkeypatch.setattr("leasehold.services.read_runs.SCAN_PAGE", 1)
+    monkeypatch.setattr("leasehold.services.read_runs.WHOLE_RUNS", 1)
     run_ids = [start(bundle, label) for _ in range(4)]
     for run_id in run_ids[:2]:
         spoil(bundle, run_id, createdAt=datetime(2020, 1, 1, tzinfo=UTC))
@@ -171,8 +181,9 @@ def test_the_audit_and_a_start_get_past_odd_times(
     bundle: Bundle, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both go through all runs, page by page."""
-    monkeypatch.setattr("leasehold.services.audit.SCAN_PAGE", 1)
+    monkeypatch.setattr("leasehold.services.audit.WHOLE_RUNS", 1)
     monkeypatch.setattr("leasehold.services.adopt_runs.SCAN_PAGE", 1)
+    monkeypatch.setattr("leasehold.services.adopt_runs.WHOLE_RUNS", 1)
     odd, even = [], start(bundle, label)
     for value in ODD.values():
         odd.append(start(bundle, label))

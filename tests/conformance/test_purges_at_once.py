@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,7 @@ import pytest
 from leasehold.domain.change import Change
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.effect import Archive
-from leasehold.domain.life import files_folder
+from leasehold.domain.life import step_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.trace import run_mark
@@ -153,21 +154,19 @@ def test_two_purges_at_once_delete_nothing_of_the_next_run_of_a_key(
 def test_an_archive_that_ends_late_is_not_that_of_the_next_run_of_a_key(
     engine: Engine, unique: str
 ) -> None:
-    first = begin(engine, unique)
-    change = Archive(first.run_id, first.life)
-    end(engine, first)
-    purge(engine, RunFilter(label=f"test:{unique}"), ended_before=engine.clock.now() + LATE)
+    """It deletes no checkpoint of a run that works, and notes nothing in it."""
+    first = end(engine, begin(engine, unique))
+    late = Archive(first.run_id, first.life, has_temporary=True)
+    purge(engine, RunFilter(label=f"test:{unique}"), ended_before=first.updated_at + A_MOMENT)
     run = begin(engine, unique)
-    operate(engine, run.run_id, OperationRequest(Operation.CANCEL, "ann"))
-    before = find_run(engine, run.run_id).manifest
+    before, left = find_run(engine, run.run_id).manifest, stored(engine, run.run_id)
 
-    def note(transition: Callable[[Manifest, Any], Change]) -> Change:
-        return change_run(engine, run.run_id, transition)
+    is_done = archive_run(engine, late, partial(change_run, engine, run.run_id))
 
-    reopened = before.with_(archive=before.archive) if before.archive else before
-    assert archive_run(engine, change, note) is False
-    assert find_run(engine, run.run_id).manifest == reopened
-    assert engine.artifacts.exists(f"{files_folder(run)}/report.md")
+    assert f"{step_folder(run, run.current_step, 1)}/1-a.json.gz" in left
+    assert is_done is False
+    assert find_run(engine, run.run_id).manifest == before
+    assert stored(engine, run.run_id) == left
 
 
 # -- files that a version before this one stored, which have no mark -------------------------------

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from leasehold.domain.document import Document, Ref
+from leasehold.errors import VersionConflictError
 from leasehold.ports.documents import Documents, Query, Range, Snapshot
-from tests.conformance.stores import put
+from tests.conformance.stores import put, with_times_of
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -360,3 +361,83 @@ def test_a_query_sees_what_was_committed_before_it(
     for number, name in enumerate("abc"):
         keep(**{name: {"createdAt": minute(number)}})
         assert len(documents.query(query)) == number + 1
+
+
+def test_only_the_fields_that_are_asked_for_are_read(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    """A list of runs reads no inputs and outputs; it is a page of a few kilobytes."""
+    record = {"status": "COMPLETED", "output": "x" * 1000, "progress": {"fraction": 0.5}}
+    keep(
+        a={"createdAt": minute(1), "paused": True, "steps": {"my-step": record, "b": record}},
+        b={"createdAt": minute(2), "paused": False, "error": {"code": "late", "text": "é"}},
+    )
+    fields = ("paused", "steps.my-step.status", "steps.my-step.progress", "error.code", "none.at")
+
+    found = documents.query(
+        Query("runs", order_by="createdAt", equal={"pipeline": unique}, fields=fields)
+    )
+
+    step = {"status": "COMPLETED", "progress": {"fraction": 0.5}}
+    assert [with_times_of({"createdAt": START}, one.document) for one in found] == [
+        {"createdAt": minute(1), "paused": True, "steps": {"my-step": step}},
+        {"createdAt": minute(2), "paused": False, "error": {"code": "late"}},
+    ]
+
+
+def test_more_fields_can_be_asked_for_than_a_function_has_arguments(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    keep(a={"createdAt": START, **{f"f{number}": number for number in range(301)}})
+    fields = tuple(f"f{number}" for number in range(301))
+
+    (found,) = documents.query(
+        Query("runs", order_by="createdAt", equal={"pipeline": unique}, fields=fields)
+    )
+
+    assert [found.document[field] for field in fields] == list(range(301))
+
+
+def test_parts_of_documents_can_be_paged_through(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    keep(**{f"r{number}": {"createdAt": minute(number), "n": number} for number in range(5)})
+
+    found = pages(
+        documents,
+        lambda after: Query(
+            "runs",
+            order_by="createdAt",
+            equal={"pipeline": unique},
+            descending=True,
+            limit=2,
+            after=after,
+            fields=("n",),
+        ),
+    )
+
+    assert [[one.document["n"] for one in page] for page in found] == [[4, 3], [2, 1], [0], []]
+
+
+def test_nothing_is_decided_on_part_of_a_document(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    """What was not read would be gone."""
+    keep(a={"createdAt": START, "kept": 1})
+    query = Query("runs", order_by="createdAt", equal={"pipeline": unique}, fields=("pipeline",))
+    (part,) = documents.query(query)
+
+    with pytest.raises(VersionConflictError):
+        documents.transact(part.ref, put({"pipeline": unique}), if_version=part)
+    with pytest.raises(VersionConflictError):
+        documents.delete(part.ref, if_version=part)
+
+    whole = documents.get(part.ref)
+    assert whole is not None
+    assert whole.document["kept"] == 1
+
+
+@pytest.mark.parametrize("path", ["", "a.", "a b", 'a"', "a'", "`a`", "steps.*.status"])
+def test_what_is_no_path_is_a_mistake_in_the_program(path: str) -> None:
+    with pytest.raises(ValueError, match="cannot be asked for"):
+        Query("runs", order_by="createdAt", fields=(path,))

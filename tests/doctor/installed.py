@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from google.cloud import run_v2, scheduler_v1
+from google.cloud import run_v2, scheduler_v1, secretmanager_v1
 from google.cloud.firestore_admin_v1 import types as firestore
 from google.iam.v1 import policy_pb2
 
 from leasehold.doctor.deployed.indexes import DECLARED
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry, Trigger
+from leasehold.registry.functions import FunctionEntry, Secret, Trigger
 from tests.infra.google_server import GoogleServer
 from tests.infra.google_services.firestore import FirestoreAdmin
 from tests.infra.google_services.run import CloudRun
 from tests.infra.google_services.scheduler import Scheduler
+from tests.infra.google_services.secrets import Secrets
 
 PROJECT, REGION = "shop-prod", "europe-west1"
 LOCATION = f"projects/{PROJECT}/locations/{REGION}"
@@ -38,6 +39,16 @@ def environment_of(entry: FunctionEntry) -> run_v2.ExecutionEnvironment:
     if entry.environment:
         return chosen.EXECUTION_ENVIRONMENT_GEN2
     return chosen.EXECUTION_ENVIRONMENT_UNSPECIFIED
+
+
+def secret_variables(secrets: Iterable[Secret]) -> list[run_v2.EnvVar]:
+    """Return secrets as a deploy gives them to a function."""
+    found = []
+    for secret in secrets:
+        key = run_v2.SecretKeySelector(secret=secret.variable, version=secret.version)
+        source = run_v2.EnvVarSource(secret_key_ref=key)
+        found.append(run_v2.EnvVar(name=secret.variable, value_source=source))
+    return found
 
 
 @dataclass
@@ -59,6 +70,8 @@ class Installed:
         """Deploy all of it, as the table says."""
         for entry in FUNCTIONS:
             self.function(entry)
+            for secret in entry.secrets:  # what a project adds
+                self.secret(secret.variable)
             self.invokers(entry, self.caller(entry))
         (sweep,) = FUNCTIONS.called_by(Trigger.SCHEDULE)
         self.job(sweep)
@@ -88,6 +101,7 @@ class Installed:
         entry: FunctionEntry,
         variables: Mapping[str, str] = {},
         *,
+        secrets: Iterable[Secret] | None = None,
         state: str = "CONDITION_SUCCEEDED",
         **fields: Any,
     ) -> None:
@@ -95,7 +109,7 @@ class Installed:
         env = [
             run_v2.EnvVar(name=name, value=value)
             for name, value in {**self.settings(entry), **variables}.items()
-        ]
+        ] + secret_variables(entry.secrets if secrets is None else secrets)
         template: dict[str, Any] = {
             "timeout": entry.timeout,
             "max_instance_request_concurrency": entry.concurrency,
@@ -110,6 +124,13 @@ class Installed:
             template=run_v2.RevisionTemplate(**template | fields),
             terminal_condition=run_v2.Condition(state=state, message="no memory left."),
         )
+
+    def secret(self, name: str) -> None:
+        """Let there be a secret with a value."""
+        kept = self.server.service(Secrets)
+        full = f"projects/{PROJECT}/secrets/{name}"
+        kept.secrets[full] = secretmanager_v1.Secret(name=full)
+        kept.give(name)
 
     def invokers(self, entry: FunctionEntry, *members: str) -> None:
         binding = policy_pb2.Binding(role="roles/run.invoker", members=members)

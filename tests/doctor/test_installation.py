@@ -6,6 +6,7 @@ import json
 import shlex
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,8 +19,17 @@ from leasehold.doctor.installation import examine_installation, half_emulated
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionTable, Secret
 from tests.cli.shell import Shell, only_line
-from tests.doctor.installed import LOCATION, PROJECT, REGION, STEP_URL, Installed, email
+from tests.doctor.installed import (
+    LOCATION,
+    PROJECT,
+    REGION,
+    STEP_URL,
+    Installed,
+    email,
+    secret_variables,
+)
 from tests.emulators import pubsub_host
 from tests.infra.gcloud_commands import need_gcloud, problems_of
 from tests.infra.google_server import GoogleServer
@@ -27,6 +37,7 @@ from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin
 from tests.infra.google_services.operations import begun
 from tests.infra.google_services.quotas import Quotas
 from tests.infra.google_services.refusals import api_disabled, permission_denied
+from tests.infra.google_services.secrets import Secrets
 
 DATABASE = f"projects/{PROJECT}/databases/(default)"
 
@@ -272,7 +283,7 @@ def test_what_was_deployed_by_hand_counts_towards_the_quota(
     """Not what the table has: a person may have given the steps more, and a raise of the quota."""
     env = [
         run_v2.EnvVar(name=name, value=value) for name, value in installed.settings(STEP).items()
-    ]
+    ] + secret_variables(STEP.secrets)
     limits = {"cpu": "2000m", "memory": "4Gi"}
     container = run_v2.Container(env=env, resources={"limits": limits})
     installed.function(STEP, containers=[container], scaling={"max_instance_count": 20})
@@ -382,8 +393,8 @@ def test_functions_that_may_not_be_listed_keep_nobody_from_queues_and_topics(
     assert [one["code"] for one in found] == ["queue_paused", "topic_missing", "not_looked_at"]
     assert found[2]["message"].startswith(
         "The functions, the settings of the functions, the quota of Cloud Run, who may call the "
-        "functions could not be looked at: the permission run.services.list is missing in project "
-        "shop-prod"
+        "functions, the secrets of the functions could not be looked at: the permission "
+        "run.services.list is missing in project shop-prod"
     )
     assert len(installed.server.called("ListServices")) == 1
 
@@ -430,6 +441,52 @@ def test_a_secret_in_a_plain_variable_is_found(shell: Shell, installed: Installe
     assert "SLACK_URL is a plain variable of function deliver-notification" in done.stdout
     assert "Secret SLACK_URL does not exist" in done.stdout
     assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_a_secret_of_a_row_that_its_function_lacks_is_found(
+    shell: Shell, installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that no row names is gone with the next build; one that a row names is looked after."""
+    names = ("A_KEY", "B_KEY", "C_KEY", "D_KEY", "E_KEY")
+    wanted = (*map(Secret, names[:-1]), Secret("E_KEY", version="7"))
+    row = replace(STEP, secrets=wanted)
+    table = FunctionTable([row, *(replace(one, secrets=()) for one in (*FUNCTIONS,)[1:])])
+    monkeypatch.setattr("leasehold.doctor.deployed.secrets.FUNCTIONS", table)
+    monkeypatch.setattr("leasehold.doctor.deployed.deployment.FUNCTIONS", table)
+    for name in names[1:]:
+        installed.secret(name)
+    installed.server.service(Secrets).set_state("B_KEY", 1, "DISABLED")
+    given = (Secret("A_KEY"), Secret("B_KEY"), Secret("C_KEY", version="1"))
+    installed.function(STEP, {"D_KEY": "s3cret"}, secrets=given)
+    installed.server.calls.clear()
+
+    done = shell.run(*LIVE, **installed.clients.environ)
+
+    update = f"Type: gcloud run services update execute-step {AT}"
+    whose = "execute-step cannot be deployed with it. Type: printf"
+    said = done.stdout.splitlines()
+    assert [line.partition(" %s ")[0] for line in said[:3]] == [
+        f"Secret A_KEY does not exist: {whose}",
+        f"Secret B_KEY has version 1 that is disabled: {whose}",
+        f"Secret E_KEY has no version 7: {whose}",
+    ]
+    assert said[3:] == [
+        (
+            "Function execute-step has C_KEY:1 as C_KEY, and the table has version latest of the "
+            f"secret of that name. {update} --update-secrets=C_KEY=C_KEY:latest"
+        ),
+        (
+            "D_KEY is a plain variable of function execute-step: everybody who may look at the "
+            f"function reads it. {update} --remove-env-vars=D_KEY "
+            "--update-secrets=D_KEY=D_KEY:latest"
+        ),
+        (
+            "Function execute-step has nothing as E_KEY, and the table has version 7 of the secret "
+            f"of that name. {update} --update-secrets=E_KEY=E_KEY:7"
+        ),
+    ]
+    assert "s3cret" not in done.stdout + done.stderr
+    assert installed.server.writes() == []
 
 
 @pytest.mark.parametrize(

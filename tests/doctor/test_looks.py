@@ -62,3 +62,17 @@ def test_what_keeps_several_from_looking_is_said_once() -> None:
     assert [one.message for one in examine(looks, SystemClock(), within_s=30)] == [
         "The queues, the jobs could not be looked at: ConnectionError: no network."
     ]
+
+
+def test_what_ends_a_look_ends_no_other_one() -> None:
+    """Code of the user may end its process, as it thinks."""
+
+    def leave() -> Iterator[Finding]:
+        raise SystemExit(3)
+
+    looks = [Look("the handlers", leave), Look("the jobs", lambda: [SMALL])]
+
+    assert [one.message for one in examine(looks, SystemClock(), within_s=30)] == [
+        SMALL.message,
+        "The handlers could not be looked at: SystemExit: 3.",
+    ]

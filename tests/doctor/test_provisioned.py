@@ -15,6 +15,7 @@ from leasehold.live.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
 from tests.doctor.installed import environment_of as environment_of_service
+from tests.doctor.installed import secret_variables
 from tests.emulators import need_pubsub
 from tests.infra.cloud import REGION, Cloud, cloud_servers
 from tests.infra.google_services.firestore import FirestoreAdmin
@@ -34,6 +35,7 @@ def deploy(cloud: Cloud, entry: FunctionEntry) -> None:
     place = cloud.installation
     variables = environment_of(entry, place, load_catalog("tests.infra.catalog"))
     env = [run_v2.EnvVar(name=name, value=value) for name, value in variables.items()]
+    env += secret_variables(entry.secrets)
     template = run_v2.RevisionTemplate(
         timeout=entry.timeout,
         max_instance_request_concurrency=entry.concurrency,
@@ -63,9 +65,8 @@ def test_nothing_is_found_in_what_was_provisioned(cloud: Cloud) -> None:
     sign_in(cloud)
     assert cloud.provision("apply").code == 0
     catalog = load_catalog("tests.infra.catalog")
-    for channel in catalog.channels:
-        for name in channel.variables:
-            cloud.server.service(Secrets).give(name)
+    for secret in FUNCTIONS.secrets_with(catalog):
+        cloud.server.service(Secrets).give(secret.variable)
     cloud.server.service(FirestoreAdmin).build()
     cloud.forget()
     setup = Setup(cloud.environ, lenient_settings({}), catalog)

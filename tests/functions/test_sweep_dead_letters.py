@@ -24,9 +24,9 @@ from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import BlockCode
 from leasehold.domain.task import Task, dispatch_task
 from leasehold.errors import StoreUnavailableError
-from leasehold.services.due_runs import PAGE
 from leasehold.services.engine import change_run
 from leasehold.services.execute_step import Hint, arrive
+from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function, function_of, spoil
@@ -194,7 +194,7 @@ def test_more_than_a_page_of_runs_of_a_queue_that_fails_hide_no_run_behind_them(
 ) -> None:
     """The queue is asked once a sweep: each try would take its time, while the others wait."""
     with long_ago:
-        for number in range(PAGE + 20):
+        for number in range(WHOLE_RUNS + 20):
             long_ago.start("half", {"n": number})
         long_ago.start("three", {"n": 1})
     tasks = OneQueueMissing()
@@ -256,7 +256,7 @@ def test_a_backlog_that_is_due_again_and_again_keeps_no_sweep_from_other_shards(
         InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine,
     ):
         lost = other.start("three", {"n": 1}, idempotency_key=keys_of(15)[0])
-        for key in keys_of(0)[:PAGE]:
+        for key in keys_of(0)[:WHOLE_RUNS]:
             engine.start("three", {"n": 1}, idempotency_key=key)
         for _ in range(12):
             clock.advance(61)

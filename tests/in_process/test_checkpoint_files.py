@@ -346,8 +346,7 @@ def test_a_count_that_goes_back_is_refused_by_name_and_leaves_no_file(
 
     assert done.error is not None
     assert done.error.message == (
-        "[invalid_request] iteration_count is 3; allowed: 5 or more: "
-        "this attempt has kept 5 of phase 'read' before."
+        "iteration_count is 3; allowed: 5 or more: this attempt has kept 5 of phase 'read' before."
     )
     assert files(engine, run) == []
 

@@ -10,13 +10,22 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.clock import SystemClock
+from leasehold.domain.delivery import Delivery, DeliveryState
+from leasehold.domain.lease import fence_of
+from leasehold.errors import ChannelUnavailableError
+from leasehold.ports.documents import Query
+from leasehold.registry.channels import LogChannel
+from leasehold.registry.registry import Registry
 from leasehold.services.audit import audit
 from leasehold.services.claim_step import acquire_run
-from leasehold.testing import InProcessEngine
+from leasehold.services.manage_lease import LeaseCredentials, renew_lease
+from leasehold.testing import FrozenClock, InProcessEngine
+from leasehold.testing.announcements import RecordedChannels
 from tests.in_process.sample import CALLS, GO_ON, PIPELINES, STEPS
 from tests.waiting import until
 
 HOUR = timedelta(hours=1)
+CHANNELS = Registry("channels", [LogChannel(name="log")])
 
 
 class Jumping(SystemClock):
@@ -46,13 +55,19 @@ class Machine:
         until(lambda: self.server.show(told).status == "COMPLETED")
 
 
+def opened(environ: dict[str, str], clock: Any, workers: int) -> InProcessEngine:
+    return InProcessEngine(
+        STEPS, PIPELINES, channels=CHANNELS, environ=environ, clock=clock, workers=workers
+    )
+
+
 @pytest.fixture
 def machine(environ: dict[str, str]) -> Iterator[Machine]:
     clock, often = Jumping(), {**environ, "PIPELINE_DISPATCH_GRACE_S": "0.2"}
     with (
-        InProcessEngine(STEPS, PIPELINES, environ=often, clock=clock, workers=8) as server,
-        InProcessEngine(STEPS, PIPELINES, environ=often, clock=clock, workers=8) as other,
-        InProcessEngine(STEPS, PIPELINES, environ=often, clock=clock, workers=0) as beside,
+        opened(often, clock, workers=8) as server,
+        opened(often, clock, workers=8) as other,
+        opened(often, clock, workers=0) as beside,
     ):
         server.look_after_every_run(tick_s=0.1)
         other.look_after_every_run(tick_s=0.1)
@@ -94,3 +109,62 @@ def test_what_runs_failed_or_waits_is_not_given_up(
     assert server.show(failed).steps["fail_twice"].attempts.failed == 2
     attempts = server.show(held).attempts
     assert (CALLS[held, "hold"], attempts.expired, attempts.failed) == (1, 0, 0)
+
+
+def test_a_lease_that_is_renewed_after_the_clock_went_back_is_no_longer_than_any(
+    environ: dict[str, str],
+) -> None:
+    """A remote worker's may be renewed before anybody looks; and then the worker may die."""
+
+    class Set(FrozenClock):
+        off = timedelta()
+
+        def now(self) -> Any:
+            return super().now() + self.off
+
+    clock = Set()
+    with opened(environ, clock, workers=0) as engine:
+        run_id = engine.start("away", {"n": 1}).run_id
+        engine.run_until_idle()
+        claimed = acquire_run(engine.engine, run_id, "vm-1").manifest
+        mine = LeaseCredentials(run_id, fence_of(claimed))
+        for _ in range(4):
+            clock.advance(20)
+            renew_lease(engine.engine, mine)
+
+        clock.off = -HOUR
+        clock.advance(5)
+        renew_lease(engine.engine, mine)
+        engine.adopt_all()
+        lease = engine.show(run_id).lease
+
+        assert lease is not None
+        assert lease.expires_at == clock.now() + timedelta(seconds=30)
+        assert clock.now() - lease.acquired_at == timedelta(seconds=80)
+
+
+def test_an_announcement_waits_no_longer_after_the_clock_went_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider asks for more time; an hour and more would go by until the clock is there."""
+    tries: list[str] = []
+
+    def send(self: object, delivery: Delivery, *, timeout: float) -> None:
+        if delivery.run_id == told:
+            tries.append(delivery.state)
+        if len(tries) == 1:
+            raise ChannelUnavailableError(channel="log", problem="it is away")
+
+    def owed() -> Delivery:
+        found = machine.server.engine.documents.query(Query("deliveries", equal={"runId": told}))
+        return Delivery.model_validate(found[0].document)
+
+    told = ""
+    monkeypatch.setattr(RecordedChannels, "send", send)
+    told = machine.server.start("three", {"n": 1}).run_id
+    until(lambda: bool(tries) and owed().not_before is not None)
+
+    machine.jump(-HOUR)
+
+    until(lambda: owed().state is DeliveryState.ANNOUNCED)
+    assert len(tries) == 2

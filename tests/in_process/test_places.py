@@ -35,7 +35,7 @@ def test_a_place_that_cannot_be_kept_is_refused_and_nothing_is_stored(
 
     assert run.error is not None
     assert (run.error.type, run.error.code) == ("InvalidRequestError", "invalid_request")
-    assert run.error.message.startswith(f"[invalid_request] {field} is ")
+    assert run.error.message.startswith(f"{field} is ")
     assert run.checkpoint is None
     assert list(engine.engine.artifacts.list(f"runs/{run.run_id}")) == []
 

@@ -22,7 +22,10 @@ from pathspec import GitIgnoreSpec
 
 ROOT = Path(__file__).parents[2]
 #: What of a checkout the programs of infra/ read.
-SOURCE = ("functions", "infra", "pipelines", "shared", "pyproject.toml", "constraints.txt")
+SOURCE = (
+    *("functions", "infra", "pipelines", "shared"),
+    *("pyproject.toml", "constraints.txt", "hashes.txt"),
+)
 
 _SUBSTITUTION = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Z_][A-Z0-9_]*)")
 _STEP_S = 300
@@ -93,7 +96,12 @@ class BuildMachine:
             substitutions: what is chosen, and what Cloud Build knows.
         """
         self.done.clear()
-        values = {"BUILD_ID": "b-1", **build["substitutions"], **substitutions}
+        values = {
+            "BUILD_ID": "b-1",
+            "LOCATION": "europe-west1",
+            **build["substitutions"],
+            **substitutions,
+        }
         for step in build["steps"]:
             if step["id"] in already:
                 continue

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 
 from tests.emulators import need_pubsub
 from tests.infra.cloud import Cloud, cloud_servers
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """Keep what a project sets for its catalog, in FURTHER, from the tests that come after."""
+    with patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture(scope="module")

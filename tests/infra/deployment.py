@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from infra import cloudbuild, live_runs, provision, smoke, write_settings
+from infra.functions import FUNCTIONS
 from infra.service_calls import EMULATOR
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.live.clients import ONE_TRY
@@ -29,6 +30,7 @@ from tests.infra.cloud_run import BY_TOKEN, TOKEN, cloud_run
 from tests.infra.google_services.firestore import FirestoreAdmin
 from tests.infra.google_services.monitoring import Alerts
 from tests.infra.google_services.run import CloudRun as Services
+from tests.infra.google_services.secrets import Secrets
 from tests.infra.recorder import RecordedCall, Recorder
 from tests.ports import own_port
 
@@ -104,7 +106,10 @@ class Deployment:
         assert is_done, (last[0], last[1].stdout, last[1].stderr)
 
     def _pass_minutes(self) -> None:
-        """Let be ready what Google needs some minutes for, as indexes."""
+        """Let be ready what Google needs some minutes for, as indexes, and people, as secrets."""
+        for function in FUNCTIONS:
+            for secret in function.secrets:
+                self.cloud.server.service(Secrets).give(secret.variable)
         self.cloud.server.service(FirestoreAdmin).build()
         self.cloud.server.service(Alerts).is_late = False
 

@@ -56,7 +56,8 @@ class _Filter:
         found = _at(entry, self._tokens.pop(0))
         operator = self._tokens.pop(0)
         if operator == ">":
-            return isinstance(found, int | float) and found > json.loads(self._tokens.pop(0))
+            bound = json.loads(self._tokens.pop(0))
+            return isinstance(found, int | float) and found > bound
         assert operator == "="
         return found in self._values()
 

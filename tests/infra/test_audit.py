@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from infra.audit import CONSTRAINTS, main, pins
+from infra.audit import CONSTRAINTS, RUNTIME, main, pins
+from infra.cloudbuild import gate
 from leasehold.devserver.loopback_server import LoopbackServer
 
 
@@ -138,3 +139,24 @@ def test_a_line_that_would_not_be_audited_is_an_error(tmp_path: Path) -> None:
 
 def test_every_package_of_this_repository_is_pinned() -> None:
     assert len(list(pins(CONSTRAINTS.read_text()))) > 50
+
+
+def test_a_deploy_audits_what_it_deploys_and_not_the_tools_of_the_tests() -> None:
+    """One of these with an advisory would keep a repair from being deployed."""
+    audited = {name for name, _ in pins(RUNTIME.read_text())}
+    check = next(step for step in gate()["steps"] if step["id"] == "check")
+
+    assert "LEASEHOLD_AUDIT=runtime" in check["env"]
+    assert {"flask", "google-cloud-firestore", "functions-framework"} <= audited
+    assert not {"pytest", "hypothesis", "ruff", "mypy"} & audited
+
+
+@pytest.mark.parametrize(("scope", "file"), [("runtime", "hashes.txt"), ("", "constraints.txt")])
+def test_what_is_audited_is_said_by_a_variable(
+    scope: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["--url", "http://127.0.0.1:9/"], {"LEASEHOLD_AUDIT": scope})
+
+    assert code == 0
+    assert "audit: not done" in capsys.readouterr().err
+    assert len([*pins((CONSTRAINTS.parent / file).read_text())]) > 50

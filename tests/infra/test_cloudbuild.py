@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 import yaml
 
 from infra import cloudbuild
+from infra.deployer import GATE_ROLES
 from infra.functions import FUNCTIONS
+from leasehold.registry.functions import FunctionTable, Secret
 from tests.infra.build_rules import problems
 from tests.infra.gcloud_commands import need_gcloud
 
@@ -35,7 +38,8 @@ def flags(build: Build, service: str) -> dict[str, str]:
 
 
 def test_the_committed_file_is_what_the_table_says() -> None:
-    assert cloudbuild.FILE.read_text() == cloudbuild.text(), "run: python -m infra.cloudbuild"
+    for file, text in cloudbuild.texts().items():
+        assert file.read_text() == text, "run: python -m infra.cloudbuild"
 
 
 @pytest.mark.parametrize("word", ["--chek", "elsewhere.yaml", "--help"])
@@ -43,6 +47,7 @@ def test_words_that_it_does_not_have_write_nothing(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloudbuild, "FILE", tmp_path / "cloudbuild.yaml")
+    monkeypatch.setattr(cloudbuild, "GATE_FILE", tmp_path / "cloudbuild.gate.yaml")
 
     with pytest.raises(SystemExit):
         cloudbuild.main([word])
@@ -56,12 +61,31 @@ def test_cloud_build_takes_it(build: Build) -> None:
     assert problems(build) == []
 
 
+def test_the_gate_runs_as_an_account_that_deploys_nothing_and_before_all_else(
+    build: Build,
+) -> None:
+    need_gcloud()
+    gate = yaml.safe_load(cloudbuild.GATE_FILE.read_text())
+    account = "projects/$PROJECT_ID/serviceAccounts/leasehold-gate@$PROJECT_ID"
+
+    assert problems(gate) == []
+    assert gate["serviceAccount"] == f"{account}.iam.gserviceaccount.com"
+    assert [role for role, _ in GATE_ROLES] == ["roles/logging.logWriter"]
+    assert step(build, "gate")["args"][:4] == [
+        *("builds", "submit", "."),
+        "--config=cloudbuild.gate.yaml",
+    ]
+    assert step(build, "install")["waitFor"] == ["gate"]
+    deploying = [*step(build, "install")["args"], *step(build, "bundle")["args"]]
+    assert not any("check" in word or ".dev" in word for word in deploying)
+
+
 def test_each_function_is_deployed_and_what_follows_waits_for_all_of_them(build: Build) -> None:
     deploys = [f"deploy-{function.service}" for function in FUNCTIONS]
     chosen = "environment-execute-step"
 
     assert [found["id"] for found in build["steps"]] == [
-        *("emulators", "check", "bundle", "live-runs", "provision", "settings"),
+        *("gate", "install", "bundle", "live-runs", "provision", "settings"),
         *(deploys[0], chosen, *deploys[1:]),
         *("connect", "smoke"),
     ]
@@ -111,7 +135,7 @@ def test_only_what_people_call_is_reached_from_outside_and_nobody_without_a_toke
         assert "--no-allow-unauthenticated" in given
 
 
-def test_events_are_repeated_and_their_function_alone_has_secrets(build: Build) -> None:
+def test_events_are_repeated_and_their_function_has_the_secrets_of_channels(build: Build) -> None:
     given = flags(build, "deliver-notification")
     others = [flags(build, f.service) for f in FUNCTIONS if f.name != "deliver_notification"]
 
@@ -119,7 +143,30 @@ def test_events_are_repeated_and_their_function_alone_has_secrets(build: Build) 
     assert "--retry" in given
     assert given["--trigger-service-account"].startswith("leasehold-events@")
     assert "--flags-file" in given
-    assert all("--retry" not in other and "--clear-secrets" in other for other in others)
+    assert all("--retry" not in other and "--flags-file" not in other for other in others)
+
+
+def test_a_function_has_the_secrets_of_its_row_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What somebody has set by hand is gone with the next build, of each function."""
+    secrets = (Secret("OPENAI_API_KEY"), Secret("SEARCH_KEY", version="7"))
+    rows = [
+        replace(row, secrets=secrets if row.name == "execute_step" else ()) for row in FUNCTIONS
+    ]
+    monkeypatch.setattr(cloudbuild, "FUNCTIONS", FunctionTable(rows))
+
+    build = yaml.safe_load(cloudbuild.text(cloudbuild.build()))
+
+    of_step = flags(build, "execute-step")
+    others = [flags(build, name) for name in ("serve-api", "manage-lease", "sweep-dead-letters")]
+    assert of_step["--set-secrets"] == (
+        "OPENAI_API_KEY=OPENAI_API_KEY:latest,SEARCH_KEY=SEARCH_KEY:7"
+    )
+    assert "--clear-secrets" not in of_step
+    assert all("--clear-secrets" in other and "--set-secrets" not in other for other in others)
+    need_gcloud()
+    assert problems(build) == []
 
 
 def _without(*keys: str) -> Callable[[Build], None]:
@@ -148,7 +195,7 @@ MISTAKES: dict[str, tuple[Callable[[Build], None], str]] = {
     "a step that waits for none": (_step(waitFor=["conect"]), "waits for 'conect'"),
     "a step that waits for a later one": (
         lambda b: b["steps"][0].update(waitFor=["smoke"]),
-        "emulators waits for 'smoke'",
+        "gate waits for 'smoke'",
     ),
     "a step that does not say": (_step(waitFor=[]), "smoke does not say what it waits for"),
     "a step without an id": (_step(id=""), "has no id"),

@@ -10,18 +10,20 @@ import pytest
 import yaml
 
 from infra import write_settings
-from infra.environment import catalog_of, environment_of, secrets_of
+from infra.environment import catalog_of, environment_of
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from leasehold import Registry, SlackChannel, WebhookChannel
 from leasehold.errors import PlatformLimitError, SettingError
-from leasehold.registry.functions import FunctionEntry
+from leasehold.registry.functions import FunctionEntry, Secret
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from tests.in_process.sample import PIPELINES, STEPS
 
 PLACE = Installation("shop-prod", "123456789012", "europe-west1", retention_days=30)
 OPTIONS = ("--project=shop-prod", "--project-number=123456789012", "--region=europe-west1")
+
+HOOK = ("HOOK_URL", "HOOK_SECRET")
 
 functions = pytest.mark.parametrize("function", FUNCTIONS, ids=FUNCTIONS.keys())
 
@@ -76,10 +78,33 @@ def test_tokens_are_for_the_function_and_tasks_for_execute_step(catalog: Catalog
 
 
 def test_the_secrets_of_channels_are_for_the_notifier_alone(catalog: Catalog) -> None:
-    given = {function.name: secrets_of(function, catalog) for function in FUNCTIONS}
+    given = {
+        function.name: [secret.variable for secret in function.secrets_with(catalog)]
+        for function in (replace(row, secrets=()) for row in FUNCTIONS)
+    }
 
-    assert given.pop("deliver_notification") == ("SLACK_URL", "HOOK_URL", "HOOK_SECRET")
-    assert set(given.values()) == {()}
+    assert given.pop("deliver_notification") == ["SLACK_URL", "HOOK_URL", "HOOK_SECRET"]
+    assert [*given.values()] == [[]] * (len(FUNCTIONS) - 1)
+
+
+def test_the_secrets_of_a_row_are_for_its_function_in_the_version_that_it_names(
+    catalog: Catalog,
+) -> None:
+    secrets = (Secret("OPENAI_API_KEY"), Secret("SLACK_URL", version="3"))
+    step, notifier = FUNCTIONS["execute_step"], FUNCTIONS["deliver_notification"]
+
+    of_step = replace(step, secrets=secrets[:1]).secrets_with(catalog)
+    of_notifier = replace(notifier, secrets=secrets[1:]).secrets_with(catalog)
+
+    assert of_step == (Secret("OPENAI_API_KEY"),)
+    assert of_notifier == (secrets[1], *map(Secret, HOOK))
+
+
+def test_a_secret_may_not_have_the_name_of_what_the_deployment_sets(catalog: Catalog) -> None:
+    row = replace(FUNCTIONS["execute_step"], secrets=(Secret("LEASEHOLD_STORE"),))
+
+    with pytest.raises(SettingError, match="a secret of execute_step in infra/"):
+        environment_of(row, PLACE, catalog)
 
 
 def test_further_variables_are_for_every_function(catalog: Catalog) -> None:
@@ -101,6 +126,11 @@ def test_further_variables_are_for_every_function(catalog: Catalog) -> None:
         ("FUNCTION_TARGET", "serve_api", "Cloud Run sets it"),  # all functions would be that one
         ("X_GOOGLE_ONE", "1", "Cloud Run sets it"),  # gcloud refuses it
         ("HOOK_SECRET", "whsec_abc", "gcloud secrets versions add HOOK_SECRET"),
+        ("SHOP_API_KEY", "whsec_abc", r'`secrets=\(Secret\("SHOP_API_KEY"\),\)` in a row of'),
+        ("SHOP_TOKEN", "whsec_abc", "infra/functions.py gives to a function"),
+        ("ClientSecret", "whsec_abc", "docs/deploy.md#a-models-key"),
+        ("DB_PASSWORD", "whsec_abc", "docs/deploy.md#a-models-key"),
+        ("DB", "postgres://me:whsec_abc@db/shop", "docs/deploy.md#a-models-key"),
         ("A B", "1", "A-Z a-z 0-9 _"),
         ("RETRIES", 3, "a text, in quotes"),
         ("RETRIES", "a\0b", "without NUL"),
@@ -114,6 +144,23 @@ def test_a_further_variable_that_would_break_something_is_refused(
 
     assert "whsec" not in str(refused.value)
     assert "infra/environment.py" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_TOKENS", "4000"),
+        ("TOKEN_URL", "https://login.example/token"),
+        ("OPENAI_BASE_URL", "https://models.example/v1"),
+        ("KEYBOARD", "azerty"),
+        ("TOKENIZERS_PARALLELISM", "false"),
+        ("AUTHOR", "Ada"),
+    ],
+)
+def test_a_further_variable_that_only_sounds_like_a_secret_is_taken(
+    catalog: Catalog, name: str, value: str
+) -> None:
+    assert environment_of(FUNCTIONS["execute_step"], PLACE, catalog, {name: value})[name] == value
 
 
 def test_further_variables_are_looked_at_before_the_catalog_may_read_them(
@@ -147,19 +194,17 @@ def test_the_files_are_yaml_that_gcloud_takes(
     for function in FUNCTIONS:
         text = (folder / f"{function.service}.yaml").read_text()
         assert yaml.safe_load(text) == environment_of(function, PLACE, catalog)
-    assert yaml.safe_load((folder / "deliver-notification.secrets.yaml").read_text()) == {
-        "--clear-secrets": None
-    }
     assert len(list(folder.iterdir())) == len(FUNCTIONS) + 1
     assert write_settings.main([*OPTIONS, f"--folder={folder}"]) == 0  # again
 
 
 def test_secrets_are_named_and_their_newest_version_is_read() -> None:
-    text = write_settings.secret_flags(("SLACK_URL", "HOOK_SECRET"))
+    text = write_settings.secret_flags((Secret("SLACK_URL"), Secret("HOOK_SECRET", version="2")))
 
     assert yaml.safe_load(text) == {
-        "--set-secrets": "SLACK_URL=SLACK_URL:latest,HOOK_SECRET=HOOK_SECRET:latest"
+        "--set-secrets": "SLACK_URL=SLACK_URL:latest,HOOK_SECRET=HOOK_SECRET:2"
     }
+    assert yaml.safe_load(write_settings.secret_flags(())) == {"--clear-secrets": None}
 
 
 def test_a_function_is_shown_and_nothing_is_written(

@@ -18,6 +18,7 @@ from leasehold import (
     AgentClientError,
     GateEntry,
     GatePolicyFailure,
+    LogChannel,
     PermanentError,
     PipelineEntry,
     Registry,
@@ -25,10 +26,12 @@ from leasehold import (
     StepDispatchEntry,
     testing,
 )
+from leasehold.adapters.channels.log import LogSender
 from leasehold.bootstrap.hooks import log_report
 from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.read_deliveries import deliveries_of_run
 from leasehold.services.sweep import Report, sweep
 from leasehold.services.sweep_result import SweepResult, line_of
 from leasehold.testing import InProcessEngine
@@ -196,3 +199,18 @@ def test_its_name_and_labels_are_ones_that_cloud_logging_takes(metric: LogMetric
     assert len(metric.id) <= 100
     assert all(label.isidentifier() for label in metric.labels)
     assert len(metric.labels) <= 10
+
+
+def test_what_a_channel_logs_of_a_blocked_run_is_no_wrong_deploy(
+    tmp_path: Path, log: CloudLog
+) -> None:
+    """Its line says RUN_BLOCKED as well, of what a gate has blocked, too."""
+    logging_channel = Registry("channels", [LogChannel(name="log")])
+    with testing.engine(replace(CATALOG, channels=logging_channel), tmp_path) as engine:
+        run_id = engine.start("books", {"fails": "gate"}).run_id
+        run = engine.run_until_settled(run_id)
+        (delivery,) = deliveries_of_run(engine.engine, run)
+        LogSender(log_report, "http://127.0.0.1").send(delivery, timeout=1)
+
+    assert "RUN_BLOCKED" in [each["jsonPayload"]["event"] for each in log.entries]
+    assert log.found_by(METRICS["wrong-deploys"]) == []

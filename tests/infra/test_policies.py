@@ -106,9 +106,9 @@ def test_conditions_of_others_survive(world: GoogleWorld) -> None:
 
 def test_the_role_for_the_whole_project_is_enough(world: GoogleWorld) -> None:
     """Whoever set it up before has more than is needed: that is theirs to take back."""
-    members = [each.member for each in permissions(world, Kind.PROJECT).wanted]
-    broad = Binding(role="roles/datastore.user", members=members)
-    world.server.world.policies[PROJECT] = Policy(bindings=[broad])
+    wanted = permissions(world, Kind.PROJECT).wanted
+    broad = [Binding(role=each.role, members=[each.member]) for each in wanted]
+    world.server.world.policies[PROJECT] = Policy(bindings=broad)
 
     assert looked_at(permissions(world, Kind.PROJECT)).look.state is State.PRESENT
 

@@ -98,7 +98,7 @@ def test_a_call_of_another_type_than_recorded_is_an_error(engine: InProcessEngin
 
     assert failed.error is not None
     assert failed.error.message == (
-        "[call_result] The result of the call 'one' was recorded as str, and the call returns int "
+        "The result of the call 'one' was recorded as str, and the call returns int "
         "now: give a call of another type another key."
     )
     assert (done.status, MADE) == ("COMPLETED", [*NAMES, "told"])

@@ -119,7 +119,7 @@ def install_requirements(requirements: Path, folder: Path) -> None:
     (site,) = folder.glob("lib/python*/site-packages")
     for line in requirements.read_text().splitlines():
         if not line.startswith("#"):
-            requirement = Requirement(line)
+            requirement = Requirement(line.partition(" --hash=")[0])
             package = distribution(requirement.name)
             assert list(requirement.specifier) == [Specifier(f"=={package.version}")]
             _link(package, site)

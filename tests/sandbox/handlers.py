@@ -16,9 +16,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import AfterValidator, BaseModel, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from leasehold import PermanentError, SoftTimeoutError, StepContext
@@ -474,3 +474,26 @@ def keeps_once(ctx: StepContext, given: Any) -> Any:
     """Keep what is given, and return it."""
     ctx.checkpoint(1, given)
     return given
+
+
+def wait_until(then: float) -> float:
+    """Return a time of the monotonic clock once it has come."""
+    while time.monotonic() < then:
+        time.sleep(0.01)
+    return then
+
+
+def is_entered(ctx: StepContext, given: Annotated[float, AfterValidator(wait_until)]) -> None:
+    """Be given a time, once that has come."""
+    ctx.progress(0.5, "entered")
+
+
+def pays_twice(ctx: StepContext, given: float) -> None:
+    """Make a call before a time, and one after it."""
+
+    def pay(name: str) -> str:
+        return ctx.artifacts.put(name, b"paid")
+
+    ctx.once("first", pay, "first")
+    wait_until(given)
+    ctx.once("second", pay, "second")

@@ -110,3 +110,24 @@ def test_attempts_run_beside_each_other(attempts: Attempts) -> None:
     held.ask_to_stop(Termination.CANCELLED)
     held.end_handler()
     hanging.result()
+
+
+def test_a_handler_is_not_entered_once_its_lease_may_be_over(attempts: Attempts) -> None:
+    """Nobody watches over this attempt, as when a machine was frozen while it began."""
+    held = attempts.held(lease=1.0)
+
+    result = attempts.begin("is_entered", held, held.ends_at).result()
+
+    assert result == Stopped(Termination.LEASE_EXPIRED)
+    assert held.progress is None
+
+
+def test_no_call_is_made_once_the_lease_may_be_over(attempts: Attempts) -> None:
+    """Its result could not be recorded, so it would be paid for twice."""
+    held = attempts.held(lease=3.0)
+
+    result = attempts.begin("pays_twice", held, held.ends_at).result()
+
+    assert result == Stopped(Termination.LEASE_EXPIRED)
+    paid = [path.name for path in attempts.folder.rglob("*") if path.is_file()]
+    assert "second" not in paid

@@ -113,6 +113,11 @@ class Project:
         """Return what all servers said until now."""
         return self._said.read_text().splitlines()
 
+    @property
+    def pids(self) -> list[int]:
+        """The servers, in the order in which they were started."""
+        return [process.pid for process in self._started]
+
     def close(self) -> None:
         """Kill what is left."""
         while self._started:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
@@ -15,7 +16,10 @@ IS_NEW = os.environ.get("ROLLED_VERSION") == "new"
 
 
 def note(ctx: StepContext, given: Any) -> Any:
-    """Note each call, and what is known of the attempts before it."""
+    """Note each call, and what is known of the attempts before it; the new one may be held."""
+    held = Path(os.environ["BUNDLE_TEST_FOLDER"]) / f"hold-{ctx.run_id}"
+    while IS_NEW and held.exists() and not ctx.shutdown_requested:
+        ctx.wait_or_shutdown(0.05)
     return [*given, [ctx.step_type, ctx.attempt]]
 
 

@@ -64,9 +64,12 @@ def test_of_a_server_that_was_killed_people_on_its_machine_are_told_at_once(
         process, _ = begin()
         process.kill()
         process.wait(60)
+        _, other = begin()
+        listed = [shell.json("workers")["workers"], other.call("/workers")["workers"]]
 
     run_id = started(shell)
 
+    assert [len(workers) for workers in listed] == [1, 1]
     assert "and no server works on this store since 2" in shell.run("why", run_id).stdout
 
 

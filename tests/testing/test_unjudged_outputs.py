@@ -20,12 +20,13 @@ from leasehold import (
     Registry,
     StepContext,
     StepDispatchEntry,
+    StepResult,
     testing,
 )
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import StoreUnavailableError
 from leasehold.registry.pipelines import Catalog
-from leasehold.testing import FrozenClock, InProcessEngine
+from leasehold.testing import FrozenClock, InProcessEngine, RemoteStep
 
 #: What the gate does when it is asked the first time, and the calls so far, each by its run.
 ENDS: dict[str, Callable[[], object]] = {}
@@ -61,11 +62,11 @@ def entry(name: str, handler: str, **more: Any) -> StepDispatchEntry:
     )
 
 
-def catalog_of(home: str) -> Catalog:
+def catalog_of(home: str, **more: Any) -> Catalog:
     path = f"{__name__}:write"
     where = {"handler": "remote"} if home == "remote" else {"handler": path, "isolation": home}
     steps = [
-        entry("write", gates=("judge",), max_retries=2, **where),
+        entry("write", gates=("judge",), max_retries=2, **where, **more),
         entry("send", f"{__name__}:send", isolation="inline"),
     ]
     return Catalog(
@@ -209,3 +210,19 @@ def test_a_gate_that_refuses_has_the_handler_called_again(tmp_path: Path) -> Non
     assert blocked.block is not None
     assert blocked.block.finding == "Too short."
     assert (done.status, called(tmp_path)) == ("COMPLETED", 2)
+
+
+def test_an_output_that_says_error_is_no_work_to_keep(tmp_path: Path) -> None:
+    """It fails the attempt, also where nobody can import the model of what a worker sends."""
+    calls: list[int] = []
+
+    def half_at_first(step: RemoteStep, given: Any) -> Any:
+        calls.append(step.attempt)
+        return StepResult("half", status="ERROR") if len(calls) == 1 else "whole"
+
+    catalog = catalog_of("remote", output="no_such_module:Text")
+    with testing.engine(catalog, tmp_path, remote={"write": half_at_first}) as engine:
+        blocked = engine.run_until_settled(started(engine, tmp_path))
+
+    assert (blocked.status, blocked.attempts.failed, len(calls)) == ("BLOCKED", 1, 2)
+    assert blocked.steps["write"].output == '"whole"'

@@ -13,10 +13,11 @@ from pydantic import BeforeValidator, Field
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
+from leasehold.domain.manifest import Manifest
 from leasehold.domain.masks import masked_run
 from leasehold.domain.moment import moment_text, time_or_date
 from leasehold.domain.status import RunStatus
-from leasehold.domain.summary import Summary, summary_of
+from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_LABELS, MAX_PAGE, MAX_RETRIES
 from leasehold.services.read_runs import RunFilter, RunPage
@@ -145,10 +146,9 @@ class RunsResponse(ResponseModel):
     next_page_token: str | None
 
     @classmethod
-    def of(cls, page: RunPage) -> Self:
+    def of(cls, page: RunPage[Summary]) -> Self:
         """Return a page as it is answered."""
-        runs = [summary_of(run) for run in page.runs]
-        return cls(runs=runs, next_page_token=page.next_page_token)
+        return cls(runs=page.runs, next_page_token=page.next_page_token)
 
 
 class ManifestsResponse(ResponseModel):
@@ -158,7 +158,7 @@ class ManifestsResponse(ResponseModel):
     next_page_token: str | None
 
     @classmethod
-    def of(cls, page: RunPage) -> Self:
+    def of(cls, page: RunPage[Manifest]) -> Self:
         """Return a page as everybody may see it."""
         runs = [masked_run(run).model_dump(mode="json", by_alias=True) for run in page.runs]
         return cls(runs=runs, next_page_token=page.next_page_token)

@@ -37,7 +37,7 @@ from leasehold.services.overrides import (
 )
 from leasehold.services.read_deliveries import DeliveryFilter, list_deliveries, read_deliveries
 from leasehold.services.read_results import list_files, open_file, read_output
-from leasehold.services.read_runs import RunFilter, list_runs, read_run, read_timeline
+from leasehold.services.read_runs import RunFilter, list_summaries, read_run, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.worker_notes import missing_server
 from leasehold.worker.holder import host_name, is_gone
@@ -104,7 +104,7 @@ class StoreSource:
 
     def page(self, wanted: RunFilter, limit: int, token: str | None) -> RunsResponse:
         """Return the runs that fit, newest first."""
-        page = list_runs(self.engine, wanted, limit=limit, page_token=token)
+        page = list_summaries(self.engine, wanted, limit=limit, page_token=token)
         return RunsResponse.of(page)
 
     def deliveries(self, run_id: str) -> list[DeliveryReport]:

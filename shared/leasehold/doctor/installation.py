@@ -15,7 +15,7 @@ from leasehold.doctor.deployed.indexes import indexes
 from leasehold.doctor.deployed.jobs import jobs
 from leasehold.doctor.deployed.queues import queues
 from leasehold.doctor.deployed.quota import quota
-from leasehold.doctor.deployed.secrets import secrets
+from leasehold.doctor.deployed.secrets import given_secrets, secrets
 from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.looks import Look, examine, not_looked_at
@@ -40,6 +40,7 @@ _LOOKS: Final = {
     "the indexes of Firestore": indexes,
     "the backups of Firestore": backups,
     "the secrets": secrets,
+    "the secrets of the functions": given_secrets,
 }
 
 

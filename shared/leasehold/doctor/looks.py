@@ -108,9 +108,11 @@ class _Collected:
                 self._found.append(finding)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other looks go on
             self._found.append(look.explain(look.what, error) or _failed(look, error))
+        except BaseException as error:  # noqa: BLE001 - such as a SystemExit of the user's code
+            self._found.append(_failed(look, error))
 
 
-def _failed(look: Look, error: Exception) -> Finding:
+def _failed(look: Look, error: BaseException) -> Finding:
     return not_looked_at(look.what, f"{type(error).__name__}: {error}")
 
 

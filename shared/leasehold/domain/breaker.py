@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, ValidationError
 
+from leasehold.domain.clock_step import is_ahead
 from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.document import Document, Ref
 from leasehold.domain.stored import Count, Moment, Stored
@@ -60,6 +61,8 @@ class Breaker(Stored):
         if self.open_until is None:
             return BreakerState.CLOSED
         is_open = now < self.open_until <= now + LONGEST_REST
+        if self.updated_at is not None and is_ahead(self.updated_at, now):
+            is_open = False  # one send finds out, as above
         return BreakerState.OPEN if is_open else BreakerState.HALF_OPEN
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from leasehold.domain.manifest import Manifest
 
-_A_MOMENT = timedelta(seconds=1)
+#: Clocks may differ by this.
+SKEW: Final = timedelta(minutes=5)
+
+_A_MOMENT: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,11 @@ class ClockStep:
     by: timedelta
     since: datetime
     noticed_at: float
+
+
+def is_ahead(at: datetime, now: datetime) -> bool:
+    """Return whether a time that was now once is too far ahead: the clock was set back since."""
+    return at > now + SKEW
 
 
 def after_step(manifest: Manifest, now: datetime, step: ClockStep) -> Manifest:

@@ -103,7 +103,9 @@ def claim(
 def is_held(current: Delivery, claimed: Delivery) -> bool:
     """Return whether a claim is the one that is stored: nobody has taken it away."""
     mine, stored = claimed.claim, current.claim
-    return _is_same(current, claimed) and stored is not None and stored == mine
+    if mine is None or stored is None or not _is_same(current, claimed):
+        return False
+    return stored.claim_id == mine.claim_id
 
 
 def is_recorded(current: Delivery, claimed: Delivery) -> bool:
@@ -212,6 +214,21 @@ def published_again(
     """Return the delivery whose message was published again: its alarm is moved on."""
     wait = min(grace * 2 ** min(delivery.published, _MAX_DOUBLINGS), max(grace, longest))
     return delivery.with_(alarm_at=now + wait, published=delivery.published + 1)
+
+
+def from_now(delivery: Delivery, now: datetime) -> Delivery:
+    """Return the delivery with its waits as long as they were when it was written last: from now.
+
+    For one that was written by a clock that was set back since. Who sends it has it still.
+    """
+    by, held = now - delivery.updated_at, delivery.claim
+    return delivery.with_(
+        updated_at=now,
+        alarm_at=None if delivery.alarm_at is None else delivery.alarm_at + by,
+        not_before=None if delivery.not_before is None else delivery.not_before + by,
+        give_up_at=delivery.give_up_at + by,
+        claim=None if held is None else held.with_(expires_at=held.expires_at + by),
+    )
 
 
 def requested(

@@ -65,7 +65,7 @@ def explain(
     """
     possible = tuple(filter(is_possible, decisions(manifest)))
     if manifest.is_terminal and not any(map(is_awaited, owed_effects(manifest))):
-        ending = _ending(manifest, remedy=_REMEDY if is_possible(Operation.RECREATE) else "")
+        ending = _ending(manifest, can_recreate=is_possible(Operation.RECREATE))
         words = f"Run {manifest.run_id} {ending}{_archive_words(manifest)}"
         return Explanation(None, None, None, words)
     wrong = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
@@ -124,7 +124,7 @@ def _attempt(manifest: Manifest) -> str:
 
 
 def _person(manifest: Manifest, possible: tuple[Operation, ...]) -> str:
-    *others, last = (f":{operation}" for operation in possible or ("cancel",))
+    *others, last = (str(operation) for operation in possible or ("cancel",))
     offered = f"{', '.join(others)} or {last}" if others else last
     if manifest.paused:
         return f"a person to resume it ({offered})"
@@ -152,10 +152,9 @@ def _claim_by(manifest: Manifest) -> str:
     return "" if claim_by in (None, manifest.alarm_at) else f" by {stamp(claim_by)}"
 
 
-_REMEDY: Final = " :recreate makes a new run of it."
-
-
-def _ending(manifest: Manifest, *, remedy: str) -> str:
+def _ending(manifest: Manifest, *, can_recreate: bool) -> str:
+    command = f"`leasehold recreate {manifest.run_id}`"
+    remedy = f" {command} makes a new run of it." if can_recreate else ""
     if manifest.dead_lettered:
         reason, detail = manifest.dead_letter_reason, manifest.dead_letter_detail
         cause = f" {detail.rstrip('.')}." if detail else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypedDict, TypeVar, Unpack
 
 from pydantic import AwareDatetime, ValidationError
 
@@ -312,15 +312,9 @@ def manifest_of(run_id: str, document: Document) -> Manifest:
         run_id: the name of the document.
         document: what is stored; its `runId` says the same, or it is a copy of another run's.
     """
-    if isinstance(document, UnreadableDocument):
-        raise UnreadableRunError(run_id=run_id, problem=document.problem)
     if isinstance(document, StoredDocument) and isinstance(document.value, Manifest):
         return document.value  # this process wrote it a moment ago
-    manifest = shown_manifest(run_id, document)
-    if manifest.life not in ("", life_of(manifest.dispatch.nonce)):
-        problem = f"its life is {manifest.life[:_MAX_SHOWN]!r}, which is that of another run"
-        raise UnreadableRunError(run_id=run_id, problem=problem)
-    return manifest
+    return checked_run(run_id, read_as(Manifest, run_id, document))
 
 
 def shown_manifest(run_id: str, document: Document) -> Manifest:
@@ -328,19 +322,59 @@ def shown_manifest(run_id: str, document: Document) -> Manifest:
 
     Its nonce is masked there, so nobody can tell by it whose life that is.
     """
+    return _checked(run_id, read_as(Manifest, run_id, document))
+
+
+class RunShape(Protocol):
+    """A run, or what was read of one, as far as it is checked."""
+
+    @property
+    def run_id(self) -> str: ...  # noqa: D102 - as a manifest has them
+    @property
+    def life(self) -> str: ...  # noqa: D102
+    @property
+    def plan(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def current_step(self) -> str: ...  # noqa: D102
+    @property
+    def steps(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def dispatch(self) -> Any: ...  # noqa: D102
+
+
+Read = TypeVar("Read", bound=Stored)
+Shape = TypeVar("Shape", bound=RunShape)
+
+
+def read_as(model: type[Read], run_id: str, document: Document) -> Read:
+    """Return the document of a run as a value of this model, or raise UnreadableRunError."""
+    if isinstance(document, UnreadableDocument):
+        raise UnreadableRunError(run_id=run_id, problem=document.problem)
     try:
-        manifest = Manifest.model_validate(document)
+        return model.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UnreadableRunError(run_id=run_id, problem=problem) from None
-    if manifest.run_id != run_id:
-        problem = f"its runId is {manifest.run_id[:_MAX_SHOWN]!r}, which is not its name"
+
+
+def checked_run(run_id: str, run: Shape) -> Shape:
+    """Return the run, or raise UnreadableRunError where it contradicts itself or its name."""
+    _checked(run_id, run)
+    if run.life not in ("", life_of(run.dispatch.nonce)):
+        problem = f"its life is {run.life[:_MAX_SHOWN]!r}, which is that of another run"
         raise UnreadableRunError(run_id=run_id, problem=problem)
-    if manifest.current_step not in manifest.plan or not manifest.steps.keys() >= {*manifest.plan}:
-        problem = f"currentStep {manifest.current_step!r} or steps do not go with its plan"
+    return run
+
+
+def _checked(run_id: str, run: Shape) -> Shape:
+    if run.run_id != run_id:
+        problem = f"its runId is {run.run_id[:_MAX_SHOWN]!r}, which is not its name"
         raise UnreadableRunError(run_id=run_id, problem=problem)
-    return manifest
+    if run.current_step not in run.plan or not run.steps.keys() >= {*run.plan}:
+        problem = f"currentStep {run.current_step!r} or steps do not go with its plan"
+        raise UnreadableRunError(run_id=run_id, problem=problem)
+    return run
 
 
 def run_ref(run_id: str) -> Ref:

@@ -14,7 +14,12 @@ from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import LeaseholdError
-from leasehold.services.adopt_deliveries import EPOCH, take_up_deliveries, take_up_deliveries_of
+from leasehold.services.adopt_deliveries import (
+    EPOCH,
+    take_up_deliveries,
+    take_up_deliveries_of,
+    wait_from_now,
+)
 from leasehold.services.adopt_runs import (
     adopt_all,
     adopt_run,
@@ -86,6 +91,7 @@ class Clockwork:
         """
         with self._looking:
             adopted = adopt_all(self._engine, is_gone=_is_gone)
+        wait_from_now(self._engine)
         self._owed_since = take_up_deliveries(self._engine, since=EPOCH)
         if not self._every_run:
             self._mine.update(adopted, parked_runs(self._engine))
@@ -175,8 +181,9 @@ class Clockwork:
             adopt_all(engine, is_gone=_is_gone)
         for run_id in tuple(self._mine):
             adopt_run(engine, run_id, is_gone=_is_gone)
+        wait_from_now(engine)
         self._dispatched_since += step.by
-        self._owed_since += step.by
+        self._owed_since = EPOCH
         self._followed = step
 
     def _forget_told(self) -> None:

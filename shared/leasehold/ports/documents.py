@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Protocol
+from typing import Any, Final, Generic, Protocol
 
 from leasehold.domain.document import Answer, DecideDocument, Document, Ref
+
+_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +18,9 @@ class Snapshot:
     """A document as it was read or written.
 
     One that cannot be read is an `UnreadableDocument`, so that it hides none of its neighbours.
-    `version` belongs to the store and means nothing outside it. `read_at` is the store's time
-    then, and `monotonic` this process's, in seconds: together they tell the store's time later
-    without asking it.
+    `version` belongs to the store and means nothing outside it; None: only some fields were read,
+    and nothing may be decided on those. `read_at` is the store's time then, and `monotonic` this
+    process's, in seconds: together they tell the store's time later without asking it.
     """
 
     ref: Ref
@@ -60,6 +63,9 @@ class Query:
         after: continue behind this document: its value of `order_by`, as it came or as a
             datetime, and its id.
         within: seconds after which to give up; None: as long as any call may take.
+        fields: the paths of the fields to read, such as `status` and `error.code`, beside that of
+            `order_by`: documents have no others. The parts of a path are made of letters, digits,
+            `_` and `-`. What is null may be left out. None given: whole documents.
     """
 
     collection: str
@@ -71,6 +77,18 @@ class Query:
     limit: int = 50
     after: tuple[Any, str] | None = None
     within: float | None = None
+    fields: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where a path is not one. A mistake in the program, not in the data."""
+        if wrong := [path for path in self.fields if _PATH.fullmatch(path) is None]:
+            raise ValueError(f"documents cannot be asked for the fields {wrong}")
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of all fields to read, each once; none: whole documents."""
+        ordered = (self.order_by,) if self.order_by and self.fields else ()
+        return tuple(dict.fromkeys((*ordered, *self.fields)))
 
 
 class Queries(Protocol):

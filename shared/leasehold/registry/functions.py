@@ -8,14 +8,30 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from types import UnionType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import InvalidEntryError
 from leasehold.registry.registry import Registry
 
+if TYPE_CHECKING:
+    from leasehold.registry.pipelines import Catalog
+
 #: A service account's id has 6 to 30 characters, and ours begin with this.
 ACCOUNT_PREFIX: Final = "leasehold-"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,18}[a-z0-9]")
+_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
+_VERSION: Final = re.compile(r"latest|[1-9][0-9]{0,8}")
+#: Basic roles, with which one may do nearly everything, have no dot; who may read which secret is
+#: said by its name.
+_ROLE: Final = re.compile(
+    r"roles/(?!secretmanager\.)[a-z][a-z0-9]*(\.[a-zA-Z0-9]+)+"
+    r"|(projects|organizations)/[a-z0-9:.-]+/roles/[\w.]+",
+    re.ASCII,
+)
+_ROLE_WORDS: Final = (
+    "a tuple of roles, each once, as 'roles/aiplatform.user': no basic role, and none of Secret "
+    "Manager, which `secrets` gives for each secret alone"
+)
 _CRON: Final = re.compile(r"[\w*/,-]+( [\w*/,-]+){4}", re.ASCII)
 
 #: A part of a CPU, from which up it can have at most so many MiB of memory.
@@ -76,6 +92,41 @@ class Use(StrEnum):
     CHANNELS = "channels"  # the secrets of channels, and the topics of those that publish
 
 
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret of Secret Manager that a function has as a variable.
+
+    Args:
+        variable: its name; the secret has the same one.
+        version: a number, or `latest`: what is the newest when an instance starts.
+
+    Raises:
+        InvalidEntryError: it cannot be one; the name is not repeated, it may be the secret itself.
+    """
+
+    variable: str
+    version: str = "latest"
+
+    def __post_init__(self) -> None:
+        is_name = isinstance(self.variable, str) and _VARIABLE.fullmatch(self.variable)
+        if not is_name:
+            allowed = "the name of the variable that it is read from, in capitals"
+            self._refuse("variable", "[not shown]", allowed)
+        if not (isinstance(self.version, str) and _VERSION.fullmatch(self.version)):
+            self._refuse("version", self.version, "'latest', or the number of a version in quotes")
+
+    @property
+    def reference(self) -> str:
+        """The variable and what it is read from, as gcloud has them."""
+        return f"{self.variable}={self.variable}:{self.version}"
+
+    def _refuse(self, field: str, value: object, allowed: str) -> None:
+        key = "a secret" if field == "variable" else self.variable
+        raise InvalidEntryError(
+            registry="functions", key=key, field=field, value=value, allowed=allowed
+        )
+
+
 #: What a field must be before it can be looked at any closer.
 _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "name": (str, "a name"),
@@ -89,6 +140,8 @@ _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "cpu": (int | float, "a number"),
     "min_instances": (int, "a whole number"),
     "schedule": (str, "a schedule, or ''"),
+    "secrets": (tuple, "a tuple of Secret"),
+    "roles": (tuple, _ROLE_WORDS),
 }
 
 
@@ -108,6 +161,9 @@ class FunctionEntry:
         cpu: of an instance: a part of one from 0.08 up, or 1, 2, 4, 6 or 8.
         min_instances: so many are kept warm.
         schedule: in cron's five fields, in UTC, for `Trigger.SCHEDULE` alone.
+        secrets: what its handlers read from their environment, as the key of a model; those of
+            channels come from the catalog.
+        roles: what its handlers may do in the project besides, as `roles/aiplatform.user`.
 
     Raises:
         InvalidEntryError: a value that the platform, or another one, does not allow.
@@ -124,6 +180,8 @@ class FunctionEntry:
     cpu: float = 1
     min_instances: int = 0
     schedule: str = ""
+    secrets: tuple[Secret, ...] = ()
+    roles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field, (usable, allowed) in _CLASSES.items():
@@ -165,9 +223,17 @@ class FunctionEntry:
             yield "schedule", is_cron, "cron's five fields, as '*/5 * * * *'"
         else:
             yield "schedule", not self.schedule, "'': only Trigger.SCHEDULE has one"
+        are_secrets = all(isinstance(secret, Secret) for secret in self.secrets)
+        yield "secrets", are_secrets, "a tuple of Secret"
+        variables = [secret.variable for secret in self.secrets]
+        yield "secrets", len(variables) == len(set(variables)), "each variable once"
+        are_roles = all(isinstance(role, str) and _ROLE.fullmatch(role) for role in self.roles)
+        yield "roles", are_roles and len(self.roles) == len(set(self.roles)), _ROLE_WORDS
 
     def _refuse(self, field: str, allowed: str) -> None:
         value = getattr(self, field)
+        if field == "secrets":
+            value = "[not shown]"  # it may be the secret itself
         raise InvalidEntryError(
             registry="functions",
             key=str(self.name),
@@ -205,6 +271,13 @@ class FunctionEntry:
         """
         return "gen2" if self.runs_handlers else ""
 
+    def secrets_with(self, catalog: Catalog) -> tuple[Secret, ...]:
+        """Return all secrets that it has: its own, and those of the channels that it calls."""
+        own = {secret.variable: secret for secret in self.secrets}
+        if Use.CHANNELS in self.uses:
+            own = {name: Secret(name) for name in catalog.channel_variables} | own
+        return tuple(own.values())
+
     @property
     def requests_at_once(self) -> int:
         """How many requests all of its instances answer at once."""
@@ -241,6 +314,14 @@ class FunctionTable(Registry[FunctionEntry]):
     def called_by_users(self) -> tuple[FunctionEntry, ...]:
         """Return the functions that people, programs and workers call themselves."""
         return tuple(function for function in self if function.trigger.is_by_users)
+
+    def secrets_with(self, catalog: Catalog) -> dict[Secret, tuple[FunctionEntry, ...]]:
+        """Return the secrets of all functions, and which functions have each."""
+        having: dict[Secret, tuple[FunctionEntry, ...]] = {}
+        for function in self:
+            for secret in function.secrets_with(catalog):
+                having[secret] = (*having.get(secret, ()), function)
+        return having
 
     @property
     def of_tasks(self) -> FunctionEntry:

@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
+from leasehold.domain import delivery_rules
+from leasehold.domain.clock_step import is_ahead
 from leasehold.domain.delivery import DeliveryState, delivery_of
+from leasehold.domain.document import Document, Ref, Write
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.stored import StoredDocument
 from leasehold.errors import StoreUnavailableError, UnreadableDeliveryError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine
-from leasehold.services.paging import SCAN_PAGE, pages
+from leasehold.services.paging import SCAN_PAGE, pages, scan
 
 #: Before every delivery.
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,6 +61,35 @@ def take_up_deliveries(
         owed = [one for one in _messages(page) if among is None or one.delivery.run_id in among]
         _publish(engine, owed)
     return max(since, now - _COMMITTED_WITHIN)
+
+
+def wait_from_now(engine: Engine) -> None:
+    """Have deliveries wait from now that were written by a clock that was set back since.
+
+    They are for `take_up_deliveries` then; who sends one goes on.
+
+    Raises:
+        StoreUnavailableError: the store did not answer.
+    """
+    if not list(engine.catalog.channels):
+        return
+    ahead = Query(
+        "deliveries",
+        order_by="alarmAt",
+        range=Range("alarmAt", at_least=engine.clock.now()),
+        limit=SCAN_PAGE,
+    )
+    for found in scan(engine.documents, ahead):
+        with suppress(UnreadableDeliveryError, OverflowError):  # as below
+            if is_ahead(delivery_of(found.ref, found.document).updated_at, engine.clock.now()):
+                engine.documents.transact(found.ref, partial(_from_now, found.ref))
+
+
+def _from_now(ref: Ref, document: Document | None, now: datetime) -> Write[None]:
+    delivery = None if document is None else delivery_of(ref, document)
+    if delivery is None or not is_ahead(delivery.updated_at, now):
+        return Write(None)
+    return Write(None, StoredDocument(delivery_rules.from_now(delivery, now)))
 
 
 def take_up_deliveries_of(engine: Engine, run_id: str) -> None:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.document import Document
@@ -20,10 +22,13 @@ from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.services.engine import Engine, change_run, dispatch_rules, publish
-from leasehold.services.paging import SCAN_PAGE, scan
+from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
 from leasehold.services.read_runs import get_run
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ANY_ALARM: Final = Range("alarmAt", at_least=datetime(1970, 1, 1, tzinfo=UTC))
+
+#: What tells whether a run moves.
+_STATE: Final = ("status", "cancelled", "deadLettered", "alarmAt")
 
 #: A dispatch has the time at which it was decided; it can be read a little later.
 _COMMITTED_WITHIN: Final = timedelta(seconds=2)
@@ -125,10 +130,11 @@ def look_at_blocked(engine: Engine) -> None:
     For a process that begins: its code, or the packages that it finds, may be what they wait for.
     """
     for found in _with_status(engine, RunStatus.BLOCKED):
+        if _is_over(found.document):
+            continue
         try:
-            manifest = manifest_of(found.ref.id, found.document)
-            if manifest.look_at is not None:
-                _look_at(engine, manifest.run_id)
+            if get_run(engine, found.ref.id).look_at is not None:
+                _look_at(engine, found.ref.id)
         except LeaseholdError as error:
             engine.log(f"run {found.ref.id} is not looked at: {error}")
 
@@ -147,38 +153,47 @@ def take_over_gone(engine: Engine, *, is_gone: Callable[[str], bool]) -> None:
         engine: the parts.
         is_gone: whether the holder of a lease is known to work no more.
     """
-    leased = Range("alarmAt", at_least=_EPOCH)
-    for found in _by_alarm(engine.documents, leased, status=RunStatus.IN_PROGRESS.value):
-        with contextlib.suppress(UnreadableRunError):  # the sweep logs it
-            manifest = manifest_of(found.ref.id, found.document)
-            if manifest.lease is not None and is_gone(manifest.lease.holder):
-                _expire(engine, manifest.run_id, manifest.lease)
+    status = RunStatus.IN_PROGRESS.value
+    for found in _by_alarm(engine.documents, _ANY_ALARM, fields=("lease",), status=status):
+        with contextlib.suppress(ValidationError, UnreadableRunError):  # the sweep logs it
+            lease = Lease.model_validate(found.document.get("lease"))
+            if is_gone(lease.holder):
+                _expire(engine, found.ref.id, lease)
 
 
 def live_runs(documents: Queries) -> Iterator[str]:
     """Yield the ids of all runs that time moves; one may come twice."""
-    return (found.ref.id for found in alarmed(documents) if not _rests(found.document))
+    found_runs = _by_alarm(documents, _ANY_ALARM, fields=_STATE)
+    return (found.ref.id for found in found_runs if not _rests(found.document))
 
 
 def _rests(run: Document) -> bool:
     """Return whether a run is blocked, or has its alarm only for what it left behind."""
     rests = run.get("status") in (RunStatus.COMPLETED.value, RunStatus.BLOCKED.value)
-    return bool(rests or run.get("cancelled") or run.get("deadLettered"))
+    return rests or _is_over(run)
+
+
+def _is_over(run: Document) -> bool:
+    """Return whether a run was cancelled or given up."""
+    return bool(run.get("cancelled") or run.get("deadLettered"))
 
 
 def alarmed(documents: Queries) -> Iterator[Snapshot]:
-    """Yield all runs that have an alarm, shard by shard; one may come twice."""
-    return _by_alarm(documents, Range("alarmAt", at_least=_EPOCH))
+    """Yield all runs that have an alarm, whole, shard by shard; one may come twice."""
+    return _by_alarm(documents, _ANY_ALARM)
 
 
-def _by_alarm(documents: Queries, range_: Range, **equal: Any) -> Iterator[Snapshot]:
+def _by_alarm(
+    documents: Queries, range_: Range, *, fields: tuple[str, ...] = (), **equal: Any
+) -> Iterator[Snapshot]:
     for shard in range(SHARDS):
         query = Query(
             "runs",
             order_by="alarmAt",
             equal={"shard": shard, **equal},
             range=range_,
-            limit=SCAN_PAGE,
+            limit=SCAN_PAGE if fields else WHOLE_RUNS,
+            fields=fields,
         )
         yield from scan(documents, query)
 
@@ -217,7 +232,7 @@ def parked_runs(engine: Engine) -> Iterator[str]:
         for found in _with_status(engine, status):
             run = found.document
             moves = run.get("alarmAt") and status is not RunStatus.BLOCKED
-            if not (moves or run.get("cancelled") or run.get("deadLettered")):
+            if not (moves or _is_over(run)):
                 yield found.ref.id
 
 
@@ -228,6 +243,7 @@ def _with_status(engine: Engine, status: RunStatus) -> Iterator[Snapshot]:
         equal={"status": status.value},
         descending=True,
         limit=SCAN_PAGE,
+        fields=_STATE,
     )
     yield from scan(engine.documents, query)
 

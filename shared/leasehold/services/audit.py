@@ -16,7 +16,7 @@ from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed
 from leasehold.services.engine import Engine, change_run, dispatch_rules
-from leasehold.services.paging import SCAN_PAGE, scan
+from leasehold.services.paging import WHOLE_RUNS, scan
 from leasehold.services.task_presence import task_presence
 from leasehold.services.worker_notes import steps_known_elsewhere
 
@@ -74,7 +74,7 @@ def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
 
 def _suspects(engine: Engine) -> Iterator[Snapshot]:
     """Yield all runs; one without a time of its creation is found by its alarm, if it has one."""
-    by_creation = Query("runs", order_by="createdAt", descending=True, limit=SCAN_PAGE)
+    by_creation = Query("runs", order_by="createdAt", descending=True, limit=WHOLE_RUNS)
     seen: set[str] = set()
     for found in itertools.chain(scan(engine.documents, by_creation), alarmed(engine.documents)):
         if found.ref.id not in seen:

@@ -14,10 +14,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine
-from leasehold.services.paging import pages
-
-#: How many runs of a shard are read at once, and so are in memory.
-PAGE: Final = 100
+from leasehold.services.paging import WHOLE_RUNS, pages
 
 #: A lease is fresh that was over no longer ago than two sweeps of a minute's Scheduler.
 FRESH: Final = timedelta(minutes=2)
@@ -98,7 +95,7 @@ class DueRuns:
                     order_by="alarmAt",
                     equal={"shard": (self.first + place) % SHARDS, **equal},
                     range=Range("alarmAt", at_least=since, below=below),
-                    limit=PAGE,
+                    limit=WHOLE_RUNS,
                 ),
             )
             for place in range(SHARDS)

@@ -56,11 +56,13 @@ class Retention:
         after: they are purged so long after their end; None: never.
         not_before: when to look the next time, by this process's monotonic time.
         place: where that look begins; None: at the newest of the old runs.
+        tidied_at: when the artifacts were tidied up the last time, by the same time.
     """
 
     after: timedelta | None = None
     not_before: float = -math.inf
     place: tuple[Any, str] | None = None
+    tidied_at: float = -math.inf
 
 
 class KnownBreaker(NamedTuple):
@@ -368,16 +370,18 @@ def _on_known(engine: Engine, manifest: Manifest, transition: Transition) -> Dec
 def _after_step(
     engine: Engine, transition: Transition, manifest: Manifest, now: datetime
 ) -> Change:
-    """Decide on a run whose lease is not over because the machine's clock was set ahead."""
-    lease = manifest.lease
-    if lease is not None and lease.expires_at <= now:
-        manifest = _still_leased(engine, manifest, now)
-    return transition(manifest, now)
+    """Decide on a run whose lease has no other times because the machine's clock was set."""
+    return transition(_still_leased(engine, manifest, now), now)
 
 
 def _still_leased(engine: Engine, manifest: Manifest, now: datetime) -> Manifest:
-    """Return the run, with its lease by the clock as it is now if that was set just now."""
+    """Return the run, with its lease by the clock as it is now if that was set just now.
+
+    A renewal after a clock was set back would hide that: it was heard of now, and its lease would
+    run on for as long as the clock went back.
+    """
     lease = manifest.lease
-    if lease is None or now < lease.expires_at or not (step := engine.clock_step()):
+    if lease is None or (manifest.heartbeat_at or lease.acquired_at) <= now < lease.expires_at:
         return manifest
-    return after_step(manifest, now, step)
+    step = engine.clock_step()
+    return manifest if step is None else after_step(manifest, now, step)

@@ -97,9 +97,10 @@ def complete_step(
     try:
         check_output(engine, attempt.manifest, output)
     except HandlerNotFoundError as error:  # no mistake of the worker's, and its work is done
-        finished = Unable(
-            BlockCode.HANDLER_UNAVAILABLE, ErrorRecord.of(error), Finished(output, status)
-        )
+        if status != "ERROR":
+            finished = Unable(
+                BlockCode.HANDLER_UNAVAILABLE, ErrorRecord.of(error), Finished(output, status)
+            )
     if status != "ERROR":  # which fails the attempt, whatever it says
         check_verdict(attempt.manifest, output)
     check_size("output", output, OUTPUT_BYTES)

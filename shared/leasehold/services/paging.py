@@ -22,6 +22,9 @@ from leasehold.services.limits import MAX_INTEGER
 #: How many documents are read at once by what goes through all of them, and so are in memory.
 SCAN_PAGE: Final = 200
 
+#: The same of whole runs: one may have 256 KiB, and a few times that in memory.
+WHOLE_RUNS: Final = 50
+
 #: Every store keeps an id of so many characters.
 _LONGEST_ID: Final = 1500
 
@@ -32,15 +35,18 @@ Place = tuple[Any, str]
 def pages(documents: Queries, query: Query) -> Iterator[Sequence[Snapshot]]:
     """Yield all that a query finds, in pages of `query.limit`, each read when it is due.
 
+    None is kept here: who reads many lists in turn has one page in memory, and not one of each.
+
     Raises:
         StoreUnavailableError: the store did not answer. Retryable.
     """
     while True:
-        page = documents.query(query)
-        yield page
-        if len(page) < query.limit:
+        page = [documents.query(query)]
+        if len(page[0]) < query.limit:
+            yield page.pop()
             return
-        query = replace(query, after=place_behind(page[-1], query.order_by))
+        query = replace(query, after=place_behind(page[0][-1], query.order_by))
+        yield page.pop()
 
 
 def scan(documents: Queries, query: Query) -> Iterator[Snapshot]:

@@ -35,7 +35,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Committed, Query, Snapshot
 from leasehold.services.engine import Engine, KnownRun, commit
-from leasehold.services.paging import SCAN_PAGE, pages, scan
+from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, pages, scan
 from leasehold.services.purge_deliveries import (
     delete_deliveries,
     is_still_to_be_owed,
@@ -122,7 +122,7 @@ class Purge:
         self._marked_before = marked_before
         self._deleted: list[str] = []  # by several threads, which only append
         self._parents: list[str] = []  # runs that others were recreated from, the newest first
-        self.query: Query = replace(query_of(replace(wanted, until=before)), limit=SCAN_PAGE)
+        self.query: Query = replace(query_of(replace(wanted, until=before)), limit=WHOLE_RUNS)
         self._matched = 0
         self._kept: list[tuple[str, str]] = []
         self._owing: frozenset[str] | None = None  # runs of which somebody is still to be told

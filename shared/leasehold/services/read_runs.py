@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from functools import partial
+from math import ceil
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -13,19 +15,32 @@ from leasehold.domain.document import Document
 from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.masks import masked_event, masked_run
+from leasehold.domain.summary import Summary, head_of, head_paths, summary_of
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, is_of_run
 from leasehold.errors import InvalidRequestError, UnreadableRunError
-from leasehold.ports.documents import Query, Range, Snapshot
+from leasehold.ports.documents import Queries, Query, Range, Snapshot
+from leasehold.registry.dispatch import is_step_type
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.limits import DEFAULT_PAGE, MAX_LABELS
-from leasehold.services.paging import SCAN_PAGE, place_behind, place_of, scan, token_of
+from leasehold.services.paging import (
+    SCAN_PAGE,
+    WHOLE_RUNS,
+    Place,
+    place_behind,
+    place_of,
+    scan,
+    token_of,
+)
 
 #: Lists are newest first.
 _ORDER: Final = "createdAt"
 
 #: What no index finds is looked for in so many runs at most, so that no page takes long.
 MAX_LOOKED_AT: Final = 2000
+
+#: How many runs are read at once to be summaries.
+SUMMARIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +82,14 @@ class RunFilter:
         return tuple(dict.fromkeys(given))
 
 
+Listed = TypeVar("Listed")
+
+
 @dataclass(frozen=True, slots=True)
-class RunPage:
+class RunPage(Generic[Listed]):
     """Some runs, and where the next ones begin; None: there are no more."""
 
-    runs: list[Manifest]
+    runs: list[Listed]
     next_page_token: str | None
 
 
@@ -85,14 +103,34 @@ def read_run(engine: Engine, run_id: str) -> Manifest:
     return masked_run(get_run(engine, run_id))
 
 
+def list_summaries(
+    engine: Engine,
+    wanted: RunFilter,
+    *,
+    limit: int = DEFAULT_PAGE,
+    page_token: str | None = None,
+) -> RunPage[Summary]:
+    """Return the runs that fit in a line each, newest first; otherwise as `list_runs`.
+
+    Nothing else of them is read. A run is left out, and logged, where that much is unreadable.
+    """
+
+    def read(found: Snapshot) -> Summary | None:
+        head = _read(engine, head_of, found)
+        return None if head is None else summary_of(head)
+
+    heads = _Heads(engine)
+    return _list(heads, wanted, limit=limit, page_token=page_token, read=read, most=SUMMARIES)
+
+
 def list_runs(
     engine: Engine,
     wanted: RunFilter,
     *,
     limit: int = DEFAULT_PAGE,
     page_token: str | None = None,
-) -> RunPage:
-    """Return the runs that fit, newest first.
+) -> RunPage[Manifest]:
+    """Return the runs that fit, with all that is in them, newest first.
 
     Args:
         engine: the parts.
@@ -105,34 +143,77 @@ def list_runs(
         InvalidRequestError: the page token is not one of this filter, or the filter cannot be
             used: see `query_of`.
     """
+    read = partial(readable, engine)
+    return _list(
+        engine.documents, wanted, limit=limit, page_token=page_token, read=read, most=WHOLE_RUNS
+    )
+
+
+def _list(
+    documents: Queries,
+    wanted: RunFilter,
+    *,
+    limit: int,
+    page_token: str | None,
+    read: Callable[[Snapshot], Listed | None],
+    most: int,
+) -> RunPage[Listed]:
+    """Return a page, made of so many documents at once, at most, that none is kept any longer."""
     mark = _mark_of(wanted)
     after = None if page_token is None else place_of(page_token, mark)
-    at_once = limit + 1  # one more tells whether there is a next page
-    if wanted != _indexed_part(wanted):
-        at_once = max(at_once, SCAN_PAGE)
-    page: list[Snapshot] = []
+    queries = ceil((limit + 1) / most)  # one more tells whether there is a next page
+    at_once = ceil((limit + 1) / queries) if wanted == _indexed_part(wanted) else most
+    page: list[Listed] = []
+    last: Place | None = None
+    left = limit
     query = replace(query_of(wanted), limit=at_once, after=after)
-    for looked_at, found in enumerate(scan(engine.documents, query), start=1):
+    for looked_at, found in enumerate(scan(documents, query), start=1):
         if is_wanted(wanted, found.document):
-            if len(page) == limit:
-                return _page(engine, page, token_of(place_behind(page[-1], _ORDER), mark))
-            page.append(found)
-        if looked_at >= max(MAX_LOOKED_AT, at_once):
-            return _page(engine, page, token_of(place_behind(found, _ORDER), mark))
-    return _page(engine, page, None)
+            if not left:
+                return RunPage(page, None if last is None else token_of(last, mark))
+            left, last = left - 1, place_behind(found, _ORDER)
+            if (run := read(found)) is not None:
+                page.append(run)
+        if looked_at >= max(MAX_LOOKED_AT, limit + 1):
+            return RunPage(page, token_of(place_behind(found, _ORDER), mark))
+    return RunPage(page, None)
+
+
+class _Heads:
+    """Reads of each run what its summary needs; see `head_paths`.
+
+    Steps that the catalog does not have, if there is one, are known once a plan has named them.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._documents = engine.documents
+        self._steps = {step.step_type for step in engine.catalog.steps}
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Return what the store finds, as its `query` does."""
+        while True:
+            paths = head_paths(sorted(self._steps))
+            page = self._documents.query(replace(query, fields=paths))
+            new = {step for found in page for step in _steps_of(found.document)} - self._steps
+            if not new:
+                return page
+            self._steps |= new
+
+
+def _steps_of(run: Document) -> Iterator[str]:
+    """Yield the steps of a run; others than a step can be called are left to its reader."""
+    plan = run.get("plan")
+    for step in plan if isinstance(plan, list) else ():
+        if isinstance(step, str) and is_step_type(step):
+            yield step
 
 
 def matching_runs(engine: Engine, wanted: RunFilter) -> Iterator[Manifest]:
     """Yield all runs that fit, newest first, read page by page."""
-    for found in scan(engine.documents, replace(query_of(wanted), limit=SCAN_PAGE)):
+    for found in scan(engine.documents, replace(query_of(wanted), limit=WHOLE_RUNS)):
         fits = is_wanted(wanted, found.document)
         if fits and (run := readable(engine, found)) is not None:
             yield run
-
-
-def _page(engine: Engine, found: list[Snapshot], next_page_token: str | None) -> RunPage:
-    runs = [run for one in found if (run := readable(engine, one)) is not None]
-    return RunPage(runs, next_page_token)
 
 
 def query_of(wanted: RunFilter) -> Query:
@@ -188,8 +269,14 @@ def is_wanted(wanted: RunFilter, run: Document) -> bool:
 
 def readable(engine: Engine, found: Snapshot) -> Manifest | None:
     """Return the run, or None for one that would hide all the others of its page."""
+    return _read(engine, manifest_of, found)
+
+
+def _read(
+    engine: Engine, read: Callable[[str, Document], Listed], found: Snapshot
+) -> Listed | None:
     try:
-        return manifest_of(found.ref.id, found.document)
+        return read(found.ref.id, found.document)
     except UnreadableRunError as error:
         engine.log(str(error))
         return None

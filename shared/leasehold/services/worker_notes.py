@@ -42,15 +42,21 @@ _WITHIN_S: Final = 5.0
 _NEWEST: Final = Query("workers", order_by="seenAt", descending=True, limit=READ_AT_MOST)
 
 
-def live_workers(engine: Engine) -> Sequence[WorkerNote]:
+def live_workers(
+    engine: Engine, is_gone: Callable[[str], bool] = lambda _: False
+) -> Sequence[WorkerNote]:
     """Return who works here now: who noted it within the last minutes and did not end since.
 
     Deployed functions are among them only while they work.
 
+    Args:
+        engine: the parts.
+        is_gone: whether a process is known to live no more, whatever it noted.
+
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    return living(*read_notes(engine.documents, engine.clock.now()))
+    return living(*read_notes(engine.documents, engine.clock.now()), is_gone)
 
 
 def steps_known_elsewhere(engine: Engine) -> set[str]:

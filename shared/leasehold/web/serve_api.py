@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
+from threading import Semaphore
 from typing import Final
 
 import flask
@@ -40,7 +42,8 @@ from leasehold.services.audit import audit as audit_runs
 from leasehold.services.explain_run import explain_run
 from leasehold.services.limits import FILE_BYTES
 from leasehold.services.overrides import clear_override, list_overrides, set_override
-from leasehold.services.read_runs import list_runs, read_run, read_timeline
+from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS
+from leasehold.services.read_runs import list_runs, list_summaries, read_run, read_timeline
 from leasehold.services.readiness import check_ready
 from leasehold.services.registry_report import registry_report
 from leasehold.services.sweep import sweep as sweep_runs
@@ -60,6 +63,10 @@ from leasehold.worker.holder import host_name, is_gone
 #: An input, and files in base64.
 START_BYTES: Final = BODY_BYTES + FILE_BYTES * 4 // 3
 
+#: Long lists are made two at a time: each takes some megabytes, which a process does not give back,
+#: and more at once are no faster, as Python makes them in one thread at a time.
+_LONG_LISTS: Final = Semaphore(2)
+
 
 def start(call: Call[StartBody]) -> flask.Response:
     """201 with the summary; 200 with that of the run which the key started before."""
@@ -71,15 +78,17 @@ def runs(call: Call[RunsQuery]) -> flask.Response:
     """The summaries of a page, newest first."""
     query = call.given
     wanted, token = query.to_filter(), query.page_token
-    page = list_runs(call.engine, wanted, limit=query.limit, page_token=token)
-    return respond(RunsResponse.of(page))
+    with _LONG_LISTS if query.limit > SCAN_PAGE else nullcontext():
+        page = list_summaries(call.engine, wanted, limit=query.limit, page_token=token)
+        return respond(RunsResponse.of(page))
 
 
 def manifests(call: Call[RunsQuery]) -> flask.Response:
-    """The manifests of a page, newest first; each may be as large as a run gets."""
+    """The manifests of a page, 50 at most, newest first; each may be as large as a run gets."""
     query = call.given
     wanted, token = query.to_filter(), query.page_token
-    page = list_runs(call.engine, wanted, limit=query.limit, page_token=token)
+    limit = min(query.limit, WHOLE_RUNS)
+    page = list_runs(call.engine, wanted, limit=limit, page_token=token)
     return respond(ManifestsResponse.of(page))
 
 
@@ -157,7 +166,8 @@ def sweep(call: Call[None]) -> flask.Response:
 
 def workers(call: Call[None]) -> flask.Response:
     """Who works on the store; of deployed functions, those that did within the last minutes."""
-    return respond(WorkersResponse.of(live_workers(call.engine)))
+    here = partial(is_gone, host=host_name())
+    return respond(WorkersResponse.of(live_workers(call.engine, here)))
 
 
 def health(_call: Call[None]) -> flask.Response:

@@ -123,6 +123,10 @@ class AttemptCalls(Protocol):
         """Return for how many seconds the attempt may still run; below zero: for none."""
         ...
 
+    def check_lease(self) -> None:
+        """Raise LeaseLostError where the lease may be over: nothing is to begin then."""
+        ...
+
     def kept_checkpoint(self) -> KeptCheckpoint | None:
         """Return what an earlier attempt kept; None: nothing, or nothing that can be used."""
         ...

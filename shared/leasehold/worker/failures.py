@@ -85,8 +85,13 @@ def _words_of(error: BaseException, own: str, redaction: Redaction) -> ErrorReco
     if isinstance(error, ValidationError):
         return record_of_misfit(error, code=code, what="What it read", redaction=redaction)
     facts = _facts(_details(error), redaction)
-    message = redaction.text(try_text(lambda: str(error)) or class_name(error))
+    message = redaction.text(try_text(lambda: _text_of(error)) or class_name(error))
     return ErrorRecord(type="", code=redaction.text(code), message=bounded(message), **facts)
+
+
+def _text_of(error: BaseException) -> str:
+    """Return the words of an error; one of ours begins with its code, which is kept beside."""
+    return error.message if isinstance(error, LeaseholdError) else str(error)
 
 
 def _words_of_group(group: BaseExceptionGroup[Any], own: str, redaction: Redaction) -> ErrorRecord:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.kept_work import CallResult, Checkpoint
@@ -210,6 +210,20 @@ class HeldAttempt:
             reason = Termination.LEASE_EXPIRED
         return None if reason is None else Stopped(reason)
 
+    def check_lease(self) -> None:
+        """Refuse what is to begin now where the lease may be over; the handler is to end then.
+
+        A process that was frozen goes on with all its threads at once: whoever makes a call that
+        is paid for may be faster than whoever looks at the clock.
+
+        Raises:
+            LeaseLostError: it may be over, or the attempt is.
+        """
+        self._check_unsettled()
+        if self.stop_at <= self._clock.monotonic():
+            self.ask_to_stop(Termination.LEASE_EXPIRED)
+            self._refuse("it was not renewed in time")
+
     def call(self, user_code: Callable[[], T], kind: str, path: str) -> T:
         """Return what user code returns; `renew` ends the attempt at the dispatch deadline."""
         self._in_call = UserCall(kind, path, threading.get_ident())
@@ -408,8 +422,11 @@ class HeldAttempt:
     def _check_unsettled(self) -> None:
         """Refuse what a handler does that goes on after its attempt was settled."""
         if self._settled is not None:
-            run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
-            raise LeaseLostError(lease_id=lease_id, run_id=run_id, known="its attempt is over")
+            self._refuse("its attempt is over")
+
+    def _refuse(self, known: str) -> NoReturn:
+        run_id, lease_id = self.manifest.run_id, masked(self.fence.lease_id)
+        raise LeaseLostError(lease_id=lease_id, run_id=run_id, known=known)
 
     def _lost(self, error: LeaseLostError) -> None:
         """Stop the handler, and record it beside the run, which may tell of it already."""

@@ -56,6 +56,10 @@ class HeldCalls:
         """Return for how many seconds the attempt may still run; below zero: for none."""
         return self._ends_at - self._monotonic()
 
+    def check_lease(self) -> None:
+        """Raise LeaseLostError where the lease may be over."""
+        self._held.check_lease()
+
     def kept_checkpoint(self) -> KeptCheckpoint | None:
         """Return what an earlier attempt kept; None: nothing, or nothing that can be used."""
         kept = self._manifest.checkpoint

@@ -47,6 +47,7 @@ class RecordedCalls:
         Raises:
             CallResultError: the result is of another type.
             TooManyCallsError: there would be no room for the result.
+            LeaseLostError: the call is to be made, and the lease may be over.
             StoreUnavailableError: it could not be read.
         """
         check_call_key(key)
@@ -58,6 +59,7 @@ class RecordedCalls:
                 self._held.note_spared_call()
                 return text
         self._expect(self._result(key, type_))
+        self._held.check_lease()
         return None
 
     def record(self, key: str, type_: str, text: str, *, keep: bool) -> None:

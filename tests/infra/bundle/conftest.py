@@ -22,6 +22,7 @@ STEPS = Registry("dispatch", [
 ])
 PIPELINES = Registry("pipelines", [PipelineEntry(name="greeting", steps=("greet",))])
 """
+PINNED_BY = ("pyproject.toml", "constraints.txt", "hashes.txt")
 STEPS = """
 def greet(ctx, given):
     return given
@@ -46,7 +47,7 @@ def root(tmp_path: Path) -> Path:
         "pipelines/catalog.py": CATALOG,
         "pipelines/steps.py": STEPS,
         "pipelines/words.json": "{}",
-        **{name: (ROOT / name).read_text() for name in ("pyproject.toml", "constraints.txt")},
+        **{name: (ROOT / name).read_text() for name in PINNED_BY},
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

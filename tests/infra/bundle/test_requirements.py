@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.bundle.bundle_error import BundleError
-from infra.bundle.requirements import closure_of
+from infra.bundle.requirements import closure_of, hashes_of
 from tests.package.clean_environment import ROOT
 
 
@@ -38,12 +38,18 @@ def test_the_build_finds_the_framework_and_its_server_and_not_leasehold_itself()
     assert "leasehold" not in text
 
 
+def of_pipelines() -> set[str]:
+    """Return what this project's own pipelines need besides."""
+    file = ROOT / "pipelines" / "requirements.txt"
+    return set(file.read_text().split()) if file.exists() else set()
+
+
 def test_a_function_gets_what_its_stores_channels_and_pipelines_need() -> None:
     found = {line.partition("==")[0] for line in lines()}
 
     assert found >= {"google-cloud-firestore", "google-cloud-tasks", "google-cloud-pubsub"}
     assert found >= {"google-cloud-storage", "slack-sdk", "markdown-it-py", "tomli-w", "tenacity"}
-    assert not found & {"openai", "pytest", "waitress", "google-cloud-iam"}
+    assert not found & ({"openai", "pytest", "waitress", "google-cloud-iam"} - of_pipelines())
 
 
 def test_what_the_pipelines_need_is_installed_with_the_rest(tmp_path: Path) -> None:
@@ -62,7 +68,7 @@ def test_what_the_pipelines_need_is_installed_with_the_rest(tmp_path: Path) -> N
 def test_a_further_extra_brings_all_that_it_needs() -> None:
     further = {line.partition("==")[0] for line in set(lines(ROOT, "llm")) - set(lines())}
 
-    assert {"openai", "jiter"} <= further
+    assert {"openai", "jiter"} <= further or "openai" in of_pipelines()
 
 
 def test_an_extra_may_bring_others_but_never_leasehold() -> None:
@@ -132,3 +138,26 @@ def test_a_package_that_comes_from_no_index_is_not_pinned(
 
     with pytest.raises(BundleError, match="own-library, which is installed from a folder"):
         lines(root)
+
+
+def test_each_package_that_a_function_may_need_has_the_hash_of_its_file() -> None:
+    """If one is missing, or left over: python -m infra.bundle.hashes, and commit hashes.txt."""
+    hashes = hashes_of(ROOT)
+    closure = closure_of(ROOT, ["pipelines"], ["llm"])
+
+    assert {*hashes} == {closure.pin(name) for name in closure.installed}
+    for digests in hashes.values():
+        assert digests
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
+    lines = closure.text(hashes).splitlines()[1:]
+    assert all(" --hash=sha256:" in line for line in lines)
+
+
+def test_where_a_hash_is_not_known_none_is_asked_for_and_that_is_told(root: Path) -> None:
+    """Pip asks for all of them or for none; a build would end at the one that is missing."""
+    (root / "pipelines" / "requirements.txt").write_text("hypothesis\n")
+
+    closure = closure_of(root, ["pipelines"])
+
+    assert "--hash=" not in closure.text(hashes_of(root))
+    assert any(pin.startswith("hypothesis==") for pin in closure.without(hashes_of(root)))

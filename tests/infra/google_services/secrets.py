@@ -1,4 +1,4 @@
-"""Secret Manager: secrets, and how many versions they have; no value is ever here."""
+"""Secret Manager: secrets, and which versions they have; no value is ever here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.infra.google_services.world import World
 
 
 class Secrets(PolicyMethods):
-    """Secrets by their full names; `give` is what a person does."""
+    """Secrets by their full names; `give` and `set_state` are what a person does."""
 
     name = "google.cloud.secretmanager.v1.SecretManagerService"
     transports = (SecretManagerServiceGrpcTransport,)
@@ -24,11 +24,22 @@ class Secrets(PolicyMethods):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.secrets: dict[str, secretmanager_v1.Secret] = {}
-        self.versions: set[str] = set()
+        self.versions: dict[str, list[secretmanager_v1.SecretVersion]] = {}
 
     def give(self, secret: str) -> None:
-        """Let a secret have a value."""
-        self.versions.add(f"projects/{self.world.project}/secrets/{secret}")
+        """Let a secret have a further version."""
+        name = f"projects/{self.world.project}/secrets/{secret}"
+        versions = self.versions.setdefault(name, [])
+        number = len(versions) + 1
+        state = secretmanager_v1.SecretVersion.State.ENABLED
+        versions.append(
+            secretmanager_v1.SecretVersion(name=f"{name}/versions/{number}", state=state)
+        )
+
+    def set_state(self, secret: str, version: int, state: str) -> None:
+        """Let a version be `DISABLED` or `DESTROYED`, or `ENABLED` again."""
+        name = f"projects/{self.world.project}/secrets/{secret}"
+        self.versions[name][version - 1].state = secretmanager_v1.SecretVersion.State[state]
 
     def get_secret(self, request: Any) -> secretmanager_v1.Secret:
         self.check_resource(request.name)
@@ -45,11 +56,16 @@ class Secrets(PolicyMethods):
         self.secrets[name] = secret
         return copy_of(secret)
 
-    def list_secret_versions(self, request: Any) -> secretmanager_v1.ListSecretVersionsResponse:
-        self.check_resource(request.parent)
-        version = secretmanager_v1.SecretVersion(name=f"{request.parent}/versions/1")
-        found = [version] if request.parent in self.versions else []
-        return secretmanager_v1.ListSecretVersionsResponse(versions=found)
+    def get_secret_version(self, request: Any) -> secretmanager_v1.SecretVersion:
+        secret, _, wanted = request.name.partition("/versions/")
+        self.check_resource(secret)
+        versions = self.versions.get(secret, [])
+        numbers = {one.name.rpartition("/")[2]: one for one in versions}
+        # the newest one, whatever its state
+        found = versions[-1] if versions and wanted == "latest" else numbers.get(wanted)
+        if found is None:
+            raise not_found(f"Secret Version [{request.name}]")
+        return copy_of(found)
 
     def check_resource(self, resource: str) -> None:
         if resource not in self.secrets:

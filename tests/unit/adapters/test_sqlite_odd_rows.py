@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -77,6 +78,20 @@ def test_a_row_that_is_no_document_hides_no_other(
     assert [isinstance(one.document, UnreadableDocument) for one in found] == [False, True, False]
     behind = Query("runs", order_by="alarmAt", after=(found[1].document["alarmAt"], "r-odd"))
     assert [one.ref.id for one in three.query(behind)] == ["r-z"]
+
+
+@pytest.mark.parametrize("body", ["no JSON", "nothing", "no object", "not what it is indexed by"])
+def test_such_a_row_hides_no_other_where_only_some_fields_are_read(
+    three: SqliteDocuments, path: Path, body: str
+) -> None:
+    """SQLite's functions for JSON refuse a whole query for one such body."""
+    spoil(path, "body", BODIES[body])
+
+    found = three.query(replace(BY_CREATION, fields=("status",)))
+
+    assert [one.ref.id for one in found] == ["r-z", "r-odd", "r-a"]
+    assert [isinstance(one.document, UnreadableDocument) for one in found] == [False, True, False]
+    assert found[0].document.keys() == {"createdAt", "status"}
 
 
 @pytest.mark.parametrize("body", [name for name in BODIES if name != "not what it is indexed by"])

@@ -183,6 +183,7 @@ def test_a_process_that_begins_looks_at_once_but_not_again_and_again(runs: Runs,
     assert look(6, "two") is Outcome.LOOKED_AGAIN
     assert look(6, "one") is Outcome.NOT_DUE
     assert look(15, "one") is Outcome.LOOKED_AGAIN
+    assert look(-3600, "one") is Outcome.LOOKED_AGAIN, "the clock was set back since"
 
 
 def test_a_person_may_have_it_look_now(runs: Runs) -> None:

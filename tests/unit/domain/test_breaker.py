@@ -76,6 +76,15 @@ def test_a_breaker_of_a_clock_that_was_a_year_ahead_lets_one_through() -> None:
     assert through.open_until == NOW + RULES.claim_ttl
 
 
+def test_a_breaker_of_a_clock_that_was_an_hour_ahead_lets_one_through() -> None:
+    ahead = after_failure(failing(4), NOW + timedelta(hours=1), rules=RULES)
+
+    through = let_one_through(ahead, NOW, rules=RULES)
+
+    assert through is not None
+    assert let_one_through(through, NOW, rules=RULES) is None
+
+
 def test_a_breaker_that_is_open_for_ever_lets_one_through() -> None:
     odd = {"channel": "pager", "failures": 5, "openUntil": "8999-12-31T00:00:00Z"}
     assert breaker_of("pager", odd).state(NOW) is BreakerState.HALF_OPEN

@@ -255,6 +255,19 @@ def test_a_request_of_what_is_due_keeps_its_key() -> None:
     assert cut_short.unknown == 1
 
 
+def test_who_sends_while_the_clock_is_set_back_has_its_claim_still() -> None:
+    mine, back = claimed(), NOW - timedelta(hours=1)
+
+    moved = rules_of.from_now(mine, back)
+
+    assert mine.claim is not None
+    assert moved.claim is not None
+    assert moved.claim.expires_at - back == mine.claim.expires_at - mine.updated_at
+    assert moved.alarm_at == moved.claim.expires_at
+    assert rules_of.is_held(moved, mine)
+    assert standing(moved, moved.claim.expires_at) is Standing.DUE
+
+
 def test_a_claim_covers_a_send_however_long_its_timeout() -> None:
     for seconds in (0.1, 10, 600):
         rules = replace(RULES, timeout=timedelta(seconds=seconds))

@@ -144,7 +144,7 @@ def test_a_paused_run_waits_for_a_person(runs: Runs, rules: Rules, at: At, state
     found = explain(runs.paused(getattr(runs, state)()), at(90_000), rules)
 
     assert (found.until, found.then) == (None, None)
-    assert found.words == "Run r-1 waits for a person to resume it (:resume or :cancel)."
+    assert found.words == "Run r-1 waits for a person to resume it (resume or cancel)."
 
 
 def test_a_paused_run_whose_attempt_runs_waits_for_that_first(
@@ -162,7 +162,7 @@ def test_a_blocked_run_waits_for_a_decision(runs: Runs, rules: Rules, at: At) ->
 
     assert (found.until, found.then) == (None, None)
     assert found.words == (
-        "Run r-1 waits for a person to decide on step draft (:approve, :retry or :cancel): "
+        "Run r-1 waits for a person to decide on step draft (approve, retry or cancel): "
         "2 letters. Approve or retry."
     )
     assert found.operations == ("approve", "retry", "cancel")
@@ -174,7 +174,7 @@ def test_a_run_of_an_unknown_step_cannot_be_approved(runs: Runs, rules: Rules, a
 
     assert found.operations == ("retry", "cancel")
     assert found.words == (
-        "Run r-1 waits for the code to be put right at step draft (:retry or :cancel): No catalog "
+        "Run r-1 waits for the code to be put right at step draft (retry or cancel): No catalog "
         "that is deployed has the step 'draft'. Deploy a catalog that has the step; the run goes "
         "on by itself then, and `retry` has it look now, until 2026-01-01T12:01:10Z; if nothing "
         "happens by then, the step is tried again where it stands."
@@ -202,10 +202,13 @@ def test_a_run_that_is_over_waits_for_nothing(runs: Runs, rules: Rules, at: At) 
     assert [(one.what, one.until, one.then) for one in found] == [(None, None, None)] * 3
     assert [one.words for one in found] == [
         "Run r-1 waits for nothing: it is completed.",
-        "Run r-1 waits for nothing: it was cancelled. :recreate makes a new run of it.",
+        (
+            "Run r-1 waits for nothing: it was cancelled. "
+            "`leasehold recreate r-1` makes a new run of it."
+        ),
         (
             "Run r-1 waits for nothing: it was given up as PERMANENT_FAILURE at step draft. "
-            "AgentClientError: Try later. :recreate makes a new run of it."
+            "AgentClientError: Try later. `leasehold recreate r-1` makes a new run of it."
         ),
     ]
 
@@ -213,7 +216,7 @@ def test_a_run_that_is_over_waits_for_nothing(runs: Runs, rules: Rules, at: At) 
 def test_a_detail_without_a_full_stop_gets_one(runs: Runs, rules: Rules, at: At) -> None:
     run = runs.dead_lettered().with_(dead_letter_detail="PermanentError: the folder is gone")
 
-    assert "the folder is gone. :recreate" in words(run, at, 6, rules)
+    assert "the folder is gone. `leasehold recreate" in words(run, at, 6, rules)
 
 
 # -- for a repair --------------------------------------------------------------------------------

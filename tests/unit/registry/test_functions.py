@@ -11,7 +11,7 @@ from cronsim import CronSim
 from leasehold.adapters.clock import SystemClock
 from leasehold.errors import InvalidEntryError
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger, Use
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Secret, Trigger, Use
 
 
 def _row(**fields: Any) -> FunctionEntry:
@@ -47,6 +47,8 @@ def test_the_names_of_a_function_follow_from_its_row() -> None:
         {"name": "a_name_of_20_letters", "min_instances": 2},
         {"trigger": Trigger.SCHEDULE, "schedule": "*/5 0-6,12 * JAN MON-FRI"},
         {"trigger": Trigger.EVENTS, "timeout": timedelta(minutes=9)},
+        {"secrets": (Secret("A_KEY"), Secret("B2", version="12"))},
+        {"roles": ("roles/aiplatform.user", "projects/shop-prod/roles/askModels")},
     ],
 )
 def test_what_the_platform_allows_is_taken(fields: dict[str, Any]) -> None:
@@ -105,6 +107,14 @@ def test_what_the_platform_allows_is_taken(fields: dict[str, Any]) -> None:
         ({"min_instances": -1}, "allowed: 0 to max_instances"),
         ({"trigger": Trigger.SCHEDULE}, "is ''; allowed: cron's five fields, as '*/5 * * * *'"),
         ({"trigger": Trigger.SCHEDULE, "schedule": "every 5 minutes"}, "cron's five fields"),
+        ({"secrets": Secret("OPENAI_API_KEY")}, "is '[not shown]'; allowed: a tuple of Secret"),
+        ({"secrets": ("sk-abc",)}, "is '[not shown]'; allowed: a tuple of Secret"),
+        ({"secrets": (Secret("A_KEY"), Secret("A_KEY", version="2"))}, "each variable once"),
+        ({"roles": "roles/aiplatform.user"}, "allowed: a tuple of roles"),
+        ({"roles": ("roles/viewer",)}, "allowed: a tuple of roles, each once, as"),
+        ({"roles": ("roles/secretmanager.secretAccessor",)}, "none of Secret Manager"),
+        ({"roles": ("aiplatform.user",)}, "as 'roles/aiplatform.user'"),
+        ({"roles": ("roles/aiplatform.user",) * 2}, "each once"),
         ({"schedule": "* * * * *"}, "allowed: '': only Trigger.SCHEDULE has one"),
     ],
 )
@@ -116,6 +126,19 @@ def test_what_the_platform_would_refuse_is_refused_in_one_line(
 
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+    assert "sk-abc" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["sk-abc", "openai_api_key", "", None, "A" * 101])
+def test_a_secret_is_the_name_of_a_variable_and_what_is_none_is_not_repeated(name: Any) -> None:
+    with pytest.raises(InvalidEntryError, match=r"is '\[not shown\]'; allowed: the name of the"):
+        Secret(name)
+
+
+@pytest.mark.parametrize("version", ["", "0", "newest", 3, "1 "])
+def test_a_version_is_a_number_in_a_text_or_the_latest(version: Any) -> None:
+    with pytest.raises(InvalidEntryError, match="version of 'A_KEY' in the functions registry is"):
+        Secret("A_KEY", version)
 
 
 @pytest.mark.parametrize("number", [0, 2])

@@ -71,6 +71,8 @@ class DocumentChange(Generic[Answer]):
         write = self._decide(known.document, known.read_at + passed)
         if not _is_to_commit(write):
             return Committed(write.answer, known)
+        if known.version is None:  # of part of a document: the rest would be gone
+            raise VersionConflictError(ref=str(self._ref))
         sent = self._note(known, write)
 
         def send() -> Committed[Answer]:

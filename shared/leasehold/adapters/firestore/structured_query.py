@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from google.cloud.firestore_v1.types import query as types
@@ -42,6 +43,9 @@ def structured(query: Query, documents: str) -> Any:
     direction = _DIRECTION.DESCENDING if goes_down else _DIRECTION.ASCENDING
     for field in filter(None, (query.order_by, _ID)):
         message.order_by.add(direction=int(direction)).field.field_path = field
+    for path in query.paths:
+        parts = (part if _PLAIN.fullmatch(part) else f"`{part}`" for part in path.split("."))
+        message.select.fields.add().field_path = ".".join(parts)
     if query.after is not None:
         value, id_ = query.after
         cursor = message.end_at if _is_reversed(query) else message.start_at
@@ -55,7 +59,12 @@ def structured(query: Query, documents: str) -> Any:
 
 
 def in_order(query: Query, snapshots: list[Snapshot]) -> list[Snapshot]:
-    """Return the results of the structured query in the order of the port's query."""
+    """Return the results of the structured query in the order of the port's query.
+
+    Of part of a document there is no version: nothing is decided on it.
+    """
+    if query.fields:
+        snapshots = [replace(found, version=None) for found in snapshots]
     return snapshots[::-1][: query.limit] if _is_reversed(query) else snapshots
 
 

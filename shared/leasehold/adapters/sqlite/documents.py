@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.adapters.sqlite.free_pages import checkpoint_log, give_back_pages
-from leasehold.adapters.sqlite.group_commit import GroupCommit
-from leasehold.adapters.sqlite.querying import select
-from leasehold.adapters.sqlite.rows import BODY, document_at, document_in, read_text
+from leasehold.adapters.sqlite.group_commit import (
+    BUSY_STEP_S,
+    BUSY_TIMEOUT_S,
+    GroupCommit,
+    patiently,
+)
+from leasehold.adapters.sqlite.querying import documents_of
+from leasehold.adapters.sqlite.rows import BODY, document_in, read_text
 from leasehold.adapters.sqlite.schema import (
     indexed,
     insert,
@@ -35,9 +40,6 @@ from leasehold.ports.documents import Committed, Query, Snapshot
 
 #: Held while a file is made: SQLite's locks on a file end when its process closes it anywhere.
 _MAKING: Final = threading.Lock()
-
-#: How long a change waits for another process's transaction.
-BUSY_TIMEOUT_S: Final = 30.0
 
 
 class SqliteDocuments:
@@ -74,7 +76,8 @@ class SqliteDocuments:
             writer = self._connect()
             self._close_writer = writer.close
             prepare(writer, str(path), collections)
-            writer.execute("BEGIN IMMEDIATE")  # fails here where the file cannot be written
+            writer.execute(f"PRAGMA busy_timeout = {BUSY_STEP_S * 1000:.0f}")
+            patiently(partial(writer.execute, "BEGIN IMMEDIATE"))  # fails where it is read-only
             writer.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:
             self.close()
@@ -117,18 +120,10 @@ class SqliteDocuments:
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, in the order asked for."""
         kind, parent = self._place(query.collection)
-        sql, values = select(query, kind, parent)
         with self._reading() as connection:
-            rows = connection.execute(sql, values).fetchall()
             return [
-                self._stamped(
-                    Ref(query.collection, id_),
-                    document_at(
-                        connection, kind, (parent, id_), body, order_by=query.order_by, column=place
-                    ),
-                    version,
-                )
-                for id_, version, body, place in rows
+                self._stamped(Ref(query.collection, id_), document, version)
+                for id_, version, document in documents_of(connection, query, kind, parent)
             ]
 
     def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
@@ -260,7 +255,7 @@ class SqliteDocuments:
         found = self._read(connection, ref)
         return None if found is None else found.version
 
-    def _stamped(self, ref: Ref, document: Document, version: int) -> Snapshot:
+    def _stamped(self, ref: Ref, document: Document, version: int | None) -> Snapshot:
         return Snapshot(ref, document, version, self._clock.now(), self._clock.monotonic())
 
     def _place(self, collection: str) -> tuple[Collection, str]:

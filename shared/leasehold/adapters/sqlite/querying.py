@@ -1,17 +1,63 @@
-"""A query of the port as SQL."""
+"""A query of the port as SQL, and what it finds."""
 
 from __future__ import annotations
 
-from typing import Any
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
 
-from leasehold.adapters.sqlite.rows import BODY, binding
+from leasehold.adapters.sqlite.rows import BODY, binding, document_at, part_at, part_of
 from leasehold.adapters.sqlite.schema import to_column
 from leasehold.domain.collections import Collection
+from leasehold.domain.document import Document
 from leasehold.ports.documents import Query
+
+#: SQLite takes up to 127 arguments of a function, at least.
+_PATHS_AT_ONCE: Final = 100
+
+
+def documents_of(
+    connection: sqlite3.Connection, query: Query, kind: Collection, parent: str
+) -> Iterator[tuple[str, Any, Document]]:
+    """Yield id, version and document of each row that fits, in order; one at a time in memory.
+
+    Of part of a document there is no version: nothing is decided on it.
+
+    Raises:
+        ValueError: as `select`.
+        sqlite3.Error: the store cannot be read.
+    """
+    sql, values = select(query, kind, parent)
+    if not query.fields:
+        for id_, version, body, place in connection.execute(sql, values):
+            key = (parent, id_)
+            yield (
+                id_,
+                version,
+                document_at(connection, kind, key, body, order_by=query.order_by, column=place),
+            )
+        return
+    try:
+        rows = connection.execute(sql, values).fetchall()
+    except sqlite3.OperationalError:  # a body that is no JSON hides all others from its functions
+        for id_, _, document in documents_of(connection, replace(query, fields=()), kind, parent):
+            yield id_, None, part_of(document, query.paths)
+        return
+    for id_, _, values_, place in rows:
+        key = (parent, id_)
+        yield (
+            id_,
+            None,
+            part_at(connection, kind, key, values_, query=query, column=place),
+        )
 
 
 def select(query: Query, collection: Collection, parent: str) -> tuple[str, list[Any]]:
     """Return the statement and its values. It answers id, version, body, and what is ordered by.
+
+    In place of the body there are the fields that are asked for, as JSON: arrays of some values
+    each. One call with all paths of an array reads the body once.
 
     Raises:
         ValueError: the query names a field the collection is not indexed by, or its range is not
@@ -51,7 +97,18 @@ def select(query: Query, collection: Collection, parent: str) -> tuple[str, list
     order = ", ".join(f"{key} {direction}" for key in keys)
     place = "NULL" if query.order_by is None else f'"{query.order_by}"'
     sql = (
-        f'SELECT id, version, {BODY}, {place} FROM "{collection.name}" '  # noqa: S608 - known names, bound values
+        f'SELECT id, version, {_columns(query)}, {place} FROM "{collection.name}" '  # noqa: S608 - known names, bound values
         f"WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
     )
     return sql, [*values, query.limit]
+
+
+def _columns(query: Query) -> str:
+    paths = ["'$.\"" + path.replace(".", '"."') + "\"'" for path in query.paths]
+    if not paths:
+        return BODY
+    starts = range(0, len(paths), _PATHS_AT_ONCE)
+    some = (", ".join(paths[start : start + _PATHS_AT_ONCE]) for start in starts)
+    # of one path alone it would answer a value, and no array: '$._' makes it two
+    arrays = "||','||".join(f"json_extract(body, {names}, '$._')" for names in some)
+    return f"CAST('['||{arrays}||']' AS BLOB)"

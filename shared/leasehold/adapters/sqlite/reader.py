@@ -15,8 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from leasehold.adapters.sqlite.querying import select
-from leasehold.adapters.sqlite.rows import document_at, read_text
+from leasehold.adapters.sqlite.querying import documents_of
+from leasehold.adapters.sqlite.rows import read_text
 from leasehold.adapters.sqlite.schema import is_prepared
 from leasehold.domain.collections import COLLECTIONS, Collection
 from leasehold.domain.document import Ref
@@ -98,24 +98,14 @@ class SqliteReader:
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, as the store itself would; none, where it has no table."""
         kind = self._collections[query.collection]
-        sql, values = select(query, kind, "")
 
         def found(connection: sqlite3.Connection) -> list[Snapshot]:
             if not _has_table(connection, kind.name):
                 return []
             now, monotonic = self._clock.now(), self._clock.monotonic()
-            rows = connection.execute(sql, values).fetchall()
             return [
-                Snapshot(
-                    Ref(query.collection, id_),
-                    document_at(
-                        connection, kind, ("", id_), body, order_by=query.order_by, column=place
-                    ),
-                    version,
-                    now,
-                    monotonic,
-                )
-                for id_, version, body, place in rows
+                Snapshot(Ref(query.collection, id_), document, version, now, monotonic)
+                for id_, version, document in documents_of(connection, query, kind, "")
             ]
 
         return self._read(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pydantic_core
@@ -11,6 +11,7 @@ import pydantic_core
 from leasehold.adapters.sqlite.schema import to_column
 from leasehold.domain.collections import Collection
 from leasehold.domain.document import Document, UnreadableDocument
+from leasehold.ports.documents import Query
 
 #: The body as it lies there: one text that is no UTF-8 would make a whole query fail.
 BODY: Final = "CAST(body AS BLOB)"
@@ -65,6 +66,62 @@ def document_at(
     if order_by is None or to_column(document.get(order_by)) == column:
         return document
     return _unreadable(connection, kind, key, f"its {order_by} is not what it is indexed by")
+
+
+def part_at(
+    connection: sqlite3.Connection,
+    kind: Collection,
+    key: Key,
+    arrays: bytes,
+    *,
+    query: Query,
+    column: Any,
+) -> Document:
+    """Return the fields of a row that a query asked for, as `document_at` does the whole.
+
+    Args:
+        connection: the store.
+        kind: the table.
+        key: the row.
+        arrays: the values of the fields, as `select` answers them.
+        query: what was asked for.
+        column: what the row is ordered by.
+    """
+    try:
+        values = [one for array in pydantic_core.from_json(arrays) for one in array[:-1]]
+    except (ValueError, TypeError) as error:
+        return _unreadable(connection, kind, key, f"it is not JSON: {error}")
+    part = _nested(zip(query.paths, values, strict=True))
+    if query.order_by is None or to_column(part.get(query.order_by)) == column:
+        return part
+    return _unreadable(connection, kind, key, f"its {query.order_by} is not what it is indexed by")
+
+
+def part_of(document: Document, paths: Sequence[str]) -> Document:
+    """Return these fields of a document; one that cannot be read is returned as it is."""
+    if isinstance(document, UnreadableDocument):
+        return document
+
+    def value_at(path: str) -> Any:
+        value: Any = document
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    return _nested((path, value_at(path)) for path in paths)
+
+
+def _nested(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for path, value in values:
+        if value is None:
+            continue
+        *above, last = path.split(".")
+        place = document
+        for name in above:
+            place = place.setdefault(name, {})
+        place[last] = value
+    return document
 
 
 def _unreadable(

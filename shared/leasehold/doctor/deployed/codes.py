@@ -68,8 +68,14 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "secret_in_environment",
         _LIVE,
-        "A secret of a channel is a plain variable of a function.",
+        "A secret of a channel or a handler is a plain variable of a function.",
         "Have it come from Secret Manager, and replace the secret.",
+    ),
+    CodeEntry(
+        "secret_not_given",
+        _LIVE,
+        "A function does not have a secret of its row or of its channels, or another version.",
+        "A build, or the command of the line.",
     ),
     CodeEntry(
         "no_callers",
@@ -257,7 +263,8 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "secret_missing",
         _LIVE,
-        "A secret of a channel does not exist, or has no version: a deploy of the function fails.",
+        "A secret of a channel or a handler does not exist, or has no version that can be read: a "
+        "deploy of the function fails.",
         "Add a version.",
     ),
 )

@@ -117,6 +117,20 @@ class Deployment:
         return " ".join([f"gcloud {command}", where, *flags])
 
 
+def secrets_of(service: Service) -> dict[str, str]:
+    """Return the variables that a function has from Secret Manager, each as `SECRET:VERSION`."""
+    found = (
+        (variable.name, variable.value_source.secret_key_ref)
+        for container in service.template.containers
+        for variable in container.env
+    )
+    return {
+        name: f"{of.secret.rpartition('/')[2]}:{of.version or 'latest'}"
+        for name, of in found
+        if of.secret
+    }
+
+
 def variables_of(service: Service) -> dict[str, str]:
     """Return the variables of a function, without those that are secrets."""
     return {

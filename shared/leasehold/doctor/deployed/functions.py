@@ -148,17 +148,6 @@ def _account(deployment: Deployment, entry: FunctionEntry, service: Service) -> 
         )
         repair = deployment.of_run("update", entry.service, f"--service-account={wanted}")
         yield Finding("function_account", message, repair)
-    if Use.CHANNELS in entry.uses:
-        plain = variables_of(service)
-        for name in deployment.setup.catalog.channel_variables:
-            if plain.get(name):
-                message = (
-                    f"{name} is a plain variable of function {entry.service}: everybody who may "
-                    "look at the function reads it."
-                )
-                flags = (f"--remove-env-vars={name}", f"--update-secrets={name}={name}:latest")
-                repair = deployment.of_run("update", entry.service, *flags)
-                yield Finding("secret_in_environment", message, repair)
 
 
 def _disagreement(

@@ -115,7 +115,8 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
     if look_at is None or block is None or (now < look_at and not at_once):
         return unchanged(manifest, Outcome.NOT_DUE)
     is_mine = rules.code_hash and block.code_hash == rules.code_hash
-    if at_once and is_mine and now < manifest.updated_at + FIRST_LOOK:
+    found_at = manifest.updated_at  # ahead of now where the clock was set back since
+    if at_once and is_mine and found_at <= now < found_at + FIRST_LOOK:
         return unchanged(manifest, Outcome.NOT_DUE)
     draft = Draft(manifest, now, rules)
     if rules.settings_for(manifest.current_step) is not None:

@@ -10,15 +10,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.change import Change, unchanged
-from leasehold.domain.clock_step import ClockStep, after_step
+from leasehold.domain.clock_step import SKEW, ClockStep, after_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import lease_for
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 
-#: Clocks may differ by this.
-SKEW: Final = timedelta(minutes=5)
 #: No wait before an attempt is longer than a day, whatever the settings.
 LONGEST_WAIT: Final = timedelta(days=1)
 

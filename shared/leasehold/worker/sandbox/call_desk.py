@@ -20,6 +20,7 @@ from leasehold.worker.sandbox.messages import (
     MAX_FILE,
     Answer,
     Call,
+    CheckLeaseCall,
     CheckpointCall,
     ExistsCall,
     FindingsCall,
@@ -138,6 +139,8 @@ def _made_on_kept(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, by
     value: Any = None
     text = b""
     match call:
+        case CheckLeaseCall():
+            calls.check_lease()
         case KeptCheckpointCall():
             if kept := calls.kept_checkpoint():
                 value, text = [kept.phase, kept.iteration_count], kept.results.encode()

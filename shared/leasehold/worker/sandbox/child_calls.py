@@ -17,6 +17,7 @@ from leasehold.worker.sandbox.link import Link
 from leasehold.worker.sandbox.messages import (
     MAX_FILE,
     Answer,
+    CheckLeaseCall,
     CheckpointCall,
     ExistsCall,
     FindingsCall,
@@ -64,6 +65,10 @@ class ChildCalls:
     def time_left(self) -> float:
         """Return for how many seconds the attempt may still run; below zero: for none."""
         return self._link.hard_at - time.monotonic()
+
+    def check_lease(self) -> None:
+        """Raise LeaseLostError where the lease may be over."""
+        self._link.ask(CheckLeaseCall())
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
         """Return what an earlier attempt kept; None: nothing."""

@@ -138,6 +138,8 @@ class HandlerProcess:
         self._stacks.expect(job.hard_s - job.cleanup_s, job.cleanup_s)
         self._link.hard_at = now + job.hard_s
         self._link.start(self._hear, Imported(is_fit=self._is_fit, at=now))
+        if time.monotonic() >= self._job.begin_by:  # it was imported for long, or frozen
+            self._calls.check_lease()
         return StepContext(self._calls)
 
     def _hear(self, frame: Frame) -> None:

@@ -46,7 +46,8 @@ class Message(BaseModel):
 class Job(Message):
     """What the child is to do; the body is what the handler is given, JSON text.
 
-    The handler may take `hard_s` seconds from its import on, the last `cleanup_s` to clean up.
+    The handler may take `hard_s` seconds from its import on, the last `cleanup_s` to clean up. From
+    `begin_by` on (`time.monotonic`), the child asks before it enters it.
     """
 
     longest_body: ClassVar[int] = 2 * OUTPUT_BYTES
@@ -63,6 +64,7 @@ class Job(Message):
     cleanup_s: float
     furthest: Mapping[str, int]
     note: str | None
+    begin_by: Annotated[float, Field(allow_inf_nan=False)]
     levels: Mapping[str, int]
 
 
@@ -118,6 +120,12 @@ class Call(Message):
     """A call, which is answered by `Answer` or `Refusal` with its number."""
 
     call: _CallId = 1
+
+
+class CheckLeaseCall(Call):
+    """May the handler be entered? Its lease may be over by now."""
+
+    kind: Literal["check_lease"] = "check_lease"
 
 
 class KeptCheckpointCall(Call):
@@ -278,7 +286,8 @@ class ContinuedNote(Message):
 
 FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
 AnyCall = (
-    KeptCheckpointCall
+    CheckLeaseCall
+    | KeptCheckpointCall
     | CheckpointCall
     | RejectCall
     | FindResultCall

@@ -165,5 +165,6 @@ def _job(held: HeldAttempt, step: EnteredStep, limits: Limits) -> Job:
         cleanup_s=limits.cleanup_s,
         furthest=furthest_of(run),
         note=run.note,
+        begin_by=held.stop_at,
         levels=levels_in_force(),
     )
