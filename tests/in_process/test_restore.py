@@ -34,10 +34,14 @@ class Queue:
 
     def __init__(self) -> None:
         self.waiting: list[Task] = []
+        self.of_before = 0  # how many further names were given before the store was put back
         self._taken: set[str] = set()
 
     def create(self, task: Task) -> None:
-        if task.name not in self._taken:
+        if task.name not in self._taken and self.of_before:
+            self.of_before -= 1
+            self._taken.add(task.name)
+        elif task.name not in self._taken:
             self._taken.add(task.name)
             self.waiting.append(task)
 
@@ -56,11 +60,17 @@ def clock() -> FrozenClock:
 
 
 @contextmanager
-def opened(folder: Path, file: str, clock: FrozenClock, queue: Queue) -> Iterator[Engine]:
+def opened(
+    folder: Path, file: str, clock: FrozenClock, queue: Queue, **settings: str
+) -> Iterator[Engine]:
     documents = SqliteDocuments(folder / file, clock)
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
     bundle = boot(
-        environ_of(folder), catalog=catalog, documents=documents, clock=clock, tasks=queue
+        environ_of(folder, **settings),
+        catalog=catalog,
+        documents=documents,
+        clock=clock,
+        tasks=queue,
     )
     try:
         yield bundle.engine
@@ -142,3 +152,22 @@ def test_a_run_that_ended_after_the_backup_ends_once_more(
 
     assert again.status is first.status
     assert again.steps[again.current_step].output == first.steps[first.current_step].output
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [({}, "NEVER_STARTED"), ({"PIPELINE_MAX_INTERRUPTIONS": "1000"}, "COMPLETED")],
+)
+def test_a_day_of_taken_names_gives_no_run_up_where_the_page_is_followed(
+    tmp_path: Path, clock: FrozenClock, settings: dict[str, str], status: str
+) -> None:
+    """Step 4 of docs/restore.md; a run that had many dispatches since is given up without it."""
+    queue = Queue()
+    with opened(tmp_path, "runs.db", clock, queue, **settings) as engine:
+        run_id = begin(engine)
+        queue.waiting.clear()
+        queue.of_before = 12
+
+        run = swept_until_over(engine, clock, queue, run_id)
+
+    assert (run.dead_letter_reason or run.status).value == status

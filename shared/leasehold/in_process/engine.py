@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -36,8 +37,13 @@ from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
 from leasehold.services.start_run import StartRequest, begin
 from leasehold.worker.project_sources import ProjectSources
+from leasehold.worker.threads import start_call
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
+
+_UNANSWERED: Final = (
+    "the store did not answer in time; what was not released is taken up when its lease is over"
+)
 
 #: How long threads may take to end once the leases of their runs are settled.
 _SETTLING_S: Final = 1.0
@@ -295,10 +301,13 @@ class InProcessEngine:
         """
         is_announced = self.drain(grace)
         if not any(thread.is_alive() for thread in self._threads):
-            self._bundle.close(is_announced=is_announced)
+            self._within(_SETTLING_S, partial(self._bundle.close, is_announced=is_announced))
 
     def drain(self, grace: float = GRACE_S, *, signal_name: str | None = None) -> bool:
         """Do as `close`, but leave the store open: an API may answer from it until the end.
+
+        A store that does not answer, such as a file that another process has locked, is not
+        waited for beyond the grace and a second: then the leases run out by themselves.
 
         Args:
             grace: seconds.
@@ -310,11 +319,31 @@ class InProcessEngine:
         self._closing.set()
         self._queue.close()
         end = time.monotonic() + grace + _SETTLING_S
-        shut_down(self.engine, grace=grace, signal_name=signal_name)
+        stop = partial(shut_down, self.engine, grace=grace, signal_name=signal_name)
+        is_answered = self._within(grace + _SETTLING_S, stop)
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+        if not is_answered:
+            _LOG.warning("%s", _UNANSWERED)
+            return self._bundle.events.close()
         self._clockwork.end()
         return self._bundle.events.close(max(_SETTLING_S, end - time.monotonic()))
+
+    def _within(self, seconds: float, call: Callable[[], object]) -> bool:
+        """Make a call of what ends this engine; return whether it was over in time.
+
+        Those that were begun before it, and wait for the store, may hold it up: it goes on without
+        anybody who waits for it.
+        """
+        if self._runs_by_hand:
+            call()  # by a clock that may stand still, and in the thread of whoever has it
+            return True
+        done = start_call(call, "stop")
+        if done is None:
+            call()
+            return True
+        wait([done], seconds)
+        return done.done() and done.result() is None
 
     def __enter__(self) -> Self:
         return self

@@ -91,14 +91,20 @@ class HttpServer:
         self._map = _Connections()
         self._server = _Server(app, self._map, listener, body_limit)
         self._stopping = threading.Event()
+        self._flush_s = FLUSH_S
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
         """Serve from now on."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Accept nothing more, finish what is being answered, and close all connections."""
+    def stop(self, seconds: float = 2 * FLUSH_S) -> None:
+        """Accept nothing more, finish what is being answered, and close all connections.
+
+        Args:
+            seconds: how long that may take.
+        """
+        self._flush_s = min(FLUSH_S, seconds / 2)
         self._stopping.set()
         if self._thread.is_alive():
             self._server.pull_trigger()
@@ -116,12 +122,12 @@ class HttpServer:
         self._close()
 
     def _close(self) -> None:
-        self._server.task_dispatcher.shutdown(timeout=FLUSH_S)
+        self._server.task_dispatcher.shutdown(timeout=self._flush_s)
         for channel in list(self._server.active_channels.values()):
             channel.close_when_flushed = True
         self._map.look_at_all()
         self._server.accepting = False
-        for _ in range(int(FLUSH_S / _FLUSH_LOOK_S)):
+        for _ in range(int(self._flush_s / _FLUSH_LOOK_S)):
             if not self._server.active_channels:
                 break
             self._map.turn(_FLUSH_LOOK_S)

@@ -36,6 +36,11 @@ CHANGED: Final = (
     "code of the start; restart the server to use the new one"
 )
 
+#: A stop takes no longer, whatever the store and the callers do: service managers kill after 10 s.
+_STOP_S: Final = 9.0
+#: However long the workers took, what is answered by then gets out.
+_ANSWERS_S: Final = 0.5
+
 #: How often a store is asked again that is away at the start.
 _RETRY_S: Final = 1.0
 
@@ -126,8 +131,9 @@ class Server:
     def stop(self, signal_name: str | None = None) -> None:
         """Let running attempts end, release the leases of the others, and answer until then."""
         self._stopping.set()
+        end = time.monotonic() + _STOP_S
         self.local.drain(signal_name=signal_name)
-        self._http.stop()
+        self._http.stop(max(_ANSWERS_S, end - time.monotonic()))
         self.local.close(grace=0)
         self._forget_sources()
 

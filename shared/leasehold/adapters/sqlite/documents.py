@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.adapters.sqlite.free_pages import checkpoint_log, give_back_pages
-from leasehold.adapters.sqlite.group_commit import GroupCommit
+from leasehold.adapters.sqlite.group_commit import (
+    BUSY_STEP_S,
+    BUSY_TIMEOUT_S,
+    GroupCommit,
+    patiently,
+)
 from leasehold.adapters.sqlite.querying import documents_of
 from leasehold.adapters.sqlite.rows import BODY, document_in, read_text
 from leasehold.adapters.sqlite.schema import (
@@ -35,9 +40,6 @@ from leasehold.ports.documents import Committed, Query, Snapshot
 
 #: Held while a file is made: SQLite's locks on a file end when its process closes it anywhere.
 _MAKING: Final = threading.Lock()
-
-#: How long a change waits for another process's transaction.
-BUSY_TIMEOUT_S: Final = 30.0
 
 
 class SqliteDocuments:
@@ -74,7 +76,8 @@ class SqliteDocuments:
             writer = self._connect()
             self._close_writer = writer.close
             prepare(writer, str(path), collections)
-            writer.execute("BEGIN IMMEDIATE")  # fails here where the file cannot be written
+            writer.execute(f"PRAGMA busy_timeout = {BUSY_STEP_S * 1000:.0f}")
+            patiently(partial(writer.execute, "BEGIN IMMEDIATE"))  # fails where it is read-only
             writer.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:
             self.close()

@@ -10,12 +10,36 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, cast
 
 from leasehold.errors import StoreUnavailableError
 
 T = TypeVar("T")
+
+
+#: How long a change waits for another process's transaction.
+BUSY_TIMEOUT_S: Final = 30.0
+#: For so long at a time: Python hears a signal only between two calls of SQLite.
+BUSY_STEP_S: Final = 0.25
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """Return what a call of SQLite returns, once no other process has the file locked.
+
+    Raises:
+        sqlite3.Error: as the call; `SQLITE_BUSY` after `BUSY_TIMEOUT_S`, and nothing was done.
+    """
+    end = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            return call()
+        except sqlite3.OperationalError as error:
+            is_locked = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_locked or time.monotonic() >= end:
+                raise
 
 
 class _Job(Generic[T]):
@@ -122,9 +146,9 @@ class GroupCommit:
     def _is_kept(self, batch: list[_Job[Any]]) -> bool:
         """Run the changes in one transaction; return False where it was rolled back."""
         if len(batch) == 1 and batch[0].is_atomic:
-            batch[0].run(self._connection)
+            patiently(partial(batch[0].run, self._connection))
             return True
-        self._connection.execute("BEGIN IMMEDIATE")
+        patiently(partial(self._connection.execute, "BEGIN IMMEDIATE"))
         keep = all(map(self._is_whole, batch))
         self._connection.execute("COMMIT" if keep else "ROLLBACK")
         return keep
