@@ -137,6 +137,9 @@ class CloudStorageArtifacts:
                     if _status_of(error) not in _CHANGED:
                         raise
 
+    def tidy_up(self) -> None:
+        """Do nothing: an upload that is interrupted leaves no object."""
+
     def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:  # noqa: ARG002 - the port's
         """Compress the objects below the folder `prefix`; of failures, raise the first.
 

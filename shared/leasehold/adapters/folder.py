@@ -71,6 +71,7 @@ class FolderArtifacts:
             _try_out(self._unfinished)
             self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
             self._is_there()
+        self._clock = clock
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its path."""
@@ -247,6 +248,11 @@ class FolderArtifacts:
         with self._translated(start):
             found = self._sizes_below(start) if self._is_there() else {}
         return {name: found[name] for name in sorted(found) if is_artifact_name(name)}
+
+    def tidy_up(self) -> None:
+        """Delete what interrupted writes left."""
+        with self._translated(self._unfinished):
+            self.sweep(before=self._clock.now().timestamp() - ORPHAN_AGE_S)
 
     def sweep(self, *, before: float) -> int:
         """Delete what interrupted writes left before this time (epoch seconds); return how many."""

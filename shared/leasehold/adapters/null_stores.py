@@ -87,6 +87,9 @@ class NullArtifacts:
     def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:
         """Do nothing: nothing is there."""
 
+    def tidy_up(self) -> None:
+        """Do nothing: nothing is there."""
+
     def list(self, prefix: str) -> Sequence[str]:  # noqa: ARG002 - the port's shape
         """Return nothing."""
         return ()

@@ -123,6 +123,14 @@ class Artifacts(Protocol):
         """
         ...
 
+    def tidy_up(self) -> None:
+        """Delete what interrupted writes left, where a store has such; nothing of it has a name.
+
+        Raises:
+            StoreUnavailableError: as above.
+        """
+        ...
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names below the folder `prefix`, sorted; all names where it is empty.
 

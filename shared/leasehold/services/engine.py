@@ -56,11 +56,13 @@ class Retention:
         after: they are purged so long after their end; None: never.
         not_before: when to look the next time, by this process's monotonic time.
         place: where that look begins; None: at the newest of the old runs.
+        tidied_at: when the artifacts were tidied up the last time, by the same time.
     """
 
     after: timedelta | None = None
     not_before: float = -math.inf
     place: tuple[Any, str] | None = None
+    tidied_at: float = -math.inf
 
 
 class KnownBreaker(NamedTuple):

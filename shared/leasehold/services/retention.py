@@ -1,4 +1,7 @@
-"""Retention: ended runs are purged some days after their end, a few at each sweep."""
+"""Retention: what a sweep deletes of what nobody needs any more.
+
+Ended runs are purged some days after their end, a few at each sweep.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,25 @@ MARKED: Final = timedelta(minutes=10)
 #: How long until the next look: where there are more, and where all were looked at.
 SOON_S: Final = 5.0
 LATER_S: Final = 60.0
+
+
+#: So often what interrupted writes left is looked for: it is not deleted before it is an hour old.
+TIDIED_EACH_S: Final = 3600.0
+
+
+def tidy_up(engine: Engine) -> None:
+    """Have the artifacts delete what interrupted writes left, each hour; what fails is for later.
+
+    A process that stores nothing would keep it for as long as it runs.
+    """
+    retention, now = engine.retention, engine.clock.monotonic()
+    if now - retention.tidied_at < TIDIED_EACH_S:
+        return
+    retention.tidied_at = now
+    try:
+        engine.errand(engine.artifacts.tidy_up)
+    except LeaseholdError as error:
+        engine.log(f"what interrupted writes left is deleted later: {error}")
 
 
 def forget_old_runs(engine: Engine, over_at: float) -> int:

@@ -29,7 +29,7 @@ from leasehold.services.engine import (
     dispatch_rules,
     publish,
 )
-from leasehold.services.retention import forget_old_runs
+from leasehold.services.retention import forget_old_runs, tidy_up
 from leasehold.services.sweep_result import Report, RunEnd, SweepResult, line_of
 from leasehold.services.sweep_times import ATTEND_WITHIN_S, LOOK_AGAIN_S, SWEEP_TIME, WIDTH
 from leasehold.services.task_presence import TaskPresence, has_task, task_presence
@@ -71,6 +71,7 @@ def sweep(
         engine.side_by_side(work.take, width)
         if among is None and not work.is_over:
             purged = forget_old_runs(engine, work.over_at)
+            tidy_up(engine)
     finally:
         result = work.result()
         result.purged = purged

@@ -13,8 +13,11 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.bootstrap import boot, load_catalog
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
 from leasehold.services.kept_values import keep, load
+from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
 from tests.unit.adapters.processes import stop_in_the_middle_of_put
 
@@ -61,6 +64,26 @@ def test_what_is_being_written_is_not_swept(root: Path) -> None:
     FolderArtifacts(root, FrozenClock())
 
     assert unfinished(root) == ["a while ago", "just now"]
+
+
+def test_what_a_kill_left_goes_where_nothing_is_stored_any_more(root: Path, tmp_path: Path) -> None:
+    """An idle server looks each hour, in its sweep: what it found at its start was too young."""
+    clock = FrozenClock()
+    leave(root, "cut", timedelta(minutes=1))
+    settings = {
+        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
+        "LEASEHOLD_ARTIFACTS": f"file://{root}",
+    }
+    catalog = load_catalog("tests.in_process.sample")
+    bundle = boot(settings, catalog=catalog, clock=clock, tasks=InProcessTasks(clock))
+
+    sweep(bundle.engine)
+    clock.advance(3601)
+    left = unfinished(root)
+    sweep(bundle.engine)
+
+    assert (left, unfinished(root)) == (["cut"], [])
+    bundle.close()
 
 
 def test_what_a_cut_write_left_is_swept_while_the_store_is_in_use(

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from leasehold import Registry, StepDispatchEntry
-from leasehold.adapters.null_stores import NullDocuments
+from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.domain.collections import DELIVERIES, RUNS, WORKERS
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
@@ -88,6 +88,7 @@ def queries_of_services() -> list[Query]:
     clock = FrozenClock()
     parts = SimpleNamespace(
         documents=documents,
+        artifacts=NullArtifacts(),
         clock=clock,
         catalog=catalog,
         side_by_side=side_by_side,
