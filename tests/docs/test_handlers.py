@@ -128,3 +128,28 @@ def test_a_gather_loses_the_calls_under_way_unless_it_waits_for_all(
         asyncio.run(handler(ctx))
 
     assert ctx.recorded.calls == recorded
+
+
+def test_the_module_of_a_handler_is_imported_by_the_command_and_by_what_attempts_come_from(
+    tmp_path: Path,
+) -> None:
+    """As the page says: more than once, so an import does nothing else than define."""
+    note = 'import os\nwith open("imports", "a") as file:\n    print(os.getpid(), file=file)\n'
+    (tmp_path / "mine.py").write_text(f"{note}def one(ctx, given): ...\n")
+    (tmp_path / "steps.py").write_text(
+        """
+from datetime import timedelta
+from leasehold import PipelineEntry, Registry, StepDispatchEntry
+LIMITS = {"agent_timeout": timedelta(minutes=1), "dispatch_deadline": timedelta(minutes=2)}
+STEPS = Registry("dispatch", [StepDispatchEntry(step_type="one", handler="mine:one", **LIMITS)])
+PIPELINES = Registry("pipelines", [PipelineEntry(name="one", steps=("one",))])
+"""
+    )
+    start = [sys.executable, "-m", "leasehold", "start", "one", "--in-process"]
+
+    process = subprocess.Popen(start, cwd=tmp_path, env=os.environ | {"LEASEHOLD_CATALOG": "steps"})
+    assert process.wait(60) == 0
+
+    pids = set(map(int, (tmp_path / "imports").read_text().split()))
+    assert process.pid in pids
+    assert len(pids) > 1

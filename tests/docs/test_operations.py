@@ -9,13 +9,23 @@ import shlex
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from werkzeug.routing import RequestRedirect
 
+from leasehold import (
+    PermanentError,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+    testing,
+)
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.registry.dead_letters import DEAD_LETTERS
+from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
 from leasehold.web.serve_api import ADDRESSES
 from tests.cli.shell import Shell
@@ -181,3 +191,37 @@ def test_the_settings_say_the_waits_of_a_queue_on_this_machine_and_deployed() ->
 
     of_dev = f"{shortest.total_seconds():g} s to {longest.total_seconds():g} s"
     assert f"[{of_dev} in `leasehold dev`, {first} s to {last} s deployed](operations.md#" in said
+
+
+def store(ctx: StepContext, _: object) -> None:
+    """Store a file, beside those that the run was started with."""
+    ctx.artifacts.put("stored.txt", b"stored")
+
+
+def give_up(ctx: StepContext, _: object) -> None:
+    """Say which files there are, and have the run given up."""
+    raise PermanentError(", ".join(sorted(ctx.artifacts.list())))
+
+
+@pytest.mark.parametrize(
+    ("from_step", "seen"), [(None, "given.txt"), ("store", "given.txt, stored.txt")]
+)
+def test_a_recreated_run_has_the_files_of_the_start_and_no_others(
+    tmp_path: Path, from_step: str | None, seen: str
+) -> None:
+    """As the page says; from the step that stores them on, they are stored again."""
+    limits = {"agent_timeout": timedelta(minutes=1), "dispatch_deadline": timedelta(minutes=2)}
+    steps = [
+        StepDispatchEntry(step_type=name, handler=handler, **limits)
+        for name, handler in (("store", store), ("give_up", give_up))
+    ]
+    pipeline = PipelineEntry(name="two", steps=("store", "give_up"))
+    catalog = Catalog(Registry("dispatch", steps), Registry("pipelines", [pipeline]))
+    with testing.engine(catalog, tmp_path) as engine:
+        first = engine.start("two", files={"given.txt": b"given"})
+        engine.run_until_settled(first.run_id)
+        again = engine.recreate(first.run_id, from_step=from_step)
+        error = engine.run_until_settled(again.run_id).error
+
+    assert error is not None
+    assert error.message == seen

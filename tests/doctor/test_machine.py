@@ -265,6 +265,33 @@ def test_a_store_that_is_written_meanwhile_is_read_with_its_log(shell: Shell) ->
         documents.close()
 
 
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_log_that_is_a_link_is_found(shell: Shell, end: str, is_there: bool) -> None:
+    """SQLite does not follow it, so that nothing works, whatever it leads to."""
+    put(shell, Ref("runs", "r-1"), {})
+    if is_there:
+        (shell.folder / "moved").touch()
+    (shell.folder / f"{STORE}{end}").unlink(missing_ok=True)
+    (shell.folder / f"{STORE}{end}").symlink_to(shell.folder / "moved")
+
+    assert "linked_log" in codes(shell)
+
+
+def test_a_file_system_that_is_mounted_read_only_is_no_matter_of_owners(shell: Shell) -> None:
+    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    mounts = [line.split() for line in lines]
+    places = [one[1] for one in mounts if "ro" in one[3].split(",") and Path(one[1]).is_dir()]
+    if not places:
+        pytest.skip("nothing is mounted read-only here")
+
+    found = shell.run("doctor", LEASEHOLD_STORE=f"sqlite:///{places[0]}/runs.db")
+
+    assert "is mounted read-only" in found.stdout
+    assert "remount,rw" in found.stdout
+    assert "chown" not in found.stdout
+
+
 def test_a_log_without_its_file_is_found(shell: Shell) -> None:
     (shell.folder / ".leasehold").mkdir()
     (shell.folder / f"{STORE}-wal").write_bytes(b"x")

@@ -175,7 +175,7 @@ def test_a_sweep_tells_how_long_the_oldest_waits_and_what_it_left(
     left = replace(SweepResult("sweep-1"), unattended=1, oldest_pending_s=7)
     unfinished = replace(SweepResult("sweep-2"), more=True)
     for result in (left, unfinished):
-        logging.getLogger(EVENTS_LOG).warning(json.dumps(line_of(result)))
+        log_report(line_of(result))
 
     pending, incomplete = METRICS["oldest-pending"], METRICS["unfinished-sweeps"]
     assert [each[pending.value] for each in log.found_by(pending)] == [0, 7, 0]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import resource
+import threading
 from pathlib import Path
 
+from leasehold.server.server import ServeOptions, Server
+from tests.bundle.conftest import settings
 from tests.emulators import storage_bucket
+from tests.outages.test_locked_file import locked
 from tests.ports import own_port
-from tests.server.conftest import Api
+from tests.server.conftest import Answer, Api
 from tests.server.servers import servers
 from tests.waiting import until
 
@@ -36,6 +40,46 @@ def test_a_disk_that_takes_no_write_is_not_ready_until_it_does(tmp_path: Path) -
     assert "does not answer: " in error["message"]
     assert health.status == 200
     assert again
+
+
+def test_a_server_that_takes_up_runs_answers_and_is_not_ready_until_it_has(tmp_path: Path) -> None:
+    """Of a run whose process was killed, the lease is ended: that waits for the locked file."""
+    with servers(tmp_path) as begin:
+        killed, other = begin()
+        other.start({}, pipeline="ignores")
+        until((tmp_path / "told").exists)
+        killed.kill()
+        killed.wait()
+    own = {
+        "LEASEHOLD_STORE": f"sqlite:///{tmp_path / 'leasehold.db'}",
+        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path / 'artifacts'}",
+    }
+    server = Server(ServeOptions(port=own_port()), lambda _: None, settings(tmp_path) | own)
+    api = Api(server.url)
+    starting = threading.Thread(target=server.start)
+    try:
+        with locked(tmp_path / "leasehold.db"):
+            starting.start()
+            refused = until(lambda: _refusal(api, "takes up the runs"))
+            health = api.ask("GET", "/health")
+        starting.join()
+        ready = until(lambda: api.ask("GET", "/ready").status == 200)
+    finally:
+        server.stop()
+
+    assert refused.body["error"]["code"] == "not_ready"
+    assert health.status == 200
+    assert ready
+
+
+def _refusal(api: Api, words: str) -> Answer | None:
+    """Return the refusal that says so, else None: the server may not listen yet."""
+    try:
+        answer = api.ask("GET", "/ready")
+    except OSError:
+        return None
+    is_it = answer.status == 503 and words in answer.body["error"]["message"]
+    return answer if is_it else None
 
 
 def test_a_server_whose_artifacts_cannot_be_reached_is_not_ready_until_they_can(

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leasehold.domain.change import Change
-from leasehold.logs.attempt import EVENTS_LOG
-from leasehold.logs.for_people import EVENT_FACTS
+from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, EventFacts
 from leasehold.services.reporting import ENDS, Facts
 
 LOG: Final = logging.getLogger("leasehold")
@@ -26,7 +25,7 @@ def log_report(facts: Facts) -> None:
     level = logging.getLevelNamesMapping()[facts["severity"]]
     least = logging.INFO if facts["event"] in ENDS else logging.WARNING
     line = json.dumps(facts, ensure_ascii=False)
-    _EVENTS.log(max(level, least), line, extra={EVENT_FACTS: facts})
+    _EVENTS.log(max(level, least), line, extra={EVENT_FACTS: EventFacts(facts)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class Clockwork:
         self._tick_s = TICK_S
         self._looked_at = -math.inf
         self._looking = threading.Lock()
+        self._is_taking_up = False
         self._ticked_at = time.monotonic()
         self._dispatched_since = self._owed_since = engine().clock.now()
         self._presence = Presence(WorkerKind.IN_PROCESS)
@@ -89,10 +90,14 @@ class Clockwork:
 
         Nobody sweeps meanwhile: what was due while nobody was here is taken up, and not given up.
         """
-        with self._looking:
-            adopted = adopt_all(self._engine, is_gone=_is_gone)
-        wait_from_now(self._engine)
-        self._owed_since = take_up_deliveries(self._engine, since=EPOCH)
+        self._is_taking_up = True
+        try:
+            with self._looking:
+                adopted = adopt_all(self._engine, is_gone=_is_gone)
+            wait_from_now(self._engine)
+            self._owed_since = take_up_deliveries(self._engine, since=EPOCH)
+        finally:
+            self._is_taking_up = False
         if not self._every_run:
             self._mine.update(adopted, parked_runs(self._engine))
             self._ended.update(runs_that_owe(self._engine, self._engine.clock.now()))
@@ -134,8 +139,8 @@ class Clockwork:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has ticked lately: one look takes some seconds, in an outage a few more."""
-        return time.monotonic() - self._ticked_at < _ALIVE_S
+        """Whether it has taken up what was there, and ticked lately: a look takes some seconds."""
+        return not self._is_taking_up and time.monotonic() - self._ticked_at < _ALIVE_S
 
     def end(self) -> None:
         """Note that this process looks after no run any more; the threads have ended."""

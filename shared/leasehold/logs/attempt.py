@@ -17,6 +17,17 @@ from typing import Any, Final, NamedTuple
 STEP_LOG: Final = "leasehold.step"
 #: The logger of events that people analyse; its messages are JSON objects, of facts that are kept.
 EVENTS_LOG: Final = "leasehold.events"
+#: The attribute of a record that tells of an event: its facts; the message is the JSON of them.
+EVENT_FACTS: Final = "leasehold_event"
+_OURS: Final = "leasehold"
+
+
+class EventFacts(dict[str, Any]):
+    """The facts of an event of Leasehold's own.
+
+    What else is logged as an event is a line as any other: alerts count events, and a handler that
+    runs in the worker itself has all its loggers.
+    """
 
 
 class AttemptName(NamedTuple):
@@ -32,6 +43,8 @@ _OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     *AttemptName._fields,
     *("message", "asctime", "_attempt", "_words"),
 }
+#: One for each attempt whose handler runs in this process.
+_UNDER_WAY: Final[list[AttemptName]] = []
 _CURRENT: Final[ContextVar[AttemptName]] = ContextVar("leasehold_attempt", default=_NONE)
 
 
@@ -53,15 +66,20 @@ class AttemptLogRecord(logging.LogRecord):
         """Return the message; fill in the attempt, which a formatter looks for after this.
 
         What is logged in an attempt is without its secrets, the traceback and the facts beside it
-        as well: a handler's libraries log addresses and headers whole.
+        as well: a handler's libraries log addresses and headers whole. So is what is logged of no
+        attempt while there is one: it may be of a thread of the handler's own.
         """
         for name, value in self._attempt._asdict().items():
             self.__dict__.setdefault(name, value)
-        if self.name == EVENTS_LOG or not (self._attempt.run_id or self.name == STEP_LOG):
+        if is_event(self) or not (self._attempt.run_id or self._is_perhaps_of_one()):
             return super().getMessage()
         if self._words is None:
             self._words = self._redacted()
         return self._words
+
+    def _is_perhaps_of_one(self) -> bool:
+        is_ours = self.name.partition(".")[0] == _OURS and self.name != EVENTS_LOG
+        return self.name == STEP_LOG or (bool(_UNDER_WAY) and not is_ours)
 
     def _redacted(self) -> str:
         from leasehold.domain.redaction import Redaction  # noqa: PLC0415 - when a handler logs
@@ -83,11 +101,22 @@ class AttemptLogRecord(logging.LogRecord):
 @contextmanager
 def lines_of(run_id: str, step: str, attempt: int) -> Iterator[None]:
     """Have what is logged inside name this attempt."""
-    token = _CURRENT.set(AttemptName(run_id, step, attempt))
+    name = AttemptName(run_id, step, attempt)
+    token = _CURRENT.set(name)
+    if run_id:
+        _UNDER_WAY.append(name)
     try:
         yield
     finally:
         _CURRENT.reset(token)
+        if run_id:
+            _UNDER_WAY.remove(name)
+
+
+def is_event(record: logging.LogRecord) -> bool:
+    """Return whether a record is an event of Leasehold's own: its message is JSON."""
+    facts = record.__dict__.get(EVENT_FACTS)
+    return record.name == EVENTS_LOG and isinstance(facts, EventFacts)
 
 
 def name_attempts_in_records() -> None:

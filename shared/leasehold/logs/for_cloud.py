@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from leasehold.logs.attempt import EVENTS_LOG, attempt_of
+from leasehold.logs.attempt import attempt_of, is_event
 
 #: Python has levels between these; Cloud Logging does not.
 _SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -44,7 +44,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
         message = super().format(record)
-        if record.name == EVENTS_LOG:
+        if is_event(record):
             return message
         entry: dict[str, Any] = {
             "severity": severity_of(record.levelno),

@@ -7,12 +7,9 @@ import time
 from typing import Final
 
 from leasehold.domain.printable import printable
-from leasehold.logs.attempt import EVENTS_LOG, attempt_of
+from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, attempt_of, is_event
 
 _OURS: Final = "leasehold"
-
-#: The attribute of a record that tells of an event: its facts; the message is the JSON of them.
-EVENT_FACTS: Final = "leasehold_event"
 
 
 class PrintableFormatter(logging.Formatter):
@@ -50,12 +47,13 @@ class LineFormatter(PrintableFormatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as its base has it
         """Return the line, without a traceback."""
-        facts = getattr(record, EVENT_FACTS, None) if record.name == EVENTS_LOG else None
+        facts = record.__dict__[EVENT_FACTS] if is_event(record) else None
         message = record.message if facts is None or not self._is_uniform else facts["message"]
         if self._is_terminal and not self._is_uniform and facts is not None:
             return f"{self.formatTime(record)} {facts['severity']} {facts['message']}"
         attempt = attempt_of(record)
-        is_ours = record.name.partition(".")[0] == _OURS
+        is_forged = record.name == EVENTS_LOG and facts is None
+        is_ours = record.name.partition(".")[0] == _OURS and not is_forged
         if attempt is None and is_ours and not self._is_uniform:
             return message
         words = [self.formatTime(record), record.levelname]

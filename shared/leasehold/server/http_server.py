@@ -69,6 +69,10 @@ _LOOK_S: Final = 1.0
 _FLUSH_LOOK_S: Final = 0.05
 #: What a caller cannot be accepted for: no descriptors, no memory.
 _NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_NO_ROOM_LINE: Final = (
+    "new callers wait until the system gives room ({problem}); where that stays, raise what this "
+    "process may have: `ulimit -n`, or LimitNOFILE= of its service"
+)
 
 #: Says how large the body of a request may be, by its head, as WSGI has it; 0: it is refused.
 BodyLimit = Callable[[Mapping[str, str]], int]
@@ -499,7 +503,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
         except OSError as error:
             if error.errno in _NO_ROOM:  # the caller waits, and would be tried again at once
                 self._accepts_from = time.monotonic() + _LOOK_S
-                self._warn(f"nobody is answered until that is over: {error.strerror}")
+                self._warn(_NO_ROOM_LINE.format(problem=error.strerror))
             return None
 
     def handle_accept(self) -> None:
@@ -535,7 +539,8 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
     def note_waiting(self, channel: _Channel) -> None:
         """Note that a thread waits for a caller; half of them, at most, do so."""
         self._waiting.append(channel)
-        if len(waiting := list(self._waiting)) > THREADS // 2:
+        waiting = [one for one in tuple(self._waiting) if not one.will_close]
+        if len(waiting) > THREADS // 2:
             min(waiting, key=lambda one: one.moved_at).will_close = True
             self.pull_trigger()
 

@@ -178,7 +178,8 @@ def health(_call: Call[None]) -> flask.Response:
 def ready(call: Call[None]) -> flask.Response:
     """It could work now: its store takes a write, and its artifacts answer, within 3 s."""
     if not call.provider.looks_after_runs:
-        raise errors.NotReadyError(problem="nobody looks after the runs: the clockwork hangs")
+        problem = "it still takes up the runs of the store, or its clockwork hangs"
+        raise errors.NotReadyError(problem=problem)
     check_ready(call.engine)
     return respond(HealthResponse())
 

@@ -11,14 +11,15 @@ from typing import Any
 import functions_framework
 import pytest
 
-from leasehold.logs.attempt import AttemptLogRecord, lines_of
-from leasehold.logs.for_cloud import (
+from leasehold.logs.attempt import (
+    EVENT_FACTS,
     EVENTS_LOG,
-    JsonFormatter,
-    lines_of_request,
-    severity_of,
+    AttemptLogRecord,
+    EventFacts,
+    lines_of,
 )
-from leasehold.logs.for_people import EVENT_FACTS, LineFormatter
+from leasehold.logs.for_cloud import JsonFormatter, lines_of_request, severity_of
+from leasehold.logs.for_people import LineFormatter
 from leasehold.logs.stderr_log import StderrHandler, log_as_json, log_by, log_to_stderr
 
 TRACE = "0123456789abcdef0123456789abcdef"
@@ -60,7 +61,7 @@ def test_outside_an_attempt_leasehold_s_own_lines_are_what_they_say() -> None:
 def test_an_event_is_a_sentence_in_a_terminal_and_json_elsewhere() -> None:
     facts = {"severity": "WARNING", "message": "run r-1 is blocked", "event": "GATE_BLOCKED"}
     made = other(json.dumps(facts), EVENTS_LOG)
-    vars(made)[EVENT_FACTS] = facts
+    vars(made)[EVENT_FACTS] = EventFacts(facts)
 
     assert LineFormatter(is_terminal=True).format(made) == (
         "1970-01-01T00:00:00.250Z WARNING run r-1 is blocked"
@@ -133,7 +134,9 @@ def test_an_error_has_its_traceback_in_its_entry_and_stays_one_line() -> None:
 def test_events_that_are_json_already_are_written_as_they_are() -> None:
     facts = '{"event": "STEP_DEAD_LETTERED", "severity": "ERROR"}'
 
-    assert JsonFormatter().format(record(facts, name="leasehold.events")) == facts
+    made = record(facts, name=EVENTS_LOG, leasehold_event=EventFacts(json.loads(facts)))
+
+    assert JsonFormatter().format(made) == facts
 
 
 def test_a_very_long_message_is_cut_so_that_the_entry_is_taken() -> None:

@@ -6,16 +6,18 @@ import io
 import json
 import logging
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from leasehold.bootstrap.hooks import log_report
 from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import progress_without_secrets
-from leasehold.logs.attempt import AttemptLogRecord, lines_of
+from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, AttemptLogRecord, lines_of
 from leasehold.logs.for_cloud import JsonFormatter
-from leasehold.logs.for_people import EVENT_FACTS, LineFormatter
+from leasehold.logs.for_people import LineFormatter
 from leasehold.worker.sandbox.messages import LogLine
 from leasehold.worker.sandbox.prints import Prints
 from leasehold.worker.sandbox.relayed_logs import relay
@@ -24,7 +26,7 @@ SECRET = "hunter2" + "-Zq8"
 
 
 @pytest.fixture(params=[JsonFormatter(), LineFormatter(), LineFormatter(is_uniform=True)])
-def out(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
+def written(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     """What a process of ours writes, in each of its forms."""
     out = io.StringIO()
     handler = logging.StreamHandler(out)
@@ -33,11 +35,17 @@ def out(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     logging.setLogRecordFactory(AttemptLogRecord)
     logging.root.addHandler(handler)
     logging.root.setLevel(logging.DEBUG)
-    with lines_of("r-1", "ask", 1):
-        yield out
+    yield out
     logging.root.removeHandler(handler)
     logging.root.setLevel(level)
     logging.setLogRecordFactory(factory)
+
+
+@pytest.fixture
+def out(written: io.StringIO) -> Iterator[io.StringIO]:
+    """What it writes while it has an attempt."""
+    with lines_of("r-1", "ask", 1):
+        yield written
 
 
 def line(message: str = "said", **fields: object) -> LogLine:
@@ -113,11 +121,47 @@ def test_a_child_makes_no_event(out: io.StringIO) -> None:
     assert "STEP_DEAD_LETTERED" not in out.getvalue()
 
 
-def test_what_is_logged_of_no_attempt_is_as_it_was_said(out: io.StringIO) -> None:
-    with lines_of("", "", 0):
-        logging.getLogger("shop").warning("token: abcdefgh")
+def test_a_handler_in_the_worker_makes_no_event(out: io.StringIO) -> None:
+    facts = {"event": "STEP_DEAD_LETTERED", "severity": "ERROR", "message": f"password={SECRET}"}
+    events = logging.getLogger(EVENTS_LOG)
 
-    assert "abcdefgh" in out.getvalue()
+    events.error(json.dumps(facts))
+    events.error(json.dumps(facts), extra={EVENT_FACTS: facts})
+    with lines_of("", "", 0):  # in a thread of its own
+        events.error(json.dumps(facts))
+
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3
+    assert SECRET not in out.getvalue()
+    assert not any(is_entry_of_an_event(each) for each in lines)
+
+
+def test_what_the_engine_reports_meanwhile_is_an_event_as_ever(out: io.StringIO) -> None:
+    log_report({"event": "RUN_BLOCKED", "severity": "ERROR", "message": "run r-1 is blocked"})
+
+    assert "run r-1 is blocked" in out.getvalue()
+    assert "r-1 ask" not in out.getvalue()
+
+
+def is_entry_of_an_event(line: str) -> bool:
+    return line.startswith("{") and "event" in json.loads(line)
+
+
+def test_what_a_thread_of_a_handler_logs(out: io.StringIO) -> None:
+    """It has no context of the handler's: whose it is, is not known."""
+    thread = threading.Thread(target=logging.getLogger("shop").warning, args=(f"pwd={SECRET}",))
+    thread.start()
+    thread.join()
+
+    assert "pwd=[redacted]" in out.getvalue()
+
+
+def test_what_is_logged_while_there_is_no_attempt_is_as_it_was_said(
+    written: io.StringIO,
+) -> None:
+    logging.getLogger("shop").warning("token: abcdefgh")
+
+    assert "abcdefgh" in written.getvalue()
 
 
 def test_what_a_handler_says_of_its_progress() -> None:

@@ -125,10 +125,17 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         "Move the folder back, mount it there, or name its place by `LEASEHOLD_ARTIFACTS`.",
     ),
     CodeEntry(
+        "linked_log",
+        _HERE,
+        "What SQLite keeps beside the store, `-wal` or `-shm`, is a link: it follows none there.",
+        "With no process on the store, move the file to the link's place; a link to nothing: `rm`.",
+    ),
+    CodeEntry(
         "not_writable",
         _HERE,
-        "The store or the artifacts cannot be written by this user, often after a start as root.",
-        "`chown` it to the user that runs Leasehold.",
+        "The store or the artifacts cannot be written by this user, often after a start as root, "
+        "or their file system is mounted read-only.",
+        "`chown` it to the user that runs Leasehold; or mount it for writing.",
     ),
     CodeEntry(
         "another_user",

@@ -52,6 +52,7 @@ def folders(setup: Setup) -> Iterator[Finding]:
         yield from _unwritable([*places, *written])
         yield from _linked(artifacts_folder(setup))
     if file is not None:
+        yield from _linked_log(setup.folder / file)
         yield from _two_places(setup, file)
     for place in dict.fromkeys(map(_nearest, places)):
         yield from little_space(place, os.statvfs(place))
@@ -83,6 +84,18 @@ def _linked(folder: Path | None) -> Iterator[Finding]:
                         return
 
 
+def _linked_log(file: Path) -> Iterator[Finding]:
+    """Yield a finding for the first link in the place of what SQLite keeps beside the store."""
+    for path in (file.with_name(f"{file.name}{end}") for end in _BESIDE if end):
+        if path.is_symlink():
+            message = (
+                f"{path} is a link, and SQLite follows none there: the store cannot be opened."
+            )
+            repair = _repair(str(path)) if exists(path) else f"rm {shlex.quote(str(path))}"
+            yield Finding("linked_log", message, repair)
+            return
+
+
 def _repair(path: str) -> str:
     """Return the command that puts in the link's place what it leads to."""
     link, target = shlex.quote(path), shlex.quote(os.path.realpath(path))
@@ -92,6 +105,12 @@ def _repair(path: str) -> str:
 def _unwritable(paths: list[Path]) -> Iterator[Finding]:
     """Yield a finding for the first path that this user cannot write."""
     for there in map(_nearest, paths):
+        if os.statvfs(there).f_flag & os.ST_RDONLY:
+            message = f"{there} is on a file system that is mounted read-only: nothing is recorded."
+            place = shlex.quote(str(there))
+            repair = f'sudo mount -o remount,rw "$(findmnt -no TARGET -T {place})"'
+            yield Finding("not_writable", message, repair)
+            return
         if not os.access(there, os.W_OK):
             owner = there.stat().st_uid
             message = (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from leasehold.logs.attempt import EVENTS_LOG, STEP_LOG
-from leasehold.logs.for_people import EVENT_FACTS
+from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, STEP_LOG
 from leasehold.worker.sandbox.messages import LogLine
 
 _MOST_LEVELS: Final = 200
