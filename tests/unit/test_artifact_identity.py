@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -126,3 +129,47 @@ def test_an_empty_folder_is_no_new_store_where_runs_have_files(
         bundle.engine.artifacts.put(NAME, b"new")
 
     assert list(folder.iterdir()) == []
+
+    (folder / ".unfinished").mkdir()  # as the error says, for one that is lost
+    bundle.engine.artifacts.put(NAME, b"new")
+
+
+def test_a_folder_put_back_without_its_mark_is_known_by_the_files_in_it(
+    start: Callable[..., Bundle], tmp_path: Path
+) -> None:
+    """A backup of before the mark, or by a program that keeps no empty folders."""
+    bundle = start()
+    bundle.engine.artifacts.put(NAME, b"kept")
+    know_file(bundle)
+    shutil.rmtree(tmp_path / "artifacts" / ".unfinished")
+
+    artifacts = start().engine.artifacts
+
+    assert artifacts.get(NAME) == b"kept"
+    artifacts.put(NAME, b"new")
+    unmount(tmp_path / "artifacts")
+    with pytest.raises(StoreUnavailableError, match="mount them"):
+        start().engine.artifacts.put(NAME, b"newer")
+
+
+def test_processes_that_begin_a_folder_at_once_agree_who_it_is(
+    start: Callable[..., Bundle], tmp_path: Path
+) -> None:
+    stores = [start().engine.artifacts for _ in range(4)]
+    together = threading.Barrier(len(stores))
+
+    def put(number: int) -> str:
+        together.wait(30)
+        return stores[number].put(f"runs/r-{number}/values/input.json", b"kept")
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        assert len(set(pool.map(put, range(len(stores))))) == len(stores)
+
+    unmounted = unmount(tmp_path / "artifacts")
+    after = start().engine.artifacts
+    with pytest.raises(StoreUnavailableError):
+        after.put(NAME, b"new")
+    (tmp_path / "artifacts").rmdir()
+    unmounted.rename(tmp_path / "artifacts")
+    after.put(NAME, b"new")
+    assert len(after.list("runs")) == len(stores)

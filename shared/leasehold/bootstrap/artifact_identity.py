@@ -6,12 +6,13 @@ which heals when the folder is back. A bucket has a name that no other one has, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 from leasehold.adapters.folder import FolderArtifacts
+from leasehold.domain.artifact_name import UNFINISHED
 from leasehold.domain.document import Document, Ref, Write
 from leasehold.errors import ArtifactNameError, SettingError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
@@ -37,16 +38,18 @@ def identify(artifacts: Artifacts, documents: Documents, log: Callable[[str], ob
     """
     if not isinstance(artifacts, FolderArtifacts):
         return
+    artifacts.ask_before_beginning(partial(_begin, artifacts, documents))
     try:
         found, known = artifacts.identities, _known(documents)
-        if known is None and (found or _is_of(artifacts, documents)):
+        if known is None and (found or _is_unmarked(artifacts, documents)):
             known = _claim(artifacts, documents, min(found, default=None))
+        elif known is not None and not found and _has_any(artifacts, _files(documents)):
+            artifacts.mark(known)  # put back from a backup that has no empty folders, say
     except StoreUnavailableError as error:
         log(f"whose artifacts are in the folder is not known: {error.message}")
         return
-    if known is None:  # the first write makes both
-        artifacts.ask_before_beginning(partial(_begin, artifacts, documents))
-        return
+    if known is None:
+        return  # the first write makes both
     if found and known not in found:
         allowed = f"the folder that says it is {known}; this one is of another store"
         raise SettingError(name="LEASEHOLD_ARTIFACTS", value=str(artifacts.root), allowed=allowed)
@@ -60,12 +63,19 @@ def _known(documents: Documents) -> str | None:
     return None if found is None else str(found.document["identity"])
 
 
-def _is_of(artifacts: FolderArtifacts, documents: Documents) -> bool:
-    """Return whether a folder of an earlier version has files, and some that the runs know."""
+def _is_unmarked(artifacts: FolderArtifacts, documents: Documents) -> bool:
+    """Return whether a folder without a mark is the one of the runs, as an earlier version left it.
+
+    It holds a file that they know, or they know none.
+    """
     if not artifacts.is_there:
         return False
     named = list(_files(documents))
-    return not named or any(map(partial(_has, artifacts), named))
+    return not named or _has_any(artifacts, named)
+
+
+def _has_any(artifacts: FolderArtifacts, names: Iterable[str]) -> bool:
+    return artifacts.is_there and any(map(partial(_has, artifacts), names))
 
 
 def _has(artifacts: FolderArtifacts, name: str) -> bool:
@@ -80,7 +90,8 @@ def _begin(artifacts: FolderArtifacts, documents: Documents, identity: str) -> s
     if known := _known(documents):
         return known
     if any(True for _ in _files(documents)):
-        problem = f"{artifacts.root} is empty, and runs have files in it: mount it"
+        begin = f"mkdir -p {artifacts.root / UNFINISHED}"
+        problem = f"it is empty, and runs have files in it: mount it; if they are lost, {begin}"
         raise StoreUnavailableError(store=str(artifacts.root), problem=problem)
     return _claim(artifacts, documents, identity)
 
