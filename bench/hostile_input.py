@@ -215,6 +215,14 @@ _REDACTED: Final[dict[str, Callable[[int], str]]] = {
     "api": repeated("api "),
     "brackets": repeated("token=[("),
     "brackets and quotes": repeated("token=('"),
+    "elements": repeated("<secret>a</"),
+    "names with values": repeated('{"name": "token", "value": "a"}, '),
+    "lines of YAML": repeated("token: |\n"),
+    "blocks of YAML": repeated("  a\n", "token: |\n"),
+    "indented blocks": repeated("   token: |\n    a\n"),
+    "forms": repeated("password=a&"),
+    "identified by": repeated("identified by 'a' "),
+    "auth": repeated('auth=("u", "a"), '),
 }
 
 CASES: Final[Sequence[Case]] = (
