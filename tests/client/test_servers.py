@@ -19,7 +19,12 @@ from leasehold.client.http_calls import RunsApi
 from leasehold.client.patience import retry_unreachable
 from leasehold.client.server_source import ServerSource
 from leasehold.domain.trace import TraceType
-from leasehold.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
+from leasehold.errors import (
+    InvalidRequestError,
+    ServerRefusedError,
+    ServerUnreachableError,
+    TooLargeError,
+)
 from leasehold.services.read_runs import RunFilter
 from leasehold.testing import InProcessEngine
 from tests.ports import own_port
@@ -124,6 +129,20 @@ def test_an_error_of_a_proxy_before_the_server_keeps_its_message(
 def test_an_error_without_a_message_is_told_by_its_status(answering: Answering, body: Any) -> None:
     with pytest.raises(ServerRefusedError, match=r"404 Not Found$"):
         look(answering((404, body)))
+
+
+def test_a_body_that_a_server_does_not_read_to_its_end_is_said_to_be_too_large(
+    answering: Answering,
+) -> None:
+    """It answers and closes: what is still sent meets a connection that is reset."""
+    error = {
+        "code": "too_large",
+        "message": "the body has 16,777,230 bytes; at most 10 are allowed",
+        "details": {},
+    }
+
+    with pytest.raises(TooLargeError, match="at most 10 are allowed"):
+        RunsApi(answering((413, {"error": error}))).call("/runs", {"input": "x" * 2**24})
 
 
 def test_a_page_that_leads_to_itself_is_not_read_for_ever(answering: Answering) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -15,7 +17,14 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
-from leasehold.services.worker_notes import FORGOTTEN_AT_ONCE, Presence, live_workers
+from leasehold.services.worker_notes import (
+    FORGOTTEN_AT_ONCE,
+    Presence,
+    live_workers,
+    other_projects,
+    steps_known_elsewhere,
+)
+from leasehold.worker.holder import holder_name, host_name
 from tests.conformance.swept import Clock, Queue
 from tests.in_process.sample import PIPELINES, STEPS
 
@@ -119,6 +128,26 @@ def test_what_was_killed_is_taken_to_live_for_some_minutes(engine: Engine) -> No
     put(engine, "vm-3/1@1", ago=-LIVES_FOR - timedelta(minutes=1))  # its clock was wrong
 
     assert [one.process for one in live_workers(engine)] == ["vm-1/1@1"]
+
+
+def test_a_process_of_this_machine_that_was_killed_is_counted_no_more(engine: Engine) -> None:
+    """Neither for what it knows, nor as another project: nobody waits for its note to be old."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    put(
+        engine,
+        holder_name(host_name(), process.pid),
+        ago=timedelta(0),
+        steps=["crop"],
+        pipelines=["photos"],
+    )
+    lives = (steps_known_elsewhere(engine), len([*other_projects(engine)]))
+
+    process.kill()
+    process.communicate()
+
+    assert lives == ({"crop"}, 1)
+    assert steps_known_elsewhere(engine) == set()
+    assert [*other_projects(engine)] == []
 
 
 def test_a_kind_of_a_later_version_is_read_as_it_is(engine: Engine) -> None:

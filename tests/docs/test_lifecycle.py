@@ -31,9 +31,11 @@ PAGES = {
     "events.md": ["events"],
     "operations.md": ["dead-letters"],
     "costs.md": [
+        "cost-region",
         "cost-operations",
         "cost-per-thousand",
         "cost-compute",
+        "cost-in-one-line",
         "cost-alternatives",
         "cost-prices",
     ],

@@ -35,7 +35,7 @@ from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.worker.bounded_sends import BoundedSends
 from leasehold.worker.errands import Errands
-from leasehold.worker.holder import holder_name, host_name
+from leasehold.worker.holder import holder_name, host_name, is_gone
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
@@ -147,7 +147,7 @@ def boot(
         sources=sources.files,
         import_s=settings["PIPELINE_IMPORT_TIMEOUT_S"],
     )
-    errands, sends = Errands(), BoundedSends()
+    errands, sends, host = Errands(), BoundedSends(), host_name()
     channels = _channels(settings, environ, clock, hooks)
     engine = Engine(
         documents=connections.documents,
@@ -164,7 +164,7 @@ def boot(
         is_variable_set=channels.is_variable_set,
         rules=rules,
         overrides=overrides,
-        holder=holder_name(host_name(), os.getpid()),
+        holder=holder_name(host, os.getpid()),
         side_by_side=side_by_side,
         errand=errands.run,
         send=sends.run,
@@ -176,6 +176,7 @@ def boot(
         report=hooks.report,
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
         isolation=isolation or settings["LEASEHOLD_ISOLATION"],
+        is_gone=partial(is_gone, host=host),
         has_servers=settings["LEASEHOLD_TASKS"] == "in-process",
         code_hash=sources.code_hash,
         clock_step=_clock_step(settings["LEASEHOLD_STORE"], clock),

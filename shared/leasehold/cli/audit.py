@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
 import click
@@ -19,7 +18,6 @@ from leasehold.presentation.formatting import StyledText
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.audit import audit as audit_runs
 from leasehold.services.worker_notes import missing_server
-from leasehold.worker.holder import host_name, is_gone
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
 
@@ -43,7 +41,7 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     else:
         with bundle_to_change(catalog=None if repair else NO_CATALOG) as bundle:
             answer = AuditResponse.of(audit_runs(bundle.engine, repair=repair))
-            missing = missing_server(bundle.engine, partial(is_gone, host=host_name()))
+            missing = missing_server(bundle.engine)
     if as_json:
         print_json(answer)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 import click
@@ -19,7 +18,6 @@ from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.presentation.formatting import StyledText, ago, stamp
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.worker_notes import live_workers
-from leasehold.worker.holder import host_name, is_gone
 
 _COLUMNS: Final = ("PROCESS", "KIND", "STARTED", "SEEN", "CODE", "STEPS")
 _CODE: Final = 8  # characters of a hash, enough to tell two from each other
@@ -42,8 +40,7 @@ def workers(*, url: str | None, as_json: bool) -> None:
     else:
         purpose = purpose_on_store(Purpose.READ)
         with open_bundle(purpose=purpose, catalog=NO_CATALOG, warns=False) as bundle:
-            here = partial(is_gone, host=host_name())
-            answer = WorkersResponse.of(live_workers(bundle.engine, here))
+            answer = WorkersResponse.of(live_workers(bundle.engine))
     if as_json:
         print_json(answer)
     elif answer.workers:

@@ -63,7 +63,25 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         """Return None: the redirect is the answer."""
 
 
-_OPENER: Final = urllib.request.build_opener(_Stay)
+class _Heard(http.client.HTTPConnection):
+    """Reads what a server answers that does not read a body to its end, as it is too large."""
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        """Send it; a server that closes meanwhile may have said why."""
+        try:
+            super().request(*args, **kwargs)
+        except (BrokenPipeError, ConnectionResetError):
+            if self.sock is None:  # no connection was made
+                raise
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open it by a connection that hears early answers."""
+        return self.do_open(_Heard, request)
+
+
+_OPENER: Final = urllib.request.build_opener(_Stay, _Http)
 
 
 class RunsApi:

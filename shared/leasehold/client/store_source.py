@@ -154,7 +154,7 @@ class StoreSource:
 
     def missing_server(self) -> str | None:
         """Return in words that live runs wait and nobody works on them; None: somebody does."""
-        return missing_server(self.engine, partial(is_gone, host=host_name()))
+        return missing_server(self.engine)
 
     def _acting(self) -> Engine:
         return self.engine if self.store is None else self.store.to_change()

@@ -11,6 +11,7 @@ from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.override import OVERRIDE, StoredOverride
 from leasehold.domain.retry import Backoff
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry, deadline_cap, ladder_problem
+from leasehold.registry.setting_texts import as_refused
 
 _ENTRY: Final = "entry"
 _MAX_DIGITS: Final = 9
@@ -169,5 +170,5 @@ def _whole(
     if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) > 0:
         return int(text) * unit
     words = "seconds" if unit == timedelta(seconds=1) else "milliseconds"
-    refused.append(f"{name} refused: it is {text!r}; allowed: whole {words} above 0.")
+    refused.append(f"{name} refused: it is {as_refused(text)}; allowed: whole {words} above 0.")
     return None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 _LAST_PORT: Final = 65_535
+_LONGEST_SHOWN: Final = 100
 
 #: No query and no fragment, which paths could not follow; no name and password, as people read it.
 _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
@@ -17,6 +18,11 @@ _EMAIL: Final = re.compile(r"[\x21-\x7e]+@[\x21-\x7e]+")
 _LEVELS: Final = frozenset({"DEBUG", "INFO", "WARNING", "ERROR"})
 _LOGGER: Final = re.compile(r"[^\s.=,]+(?:\.[^\s.=,]+)*")
 _AUDIENCE: Final = re.compile(r"[\x21-\x7e]+")
+
+
+def as_refused(text: str) -> str:
+    """Return a value as a line shows that refuses it: no more of it than tells which it is."""
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

@@ -12,6 +12,7 @@ from leasehold.registry.half_set import check_queue
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
     address,
+    as_refused,
     audiences,
     callers,
     events_address,
@@ -377,7 +378,7 @@ def _read(entry: SettingEntry, environ: Mapping[str, str], warn: Callable[[str],
         if not entry.is_threshold:
             raise _refused(entry, text) from None
     warn(
-        f"{entry.name} refused: it is {text!r}; allowed: {entry.allowed}. "
+        f"{entry.name} refused: it is {as_refused(text)}; allowed: {entry.allowed}. "
         f"The default {entry.default} is in force."
     )
     return entry.read(entry.default)

@@ -109,6 +109,7 @@ class Engine:
         asked_for: when it was last noted here that a remote step was asked for, by its type.
         isolation: that of every step, in place of what its entry says; None: as that says.
         may_continue: asked before a hand-off: may this worker take the next step's lease with it?
+        is_gone: whether a process is known to live no more, whatever it noted.
         has_servers: whether servers look after the runs of the store, as with a queue within each
             process; functions come when they are called.
         code_hash: a hash of the project's own sources as this process read them at its start, the
@@ -145,6 +146,7 @@ class Engine:
     breakers: dict[str, KnownBreaker] = field(default_factory=dict)
     asked_for: dict[str, float] = field(default_factory=dict)
     isolation: Isolation | None = None
+    is_gone: Callable[[str], bool] = lambda _: False
     has_servers: bool = False
     code_hash: str = ""
     clock_step: Callable[[], ClockStep | None] = lambda: None

@@ -22,8 +22,9 @@ from leasehold.services.limits import MAX_INTEGER
 #: How many documents are read at once by what goes through all of them, and so are in memory.
 SCAN_PAGE: Final = 200
 
-#: The same of whole runs: one may have 256 KiB, and a few times that in memory.
-WHOLE_RUNS: Final = 50
+#: The same of whole runs: one may have 256 KiB, and a few times that in memory. A default page of a
+#: list is 50, and one more that tells whether there is a next page.
+WHOLE_RUNS: Final = 51
 
 #: Every store keeps an id of so many characters.
 _LONGEST_ID: Final = 1500

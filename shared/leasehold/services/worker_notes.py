@@ -6,7 +6,7 @@ To note it is nobody's work: it delays nothing, an outage fails nothing, and no 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -42,21 +42,16 @@ _WITHIN_S: Final = 5.0
 _NEWEST: Final = Query("workers", order_by="seenAt", descending=True, limit=READ_AT_MOST)
 
 
-def live_workers(
-    engine: Engine, is_gone: Callable[[str], bool] = lambda _: False
-) -> Sequence[WorkerNote]:
+def live_workers(engine: Engine) -> Sequence[WorkerNote]:
     """Return who works here now: who noted it within the last minutes and did not end since.
 
-    Deployed functions are among them only while they work.
-
-    Args:
-        engine: the parts.
-        is_gone: whether a process is known to live no more, whatever it noted.
+    Deployed functions are among them only while they work; a process that is known to be gone is
+    not, whatever it noted.
 
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    return living(*read_notes(engine.documents, engine.clock.now()), is_gone)
+    return living(*read_notes(engine.documents, engine.clock.now()), engine.is_gone)
 
 
 def steps_known_elsewhere(engine: Engine) -> set[str]:
@@ -69,21 +64,17 @@ def steps_known_elsewhere(engine: Engine) -> set[str]:
     return {step for note in others if not note.is_remote for step in note.steps}
 
 
-def missing_server(engine: Engine, is_gone: Callable[[str], bool] = lambda _: False) -> str | None:
+def missing_server(engine: Engine) -> str | None:
     """Return in words that live runs wait and no server works on the store; None: all is well.
 
     Where functions work, nobody is missed: they come when they are called.
-
-    Args:
-        engine: the parts.
-        is_gone: whether a process is known to live no more, whatever it noted.
 
     Raises:
         StoreUnavailableError: the store did not answer.
     """
     if not engine.has_servers:
         return None
-    words = no_server(*read_notes(engine.documents, engine.clock.now()), is_gone)
+    words = no_server(*read_notes(engine.documents, engine.clock.now()), engine.is_gone)
     return words if words and any(live_runs(engine.documents)) else None
 
 

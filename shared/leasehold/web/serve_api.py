@@ -166,8 +166,7 @@ def sweep(call: Call[None]) -> flask.Response:
 
 def workers(call: Call[None]) -> flask.Response:
     """Who works on the store; of deployed functions, those that did within the last minutes."""
-    here = partial(is_gone, host=host_name())
-    return respond(WorkersResponse.of(live_workers(call.engine, here)))
+    return respond(WorkersResponse.of(live_workers(call.engine)))
 
 
 def health(_call: Call[None]) -> flask.Response:

@@ -94,6 +94,7 @@ def queries_of_services() -> list[Query]:
         side_by_side=side_by_side,
         errand=lambda call, *_: bool(call()) or True,
         holder="vm-1/1@1",
+        is_gone=lambda _: False,
         code_hash="0a1b",
         asked_for={},
         rules=rules,

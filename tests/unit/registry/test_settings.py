@@ -163,6 +163,15 @@ def test_a_threshold_that_is_not_allowed_is_told_of_in_a_line_and_the_default_ho
     assert "\n" not in warnings[0]
 
 
+def test_a_threshold_of_any_length_is_refused_in_a_short_line() -> None:
+    warnings: list[str] = []
+
+    read_settings({"PIPELINE_MAX_RETRIES": "9" * 100_000}, warnings.append)
+
+    assert warnings[0].startswith("PIPELINE_MAX_RETRIES refused: it is '9999")
+    assert len(warnings[0]) < 300
+
+
 def test_a_threshold_that_is_allowed_is_not_told_of() -> None:
     warnings: list[str] = []
 
