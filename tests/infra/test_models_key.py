@@ -87,7 +87,7 @@ def test_the_chapter_leads_from_a_row_to_a_function_that_has_the_key(
         "error: nothing is deployed: secret OPENAI_API_KEY waits for a person who gives it a "
         f"value. Type: {command}"
     )
-    assert recorder.calls("gcloud") == []
+    assert recorder.calls("gcloud", "functions") == []
 
     cloud.server.service(Secrets).give("OPENAI_API_KEY")
     is_done = machine.run(build, already=LATER, **values)
