@@ -21,6 +21,7 @@ from leasehold.bootstrap.late_parts import gate_runner, handler_checks, inline_r
 from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.event_message import EventMessage
 from leasehold.logs.attempt import name_attempts_in_records
+from leasehold.logs.repeats import without_repeats
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus
@@ -32,7 +33,6 @@ from leasehold.registry.rules import rules_of
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
-from leasehold.services.reporting import without_repeats
 from leasehold.worker.bounded_sends import BoundedSends
 from leasehold.worker.errands import Errands
 from leasehold.worker.holder import holder_name, host_name, is_gone
@@ -119,7 +119,7 @@ def boot(
         check_home(settings, catalog)
     sources = sources or _sources(catalog, name, purpose)
     clock = clock or SystemClock()
-    log = without_repeats(LOG.warning, clock)
+    log = without_repeats(LOG.warning, clock.monotonic)
     connections = connect(
         settings,
         environ,

@@ -7,7 +7,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,9 +16,11 @@ from leasehold.cli.leaving import leave
 from leasehold.cli.server_options import port_option, workers_option
 from leasehold.cli.stderr import note, print_error
 from leasehold.cli.stop_signals import StopSignals
-from leasehold.cli.unresolved import unresolved_lines
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
+
+if TYPE_CHECKING:
+    from leasehold.server.http_server import HttpServer
 
 _OPEN: Final = (
     "nobody signs in: everybody who can reach {host} may read, start, cancel and approve every "
@@ -63,10 +65,11 @@ def serve(*, host: str, port: int, workers: int, allow_broken: bool) -> int:
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of each call that waits
     signals = StopSignals(_leave)
     try:
-        if _is_broken() and not allow_broken:
-            note("not started: put that right, or let those steps block with --allow-broken")
-            return BAD_INPUT
-        return _serve(signals, host, port, workers, allow_broken=allow_broken)
+        with _answering(host, port, workers) as http:
+            if _is_broken() and not allow_broken:
+                note("not started: put that right, or let those steps block with --allow-broken")
+                return BAD_INPUT
+            return _serve(signals, http, host, port, workers, allow_broken=allow_broken)
     except (KeyboardInterrupt, Exception):
         if not signals.cut_start:
             raise
@@ -88,20 +91,43 @@ def _bound_free_memory() -> None:
             mallopt(option, value)
 
 
+@contextlib.contextmanager
+def _answering(host: str, port: int, workers: int) -> Iterator[HttpServer]:
+    """Answer `/health` before all that takes long to import."""
+    from leasehold.server.starting import begin_to_answer  # noqa: PLC0415 - an extra has it
+
+    with _explaining(workers):
+        http = begin_to_answer(host, port)
+    try:
+        yield http
+    finally:
+        http.stop()
+
+
 def _is_broken() -> bool:
     """Say what the catalog names and does not resolve, a line each; return whether there is any."""
+    from leasehold.cli.unresolved import unresolved_lines  # noqa: PLC0415 - it takes long
+
     lines = unresolved_lines()
     for line in lines:
         print_error(line)
     return bool(lines)
 
 
-def _serve(signals: StopSignals, host: str, port: int, workers: int, *, allow_broken: bool) -> int:
+def _serve(
+    signals: StopSignals,
+    http: HttpServer,
+    host: str,
+    port: int,
+    workers: int,
+    *,
+    allow_broken: bool,
+) -> int:
     """Serve until the first signal, then stop in order."""
     from leasehold.server.server import ServeOptions, Server  # noqa: PLC0415 - an extra has them
 
     with _explaining(workers):
-        server = Server(ServeOptions(host, port, workers, allow_broken), note)
+        server = Server(ServeOptions(host, port, workers, allow_broken), note, http=http)
     try:
         with _explaining(workers):
             server.start()

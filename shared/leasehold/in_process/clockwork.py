@@ -14,6 +14,7 @@ from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import LeaseholdError
+from leasehold.logs.repeats import without_repeats
 from leasehold.services.adopt_deliveries import (
     EPOCH,
     take_up_deliveries,
@@ -29,7 +30,6 @@ from leasehold.services.adopt_runs import (
 )
 from leasehold.services.engine import Engine
 from leasehold.services.purge_deliveries import runs_that_owe
-from leasehold.services.reporting import without_repeats
 from leasehold.services.stop_cancelled import stop_cancelled
 from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import Presence
@@ -126,7 +126,7 @@ class Clockwork:
 
     def tick(self) -> None:
         """Look for runs that nobody moves any more, until this is to end."""
-        warn = without_repeats(_LOG.warning, self._engine.clock)
+        warn = without_repeats(_LOG.warning, self._engine.clock.monotonic)
         while not self._closing.wait(self._tick_s):
             try:
                 self.look()

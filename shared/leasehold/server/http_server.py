@@ -32,8 +32,7 @@ from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from leasehold.bootstrap import system_clock
-from leasehold.services.reporting import without_repeats
+from leasehold.logs.repeats import without_repeats
 
 _LOG: Final = logging.getLogger("leasehold.server")
 
@@ -87,11 +86,15 @@ class HttpServer:
         body_limit: the most bytes of a body. One that is larger is not waited for: the application
             has it as empty, with the length that was announced, and refuses it.
 
+    Attributes:
+        listener: the socket that listens.
+
     Raises:
         RuntimeError: the system has no threads for it.
     """
 
     def __init__(self, app: Any, listener: socket.socket, body_limit: BodyLimit) -> None:
+        self.listener = listener
         self._map = _Connections()
         self._server = _Server(app, self._map, listener, body_limit)
         self._stopping = threading.Event()
@@ -101,6 +104,11 @@ class HttpServer:
     def start(self) -> None:
         """Serve from now on."""
         self._thread.start()
+
+    def hand_over(self, app: Any, body_limit: BodyLimit) -> None:
+        """Have another application answer from the next request on."""
+        self._server.body_limit = body_limit
+        self._server.application = app
 
     def stop(self, seconds: float = 2 * FLUSH_S) -> None:
         """Accept nothing more, finish what is being answered, and close all connections.
@@ -452,7 +460,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
         self._most = _connection_limit()
         self._waiting: list[_Channel] = []  # those for which a thread waits
         self._accepts_from = 0.0  # by the monotonic clock
-        self._warn = without_repeats(_LOG.warning, system_clock())
+        self._warn = without_repeats(_LOG.warning, time.monotonic)
         settings = Adjustments(
             sockets=[listener],
             ident=None,

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from leasehold.errors import SettingError
-from leasehold.web.loopback_guard import LOOPBACK
 
 _BACKLOG: Final = 1024
 
@@ -45,6 +44,8 @@ def url_of(listener: socket.socket) -> str:
 
 def hosts_of(listener: socket.socket) -> Sequence[str] | None:
     """Return the hosts by which programs of this machine call it; None: others can as well."""
+    from leasehold.web.loopback_guard import LOOPBACK  # noqa: PLC0415 - one listens before
+
     if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         return None
     return sorted({*LOOPBACK, _host_of(listener)})

@@ -17,7 +17,8 @@ from leasehold.in_process import InProcessEngine
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.server.application import body_limit, make_app
 from leasehold.server.http_server import HttpServer
-from leasehold.server.listener import hosts_of, listen, url_of
+from leasehold.server.listener import hosts_of, url_of
+from leasehold.server.starting import begin_to_answer
 from leasehold.services.worker_notes import other_projects
 from leasehold.worker.sandbox.source_finder import install
 
@@ -69,6 +70,8 @@ class Server:
         options: what it is served with.
         report: called with a line for people on what happens.
         environ: the settings; None: those of the process.
+        http: what `begin_to_answer` returned, if somebody called it before; it is the server's own
+            from here on.
 
     Attributes:
         url: of the runs API and the API of leases.
@@ -85,6 +88,7 @@ class Server:
         options: ServeOptions,
         report: Callable[[str], object],
         environ: Mapping[str, str] | None = None,
+        http: HttpServer | None = None,
     ) -> None:
         self._report = report
         settings = read_settings(os.environ if environ is None else environ)
@@ -94,8 +98,9 @@ class Server:
         self._stopping = threading.Event()
         self._watch = threading.Thread(target=self._watch_code, name="code-watch", daemon=True)
         with ExitStack() as undo:
-            listener = undo.enter_context(listen(options.host, options.port))
-            self.url = url_of(listener)
+            self._http = http or begin_to_answer(options.host, options.port)
+            undo.callback(self._http.stop)
+            self.url = url_of(self._http.listener)
             self.local = undo.enter_context(
                 InProcessEngine(
                     environ=environ,
@@ -106,10 +111,8 @@ class Server:
             )
             self._forget_sources = install(self.local.sources.files)
             undo.callback(self._forget_sources)
-            hosts = hosts_of(listener)
-            self.is_open = hosts is None
-            limit = partial(body_limit, hosts=hosts)
-            self._http = HttpServer(make_app(self.local, hosts), listener, limit)
+            self._hosts = hosts_of(self._http.listener)
+            self.is_open = self._hosts is None
             undo.pop_all()
 
     def start(self) -> None:
@@ -119,7 +122,8 @@ class Server:
         """
         self.local.import_all()
         self.local.look_after_every_run(self._tick_s)
-        self._http.start()
+        limit = partial(body_limit, hosts=self._hosts)
+        self._http.hand_over(make_app(self.local, self._hosts), limit)
         self._watch.start()
         if adopted := self._adopt():
             self._report(

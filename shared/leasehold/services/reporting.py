@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from leasehold.domain.change import Change
@@ -11,7 +11,6 @@ from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceEvent, TraceType
-from leasehold.ports.clock import Clock
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
 Facts = Mapping[str, Any]
@@ -26,26 +25,6 @@ ENDS: Final = (
 
 #: A run that the code which is deployed cannot run: a person has to put that right.
 RUN_BLOCKED: Final = "RUN_BLOCKED"
-
-#: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
-REPEAT_AFTER: Final = timedelta(minutes=10)
-_MAX_LINES: Final = 1000
-
-
-def without_repeats(log: Callable[[str], object], clock: Clock) -> Callable[[str], None]:
-    """Return a log that leaves out a line it was given before, for REPEAT_AFTER."""
-    logged_at: dict[str, float] = {}  # the line, and when it was logged
-
-    def log_once(line: str) -> None:
-        now = clock.monotonic()
-        if line in logged_at and now - logged_at[line] < REPEAT_AFTER.total_seconds():
-            return
-        if len(logged_at) >= _MAX_LINES:
-            logged_at.clear()  # rather log something twice than keep it for ever
-        logged_at[line] = now
-        log(line)
-
-    return log_once
 
 
 def shutdown_report(signal_name: str | None, holder: str, leases: int, at: datetime) -> Facts:
