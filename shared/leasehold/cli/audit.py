@@ -10,6 +10,7 @@ import click
 from leasehold.api.upkeep import AuditedRun, AuditResponse
 from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.exit_codes import DONE, FOUND
+from leasehold.cli.invocation import command_line
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
@@ -17,6 +18,7 @@ from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.presentation.formatting import StyledText
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.audit import audit as audit_runs
+from leasehold.services.audit import waiting_for_code
 from leasehold.services.worker_notes import missing_server
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
@@ -35,19 +37,25 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     Example:
       leasehold audit --repair
     """  # noqa: D301
-    missing = None
+    missing, waiting = None, 0
     if url is not None:
         answer = ServerUpkeep(url).audit(repair=repair)
     else:
         with bundle_to_change(catalog=None if repair else NO_CATALOG) as bundle:
             answer = AuditResponse.of(audit_runs(bundle.engine, repair=repair))
             missing = missing_server(bundle.engine)
+            waiting = waiting_for_code(bundle.engine)
     if as_json:
         print_json(answer)
     else:
         _print_audit(answer, repair=repair)
     if missing is not None:
         note(f"but {missing}")
+    if waiting:
+        runs = "1 run waits" if waiting == 1 else f"{waiting} runs wait"
+        note(
+            f"but {runs} for the code to be put right:", command_line("runs", "--status", "BLOCKED")
+        )
     return FOUND if answer.left else DONE
 
 

@@ -15,7 +15,7 @@ from leasehold.doctor.local.emulators import emulators
 from leasehold.doctor.local.extras import missing_extras, python_version
 from leasehold.doctor.local.function_files import function_files
 from leasehold.doctor.local.limits import limits
-from leasehold.doctor.local.live_runs import live_misfits
+from leasehold.doctor.local.live_runs import live_runs_in_trouble
 from leasehold.doctor.local.proposals import proposals
 from leasehold.doctor.local.stored import stored_state
 from leasehold.doctor.local.variables import (
@@ -74,7 +74,11 @@ def _looks(setup: Setup, *, has_catalog: bool) -> list[Look]:
         Look("the data folders", partial(folders, setup)),
         Look("the file of the store", partial(store_damages, setup, clock)),
         Look("what the store says", partial(stored_state, setup, clock)),
-        *([Look("the live runs", partial(live_misfits, setup, clock))] if has_catalog else ()),
+        *(
+            [Look("the live runs", partial(live_runs_in_trouble, setup, clock))]
+            if has_catalog
+            else ()
+        ),
         Look("the ledger", partial(proposals, setup, clock)),
         Look("the emulators", partial(emulators, setup)),
         Look("the functions of the bundle", partial(function_files, setup)),

@@ -167,6 +167,13 @@ def live_runs(documents: Queries) -> Iterator[str]:
     return (found.ref.id for found in found_runs if not _rests(found.document))
 
 
+def any_waits(documents: Queries) -> bool:
+    """Return whether a run waits for somebody to move it, or to see whether its code is right."""
+    found_runs = (found.document for found in _by_alarm(documents, _ANY_ALARM, fields=_STATE))
+    ended = RunStatus.COMPLETED.value
+    return any(run.get("status") != ended and not _is_over(run) for run in found_runs)
+
+
 def _rests(run: Document) -> bool:
     """Return whether a run is blocked, or has its alarm only for what it left behind."""
     rests = run.get("status") in (RunStatus.COMPLETED.value, RunStatus.BLOCKED.value)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.lifecycle import Breach
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.status import Outcome
+from leasehold.domain.moment import stamp
+from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
-from leasehold.services.adopt_runs import alarmed
+from leasehold.services.adopt_runs import alarmed, expire_if_gone
 from leasehold.services.engine import Engine, change_run, dispatch_rules
 from leasehold.services.paging import WHOLE_RUNS, scan
+from leasehold.services.read_runs import RunFilter, matching_runs
 from leasehold.services.task_presence import task_presence
 from leasehold.services.worker_notes import steps_known_elsewhere
 
 _UNREADABLE: Final = "unreadable"
+_HOLDER_GONE: Final = "holder_gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +42,23 @@ class AuditResult:
     outcome: Outcome | None = None
 
 
-def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
+def audit(
+    engine: Engine, *, repair: bool = False, newest: int | None = None
+) -> Iterator[AuditResult]:
     """Look at every run of the store.
 
     Args:
         engine: the parts.
         repair: repair what is found.
+        newest: look at no more than so many of the newest runs, and at those with an alarm.
     """
-    for found in _suspects(engine):
+    for found in _suspects(engine, newest):
         try:
             manifest = manifest_of(found.ref.id, found.document)
-            broken = tuple(lifecycle.breaches(manifest, found.read_at, engine.rules))
+            broken = (
+                *lifecycle.breaches(manifest, found.read_at, engine.rules),
+                *_holder_gone(engine, manifest, found.read_at),
+            )
         except (UnreadableRunError, ArithmeticError) as error:  # or a time that no calendar has
             problem = error.message if isinstance(error, UnreadableRunError) else str(error)
             yield AuditResult(found.ref.id, (Breach(_UNREADABLE, problem, "None is known."),))
@@ -58,8 +68,27 @@ def audit(engine: Engine, *, repair: bool = False) -> Iterator[AuditResult]:
             yield AuditResult(manifest.run_id, broken, outcome)
 
 
+def waiting_for_code(engine: Engine) -> int:
+    """Return how many runs are blocked until the code is put right; in order, but they stand.
+
+    Raises:
+        StoreUnavailableError: the store did not answer.
+    """
+    blocked = matching_runs(engine, RunFilter(status=RunStatus.BLOCKED.value))
+    return sum(run.look_at is not None and not run.is_terminal for run in blocked)
+
+
+def _holder_gone(engine: Engine, manifest: Manifest, now: datetime) -> Iterator[Breach]:
+    """Yield that the process of a lease is gone; once that is over, it is the sweep's anyway."""
+    lease = manifest.lease
+    if lease is not None and now < lease.expires_at and engine.is_gone(lease.holder):
+        finding = f"Its lease runs until {stamp(lease.expires_at)}, and {lease.holder} is gone."
+        yield Breach(_HOLDER_GONE, finding, "The lease is ended, and the step dispatched again.")
+
+
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
+        is_expired = expire_if_gone(engine, manifest.run_id, is_gone=engine.is_gone)
         look = task_presence(engine, manifest)
         step = manifest.current_step
         known = step not in engine.catalog.steps and step in steps_known_elsewhere(engine)
@@ -69,14 +98,17 @@ def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     except (LeaseholdError, ArithmeticError) as error:
         engine.log(f"run {manifest.run_id} is not repaired: {error}")
         return None
-    return change.outcome if change.changed else None
+    if change.changed:
+        return change.outcome
+    return Outcome.EXPIRED if is_expired else None
 
 
-def _suspects(engine: Engine) -> Iterator[Snapshot]:
+def _suspects(engine: Engine, newest: int | None) -> Iterator[Snapshot]:
     """Yield all runs; one without a time of its creation is found by its alarm, if it has one."""
     by_creation = Query("runs", order_by="createdAt", descending=True, limit=WHOLE_RUNS)
     seen: set[str] = set()
-    for found in itertools.chain(scan(engine.documents, by_creation), alarmed(engine.documents)):
+    created = itertools.islice(scan(engine.documents, by_creation), newest)
+    for found in itertools.chain(created, alarmed(engine.documents)):
         if found.ref.id not in seen:
             seen.add(found.ref.id)
             yield found

@@ -29,7 +29,7 @@ from leasehold.domain.worker_note import (
 )
 from leasehold.errors import LeaseholdError, StoreUnavailableError
 from leasehold.ports.documents import Queries, Query, Range
-from leasehold.services.adopt_runs import live_runs
+from leasehold.services.adopt_runs import any_waits
 from leasehold.services.engine import Engine
 from leasehold.services.paging import scan
 
@@ -75,7 +75,7 @@ def missing_server(engine: Engine) -> str | None:
     if not engine.has_servers:
         return None
     words = no_server(*read_notes(engine.documents, engine.clock.now()), engine.is_gone)
-    return words if words and any(live_runs(engine.documents)) else None
+    return words if words and any_waits(engine.documents) else None
 
 
 def other_projects(engine: Engine) -> Iterator[str]:

@@ -67,6 +67,13 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         "Put the code right; `leasehold check --live-runs` lists the runs.",
     ),
     CodeEntry(
+        "run_not_in_order",
+        _HERE,
+        "The [audit](operations.md#audit) finds something in runs that have an alarm, or in one "
+        "of the 500 newest.",
+        "`leasehold audit --repair`; one that cannot be read is left as it is.",
+    ),
+    CodeEntry(
         "override_over",
         _HERE,
         "The time of an override has passed.",

@@ -29,7 +29,7 @@ from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Query
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.setting_texts import IN_PROCESS
-from leasehold.services.adopt_runs import live_runs
+from leasehold.services.adopt_runs import any_waits
 from leasehold.services.worker_notes import read_notes
 from leasehold.worker.holder import host_name, is_gone
 
@@ -114,7 +114,7 @@ def _who_works(setup: Setup, store: StoreReader, clock: Clock) -> Iterator[Findi
     here = partial(is_gone, host=host_name())
     has_servers = setup.settings["LEASEHOLD_TASKS"] == "in-process"
     words = no_server(notes, now, here) if has_servers else None
-    if words is not None and any(live_runs(store)):
+    if words is not None and any_waits(store):
         yield Finding("no_server", f"Live runs wait, and {words}.")
     living_here = [note for note in living(notes, now, here) if not note.is_remote]
     own = known_names(
