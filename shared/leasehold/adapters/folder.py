@@ -9,7 +9,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -43,9 +43,6 @@ Identity = tuple[int, int, int]
 #: No compressed file of ours: a folder of such a name is a stranger's, and nobody's business.
 _NO_FILE: Final = (FileNotFoundError, IsADirectoryError)
 
-#: What the name of the folder begins with that says who the store is.
-_MARK: Final = "store-"
-
 _BEHIND_LINK: Final = "one of its folders is a link or a file"
 
 
@@ -68,8 +65,6 @@ class FolderArtifacts:
         self._root = root.absolute()
         self._unfinished = self._root / UNFINISHED
         self._was_there = False
-        self._identity: str | None = None  # None: not known, so any folder will do
-        self._may_begin: Callable[[str], str] | None = None
         self._swept_at = 0.0
         with self._translated(self._root):
             is_folder(self._unfinished)  # what is below a link is not ours to write or to sweep
@@ -77,56 +72,6 @@ class FolderArtifacts:
             self.sweep(before=clock.now().timestamp() - ORPHAN_AGE_S)
             self._is_there()
         self._clock = clock
-
-    @property
-    def root(self) -> Path:
-        """The folder."""
-        return self._root
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it holds anything.
-
-        Raises:
-            StoreUnavailableError: it cannot be read.
-        """
-        with self._translated(self._root):
-            return self._is_there()
-
-    @staticmethod
-    def new_identity() -> str:
-        """Return an identity that no other folder has."""
-        return secrets.token_hex(8)
-
-    @property
-    def identities(self) -> frozenset[str]:
-        """Who the folder says that it is; none: nothing is there, or an earlier version made it.
-
-        Raises:
-            StoreUnavailableError: it cannot be read.
-        """
-        with self._translated(self._unfinished):
-            try:
-                names = os.listdir(self._unfinished)  # noqa: PTH208 - names alone
-            except FileNotFoundError:
-                return frozenset()
-        return frozenset(name.removeprefix(_MARK) for name in names if name.startswith(_MARK))
-
-    def expect(self, identity: str) -> None:
-        """Take a folder that does not say that it is this one for an outage, from now on."""
-        self._identity = identity
-
-    def ask_before_beginning(self, may_begin: Callable[[str], str]) -> None:
-        """Have this called with a new identity before an empty folder becomes a store.
-
-        It marks the folder, and returns who it is to be; what it raises keeps it empty.
-        """
-        self._may_begin = may_begin
-
-    def mark(self, identity: str) -> None:
-        """Have the folder say who it is: by a folder, which no sweep of any version deletes."""
-        with self._translated(self._unfinished):
-            _make_folder(self._unfinished / f"{_MARK}{identity}")
 
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its path."""
@@ -411,35 +356,17 @@ class FolderArtifacts:
             raise FileNotFoundError(errno.ENOENT, problem, str(self._root))
         if holds:
             self._was_there = True
-        self._check_identity()
         return holds
-
-    def _check_identity(self) -> None:
-        """Raise FileNotFoundError where the folder is not the one that is expected."""
-        if self._identity is None:
-            return
-        mark = self._unfinished / f"{_MARK}{self._identity}"
-        if not is_folder(mark):
-            problem = f"the artifacts are not there: mount them; if they are lost, mkdir -p {mark}"
-            raise FileNotFoundError(errno.ENOENT, problem, str(self._root))
 
     def _make_ready(self) -> None:
         """Make the folder, unless it was there before: an outage is no reason to start over."""
         if is_folder(self._unfinished):
-            self._check_identity()
+            pass
         elif self._is_there():
             self._unfinished.mkdir(mode=_PRIVATE, exist_ok=True)
         else:
-            self._begin()
-        self._was_there = True
-
-    def _begin(self) -> None:
-        """Make an empty folder a store."""
-        if self._may_begin is None:
             _make_folder(self._unfinished)
-            return
-        self.expect(self._may_begin(self.new_identity()))
-        self._check_identity()
+        self._was_there = True
 
     def _made_folder(self, name: str, parts: Sequence[str]) -> int:
         """Return a descriptor of the folder that a name stands in; what is not there is made.

@@ -85,10 +85,6 @@ def connect(
         documents, artifacts = NullDocuments(clock), NullArtifacts()
     else:
         documents, artifacts = _open_stores(settings, environ, clock, documents)
-        if purpose is not Purpose.READ and settings["LEASEHOLD_ARTIFACTS"].startswith("file:"):
-            from leasehold.bootstrap.artifact_identity import identify  # noqa: PLC0415 - a bucket needs none
-
-            identify(artifacts, documents, log)
     return Connections(
         documents=around.documents(documents),
         artifacts=around.artifacts(artifacts),

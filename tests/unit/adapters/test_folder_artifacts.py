@@ -82,8 +82,7 @@ def test_what_a_kill_left_goes_where_nothing_is_stored_any_more(root: Path, tmp_
     left = unfinished(root)
     sweep(bundle.engine)
 
-    assert "cut" in left
-    assert "cut" not in unfinished(root)
+    assert (left, unfinished(root)) == (["cut"], [])
     bundle.close()
 
 
