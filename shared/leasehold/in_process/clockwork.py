@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -13,7 +14,7 @@ from typing import Final
 from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.worker_note import WorkerKind
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, UnknownRunError
 from leasehold.logs.repeats import without_repeats
 from leasehold.services.adopt_deliveries import (
     EPOCH,
@@ -157,8 +158,8 @@ class Clockwork:
             self._look(engine, among)
 
     def _look(self, engine: Engine, among: Container[str] | None) -> None:
-        self._follow_clock(engine)
         try:
+            self._follow_clock(engine)
             self._dispatched_since = take_up_dispatched(
                 engine, among=among, since=self._dispatched_since
             )
@@ -185,7 +186,8 @@ class Clockwork:
         if self._every_run:
             adopt_all(engine, is_gone=_is_gone)
         for run_id in tuple(self._mine):
-            adopt_run(engine, run_id, is_gone=_is_gone)
+            with contextlib.suppress(UnknownRunError):  # it was purged
+                adopt_run(engine, run_id, is_gone=_is_gone)
         wait_from_now(engine)
         self._dispatched_since += step.by
         self._owed_since = EPOCH
