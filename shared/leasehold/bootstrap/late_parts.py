@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 
 class _Late:
-    """Stands in the place of a part, which is made when something of it is first used."""
+    """Stands in the place of a part, which is made when a method of it is first used."""
 
     def __init__(self, make: Callable[[], object]) -> None:
         self._made = functools.cache(make)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._made(), name)
+        method = self.__dict__[name] = getattr(self._made(), name)
+        return method
 
 
 def inline_runner(

@@ -83,8 +83,11 @@ def announcement_of(
 
 def _caught_up(run: Manifest, now: datetime, rules: Rules) -> Announcement | None:
     """Return the announcement of who had no catalog, now that there is one; None: nothing is."""
-    told, event = run.announcement, state_event(run)
-    if told is None or not told.pending or event is None or told.event != event:
+    told = run.announcement
+    if told is None or not told.pending:
+        return None
+    event = state_event(run)
+    if event is None or told.event != event:
         return None
     channels = rules.channels_for(run.pipeline, event)
     return None if channels is None else told.with_(at=now, channels=channels, pending=False)

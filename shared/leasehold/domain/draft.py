@@ -14,6 +14,7 @@ from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import Fence
+from leasehold.domain.ledger import LedgerEntry
 from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import Manifest, ManifestUpdate
 from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
@@ -147,12 +148,18 @@ class Draft:
         """Trace an event of the attempt that the run is in by now."""
         self.events += (event_of(self.run, type_, self.now, **facts),)
 
-    def commit(self, outcome: Outcome, created: Manifest | None = None) -> Change:
+    def commit(
+        self,
+        outcome: Outcome,
+        created: Manifest | None = None,
+        ledger: LedgerEntry | None = None,
+    ) -> Change:
         """Return the change, with all that follows from it in order.
 
         Args:
             outcome: the answer for the caller.
             created: a further run.
+            ledger: the run's entry in the ledger.
         """
         told = announcement_of(self.before, self.run, self.events, self.now, self.rules)
         if told is not None:
@@ -170,7 +177,7 @@ class Draft:
         rules = self.rules
         after = rules.delivery.give_up_after
         owed = () if told is None else deliveries_of(self.run, rules.grace, after)
-        return Change(outcome, self.run, self.events, created, deliveries=owed)
+        return Change(outcome, self.run, self.events, created, deliveries=owed, ledger=ledger)
 
     def _settlement(self, outcome: Outcome) -> Settlement | None:
         """Return the note of the answer, so that the same settlement gets it again."""

@@ -39,7 +39,9 @@ def verdict_on(manifest: Manifest, now: datetime, rules: Rules) -> Verdict | Non
         now: the store's time.
         rules: the thresholds.
     """
-    return _first(_RULES, manifest, now, rules)
+    is_failed = manifest.status is RunStatus.ERROR
+    failed = _first(_OF_FAILURES, manifest, now, rules) if is_failed else None
+    return failed or _first(_OF_ENDS, manifest, now, rules)
 
 
 def verdict_on_wait(manifest: Manifest, now: datetime, rules: Rules) -> Verdict | None:
@@ -68,7 +70,7 @@ def _first(
 def _permanent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
     """It failed in a way that no retry can repair."""
     error = manifest.error
-    if manifest.status is not RunStatus.ERROR or error is None or not error.permanent:
+    if error is None or not error.permanent:
         return None
     return f"{error.type}: {error.message}"[:_MAX_DETAIL]
 
@@ -76,7 +78,7 @@ def _permanent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  
 def _out_of_retries(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
     """It failed once more than it may be repeated without progress."""
     failed, retries = manifest.failed_in_vain, manifest.dispatch.max_retries
-    if manifest.status is not RunStatus.ERROR or failed <= retries:
+    if failed <= retries:
         return None
     words = f"failed {failed} of {retries + 1} times without progress"
     return f"Step {manifest.current_step} {words}{_last_error(manifest)}"
@@ -85,7 +87,7 @@ def _out_of_retries(manifest: Manifest, now: datetime, rules: Rules) -> str | No
 def _too_many_failures(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
     """It makes progress and fails, again and again; more retries than that may be used up."""
     failed, most = manifest.attempts.failed, max(rules.max_failures, manifest.dispatch.max_retries)
-    if manifest.status is not RunStatus.ERROR or failed <= most:
+    if failed <= most:
         return None
     words = f"failed {failed} times, with progress in between; at most {most} are allowed"
     return f"Step {manifest.current_step} {words}{_last_error(manifest)}"
@@ -154,11 +156,16 @@ def _seconds(duration: timedelta) -> int:
     return round(duration.total_seconds())
 
 
-#: In the order in which they are checked: what is known for sure comes first.
-_RULES: Final[Mapping[_Rule, DeadLetterReason]] = {
+#: Of a run whose last attempt failed, in the order in which they are checked: what is known for
+#: sure comes first.
+_OF_FAILURES: Final[Mapping[_Rule, DeadLetterReason]] = {
     _permanent: DeadLetterReason.PERMANENT_FAILURE,
     _out_of_retries: DeadLetterReason.RETRIES_EXHAUSTED,
     _too_many_failures: DeadLetterReason.RETRIES_EXHAUSTED,
+}
+
+#: Of any run, after those.
+_OF_ENDS: Final[Mapping[_Rule, DeadLetterReason]] = {
     _stuck: DeadLetterReason.STUCK_IN_PROGRESS,
     _silent: DeadLetterReason.STUCK_IN_PROGRESS,
 }

@@ -17,6 +17,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, StepRecord
 from leasehold.domain.status import AttemptEnd
 from leasehold.domain.stored import Stored, trusted
+from leasehold.domain.trial_record import TrialRecord
 
 COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
@@ -109,12 +110,11 @@ def _ended_at(run: Manifest) -> datetime:
 
 
 def _step_entry(record: StepRecord) -> StepEntry:
-    before = record.trials or ()
-    times = [one.execution_seconds for one in before] + [record.execution_seconds]
-    known = [seconds for seconds in times if seconds is not None]
-    begun = [one.started_at for one in before] + [record.started_at]
+    rounds: tuple[TrialRecord | StepRecord, ...] = (*(record.trials or ()), record)
+    known = [one.execution_seconds for one in rounds if one.execution_seconds is not None]
+    begun = [one.started_at for one in rounds if one.started_at is not None]
     return _step(
-        started_at=min((at for at in begun if at is not None), default=None),
+        started_at=min(begun, default=None),
         completed_at=record.completed_at,
         executing_s=_rounded(sum(known)) if known else None,
         attempts=_counted(record.attempts),

@@ -100,4 +100,4 @@ def kind_folder(name: str) -> str:
 
 
 def _folder(run: RunLife) -> str:
-    return f"{folder_of_id(run)}/{run.life}" if run.life else folder_of_id(run)
+    return f"runs/{run.run_id}/{run.life}" if run.life else folder_of_id(run)

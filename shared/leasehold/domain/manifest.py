@@ -286,14 +286,15 @@ class Manifest(Stored):
 
         What the trials to come leave beside their outputs counts from the beginning.
         """
-        trials = [one for record in self.steps.values() for one in record.trials or ()]
         most = 0 if self.trials is None else self.trials.max_trials * len(self.looped_steps)
-        texts = [self.input, self.note, *(record.output for record in self.steps.values())]
-        texts += [one.output for one in trials]
+        texts = [self.input, self.note]
         texts.append(None if self.checkpoint is None else self.checkpoint.inline)
-        results = sum(call.size for call in self.calls)
-        size = sum(len(text.encode()) for text in texts if text is not None)
-        return size + results + TRIAL_BYTES * most
+        for record in self.steps.values():
+            texts.append(record.output)
+            if record.trials:
+                texts.extend(one.output for one in record.trials)
+        results = sum(call.size for call in self.calls) if self.calls else 0
+        return len("".join(filter(None, texts)).encode()) + results + TRIAL_BYTES * most
 
     def with_step(self, step: str, **update: Unpack[StepRecordUpdate]) -> Mapping[str, StepRecord]:
         """Return `steps` with these fields of one step replaced."""

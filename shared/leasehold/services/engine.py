@@ -280,6 +280,8 @@ def publish(engine: Engine, effects: Iterable[Effect], known: KnownRun | None = 
         known: the run that owes them, if it is known as it is stored.
     """
     owed = tuple(effects)
+    if not owed:
+        return
     for kind, carry_out in CARRIERS.items():
         if mine := [effect for effect in owed if isinstance(effect, kind)]:
             carry_out(engine, mine)

@@ -80,11 +80,12 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
     labels = checked_labels(request.labels)
     run_id = _run_id(engine, request.idempotency_key)
     text = checked_input(engine, pipeline, request.input)
+    kept = inline(text)
     new = NewRun(
         run_id=run_id,
         pipeline=pipeline.name,
         plan=pipeline.steps,
-        input=KeptValue(text=text),
+        input=kept or KeptValue(text=text),
         input_digest=digest(text),
         nonce=engine.clock.new_id(),
         labels=labels,
@@ -94,7 +95,8 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         input_files=checked_files(request.files),
     )
     was_there = _check_large(engine, new, text)
-    new = replace(new, input=inline(text) or KeptValue(ref=_name_of_input(new)))
+    if kept is None:
+        new = replace(new, input=KeptValue(ref=_name_of_input(new)))
     if not was_there:
         try:
             _store(engine, new, text, request.files)

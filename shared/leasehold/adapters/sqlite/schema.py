@@ -39,6 +39,8 @@ _WAL_TRIES: Final = 200
 #: How long RFC 3339 texts in UTC are, as `to_body` writes them: without and with microseconds.
 _TIME_LENGTHS: Final = (len("2026-01-01T00:00:00Z"), len("2026-01-01T00:00:00.000000Z"))
 
+_PLAIN: Final = (str, int, float, bytes)  # SQLite has them as they are
+
 
 def prepare(
     connection: sqlite3.Connection, store: str, collections: Mapping[str, Collection]
@@ -188,7 +190,7 @@ def to_column(value: Any) -> Any:
         value = _as_time(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")
-    if value is None or isinstance(value, str | int | float | bytes):
+    if value is None or isinstance(value, _PLAIN):
         return value
     return pydantic_core.to_json(value).decode()
 

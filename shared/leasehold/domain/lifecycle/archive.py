@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -62,7 +61,7 @@ def note_archive(
 
 
 def _with_ledger(draft: Draft, outcome: Outcome) -> Change:
-    return replace(draft.commit(outcome), ledger=ledger_of(draft.before))
+    return draft.commit(outcome, ledger=ledger_of(draft.before))
 
 
 def _may_be_written_until(manifest: Manifest, now: datetime) -> datetime | None:
