@@ -80,6 +80,7 @@ storm: .venv/.dev ## the property tests with many more examples, and workers kil
 .PHONY: bench
 bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run (minutes)
 	@$(BIN)/python -m bench.durable_steps
+	@$(BIN)/python -m bench.hint_trace
 	@$(BIN)/python -m bench.serve
 	@$(BIN)/python -m bench.slow_callers
 	@$(BIN)/python -m bench.cold_start

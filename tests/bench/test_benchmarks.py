@@ -14,6 +14,7 @@ from bench import (
     cold_start,
     durable_steps,
     firestore_steps,
+    hint_trace,
     lease_cost,
     long_steps,
     many_runs,
@@ -62,6 +63,17 @@ def test_durable_steps_are_measured_alone_together_and_by_their_time() -> None:
         "CPU of a durable step, 1 run at once",
         "CPU of a durable step, 32 runs at once",
     ]
+
+
+def test_the_way_of_a_hint_is_traced_in_the_worker_and_in_its_child() -> None:
+    """What it counts is the same in every run, so the gate can hold it."""
+    rows = {row.name: row.value for row in hint_trace.measure()}
+
+    assert rows["files of a hint, inline"] <= 76
+    assert rows["files of a hint, process"] <= 110
+    assert rows["calls of a hint, inline"] <= 430
+    assert rows["calls between services and worker, inline"] <= 13
+    assert rows["Protocols of the package"] <= 40
 
 
 def test_the_steps_of_a_server_are_measured_beside_the_engine_s() -> None:
