@@ -7,6 +7,8 @@ import os
 import re
 import resource
 import socket
+import struct
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
@@ -31,10 +33,12 @@ class Served:
 
     Attributes:
         asked: the paths that it was asked for, as they came.
+        answer_now: has `/late` answered.
     """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.answer_now = threading.Event()
         self.port = own_port()
         self.http = HttpServer(self._answer, listen("127.0.0.1", self.port), lambda _: 2**30)
         self.http.start()
@@ -62,6 +66,8 @@ class Served:
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
         path = environ["PATH_INFO"]
         self.asked.append(path)
+        if path == "/late":
+            self.answer_now.wait(60)
         blocks = {"/large": [BLOCK] * LARGE, "/page": [BLOCK[: 200 * 2**10]]}.get(path, [b"ok"])
         start_response("200 OK", [("Content-Length", str(sum(map(len, blocks))))])
         yield from blocks
@@ -176,6 +182,22 @@ def _counting(looks_at: Callable[[Any], bool], looks: list[Any]) -> Callable[[An
         return looks_at(channel)
 
     return readable
+
+
+def test_a_caller_who_hangs_up_before_the_answer_is_no_problem_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Clients with a time limit do so whenever a store is slow."""
+    with _serving() as served:
+        with closing(served.connected()) as caller:
+            caller.sendall(b"GET /late HTTP/1.1\r\nConnection: close\r\n\r\n")
+            until(lambda: served.asked)
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        served.answer_now.set()
+        until(lambda: not served.channels)
+
+        assert served.answers()
+    assert not caplog.records
 
 
 def test_without_descriptors_it_says_so_once_and_heals(

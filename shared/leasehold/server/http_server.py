@@ -413,7 +413,9 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         ends = self.close_when_flushed
         if ends and not self.requests and not self.will_close:
             self._flush_exception(self._flush_some)
-            if not self.total_outbufs_len and not self.will_close and self.connected:
+            if not self.connected:
+                return  # the caller hung up, and it is closed
+            if not self.total_outbufs_len and not self.will_close:
                 self._drop_rest()
                 return
         super().handle_write()
