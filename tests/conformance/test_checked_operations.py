@@ -57,6 +57,29 @@ def test_what_the_next_step_cannot_take_is_not_approved(
     assert service.post(f"/runs/{run_id}:approve")[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("catalog", "step", "misfit"),
+    [
+        (HANDLER, "add_later", "handler_unavailable"),
+        (STEP, "add_later", "step_unknown"),
+        (catalog_without("add"), "add", "step_unknown"),
+    ],
+)
+def test_an_edited_output_is_not_handed_off_to_a_step_that_could_not_run(
+    service: Service, folder: Path, catalog: Catalog, step: str, misfit: str
+) -> None:
+    run_id = run_in(service, "BLOCKED")
+    kept, edited = service.stored(run_id), {"output": {"n": 7}}
+
+    status, answer = deployed(service, folder, catalog).post(f"/runs/{run_id}:approve", edited)
+
+    assert (status, answer["error"]["code"]) == (409, "catalog_misfit")
+    details = answer["error"]["details"]
+    assert (details["step"], details["misfit"]) == (step, misfit)
+    assert service.stored(run_id) == kept
+    assert service.post(f"/runs/{run_id}:approve", edited)[0] == 200
+
+
 @pytest.mark.parametrize("catalog", [MODEL, HANDLER], ids=["model", "handler"])
 def test_a_run_is_not_recreated_at_a_step_that_could_not_run(
     service: Service, folder: Path, catalog: Catalog

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from leasehold.domain.trace import TraceEvent, TraceType
-from leasehold.presentation.formatting import StyledText
+from leasehold.presentation.formatting import StyledText, one_line
 from leasehold.presentation.run_state import DEAD_LETTER_ICON
+
+#: How much of a note a line shows; it is whole in the event.
+_MAX_NOTE: Final = 200
 
 #: The sentence of an event for who watches a run; an event that is not here is not announced.
 _SENTENCES: Final[Mapping[str, str]] = {
@@ -89,12 +92,22 @@ def event_reason(event: TraceEvent) -> str:
     calls = None if made is None else f"{made} calls made, {spared} spared"
     state = _grade(event) or _kept(event)
     told = _telling(event)
-    return ": ".join(filter(None, (by, told, state, event.reason, event.detail, into, calls)))
+    said = _said(event)
+    return ": ".join(filter(None, (by, told, state, event.reason, event.detail, said, into, calls)))
 
 
 def has_trials(events: Iterable[TraceEvent]) -> bool:
     """Return whether the run came to a second trial, so that events have to say theirs."""
     return any((event.trial or 1) > 1 for event in events)
+
+
+def _said(event: TraceEvent) -> str | None:
+    """Return what a person asked for besides: to begin anew, an output of their own, a note."""
+    facts = event.model_extra or {}
+    marks = [mark for mark in ("anew", "edited") if facts.get(mark) is True]
+    note = facts.get("note")
+    noted = [f"note: {one_line(note, _MAX_NOTE)}"] if isinstance(note, str) else []
+    return ", ".join([*marks, *noted]) or None
 
 
 def _telling(event: TraceEvent) -> str | None:

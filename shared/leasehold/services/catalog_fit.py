@@ -85,15 +85,22 @@ def problem_with_value(engine: Engine, name: str, text: str) -> Problem | None:
     )
 
 
-def check_approval(engine: Engine, run: Manifest) -> None:
-    """Raise CatalogMisfitError where the step behind a kept output could not take it.
+def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> None:
+    """Raise CatalogMisfitError where the step behind an output could not take it.
 
     Behind a reviewer, its verdict says which step is next: that is for the run to find out.
+
+    Args:
+        engine: the parts.
+        run: the run whose output waits for a decision.
+        edited: the JSON text that a person puts in place of it; its own step has the model.
     """
-    output, following = run.steps[run.current_step].kept_output, run.next_step
-    if output is None or following is None or run.current_step in run.looped_steps[-1:]:
+    output = run.steps[run.current_step].kept_output if edited is None else KeptValue(text=edited)
+    if edited is not None and run.current_step not in engine.catalog.steps:
+        _check(engine, run, Operation.APPROVE, (run.current_step,), KeptValue(text=edited))
+    if output is None or run.next_step is None or run.current_step in run.looped_steps[-1:]:
         return
-    _check(engine, run, Operation.APPROVE, (following,), output)
+    _check(engine, run, Operation.APPROVE, (run.next_step,), output)
 
 
 def check_recreation(

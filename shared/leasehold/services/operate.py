@@ -253,6 +253,7 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
     Raises:
         NotAllowedError: no output waits for a decision.
         InvalidOutputError, TooLargeError: it is no output of the step; nothing was kept.
+        CatalogMisfitError: the step that would be next cannot run.
     """
     lifecycle.check_allowed(manifest, Operation.APPROVE)
     if value is AS_BEFORE:
@@ -264,6 +265,7 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
         raise not_json("output", ValueError(error)) from None
     check_output(engine, manifest, text)
     check_verdict(manifest, text)
+    check_approval(engine, manifest, text)
     check_size("output", text, OUTPUT_BYTES)
     step = manifest.current_step
     name = f"{values_folder(manifest)}/{step}-edited-{digest(text)[:16]}.json"

@@ -51,6 +51,15 @@ def test_what_a_person_did_is_shown_with_the_person_and_the_new_run() -> None:
     assert event_reason(event("step_started")) == ""
 
 
+def test_the_words_that_a_person_gave_a_step_are_shown() -> None:
+    approved = event("run_approved", actor="ada@vm", reason="one number was wrong", edited=True)
+    retried = event("run_retried", actor="ada@vm", anew=True, note="make it\nshorter" + "!" * 300)
+
+    assert event_reason(approved) == "by ada@vm: one number was wrong: edited"
+    assert event_reason(retried).startswith("by ada@vm: anew, note: make it shorter!!!")
+    assert len(event_reason(retried)) < 250
+
+
 def test_events_of_a_later_trial_say_so_and_what_became_of_it() -> None:
     opened = event("author_slot_opened", trial=2, detail="step review did not settle")
     chosen = event("trial_chosen", trial=1, reason="trials_used_up", detail="score 0.9")
