@@ -109,6 +109,12 @@ def test_a_file_that_cannot_be_given_starts_nothing(shell: Shell, given: str, wo
     assert not (shell.folder / ".leasehold").exists()
 
 
+def test_a_name_that_is_given_twice_is_refused_with_the_option_that_gives_it(shell: Shell) -> None:
+    done = shell.run(*start("a.txt=@one.txt", "a.txt=@other.txt"))
+
+    assert only_line(done.stderr).startswith("error: --file gives 'a.txt' twice; ")
+
+
 @pytest.mark.parametrize("way", ["server", "store"])
 def test_a_client_gives_files_over_each_way(
     engine: InProcessEngine, shell: Shell, way: str

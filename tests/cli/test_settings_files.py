@@ -89,9 +89,17 @@ def test_a_key_of_the_project_is_a_variable_or_the_end_of_one(
     [
         (
             {"env": "A=1\nLEASEHOLD_CATALOGUE=x"},
-            ".env, line 2: 'LEASEHOLD_CATALOGUE' is no setting; ",
+            ".env, line 2: 'LEASEHOLD_CATALOGUE' is no setting; allowed: LEASEHOLD_CATALOG.",
         ),
-        ({"env": "PIPELINE_RETRIES=1"}, "allowed: LEASEHOLD_STORE, LEASEHOLD_TASKS, "),
+        ({"env": "PIPELINE_RETRIES=1"}, "is no setting; allowed: PIPELINE_MAX_RETRIES."),
+        (
+            {"env": "LEASEHOLD_QQQ_ZZZZZZZZZZ=1"},
+            "is no setting; allowed: those in docs/settings.md.",
+        ),
+        (
+            {"project": "[tool.leasehold]\nmax-retris=1"},
+            "no setting; allowed: PIPELINE_MAX_RETRIES.",
+        ),
         ({"env": "not a line"}, ".env, line 1: it is no NAME=VALUE."),
         ({"env": "KEY='open"}, ".env, line 1: its quotes do not end in this line"),
         ({"env": "KEY=1\nKEY=2"}, ".env, line 2: KEY stands there twice."),
@@ -124,6 +132,7 @@ def test_a_file_that_cannot_be_used_is_one_clear_line(
     message = refused(**files)
 
     assert words in message
+    assert len(message) < 250
     assert "\n" not in message
 
 

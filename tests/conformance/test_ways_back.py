@@ -15,7 +15,8 @@ from leasehold.bootstrap import boot
 from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.manifest_parts import Attempts, ErrorRecord
+from leasehold.domain.timeline import timeline
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
@@ -101,6 +102,23 @@ def test_a_run_that_was_given_up_is_recreated_without_a_call_paid_twice(
     assert (early, files(engine, dead)) == ((0, [dead.run_id]), kept_files)
     assert (run.status, PAID) == ("COMPLETED", ALL)
     assert len(json.loads(read_output(engine, run.run_id))) == ITEMS
+
+
+def test_a_new_run_counts_the_attempts_and_calls_of_its_own(engine: Engine, unique: str) -> None:
+    dead = given_up(engine, unique, SMALL)
+    BROKEN.clear()
+
+    created = operate(engine, dead.run_id, RECREATE).created
+    assert created is not None
+    run = settled(engine, created)
+
+    before, after = dead.steps[dead.current_step], run.steps[dead.current_step]
+    assert before.calls is not None
+    assert after.calls is not None
+    assert after.attempts == Attempts()
+    assert (before.calls.made + after.calls.made, after.calls.spared) == (ITEMS, 1)
+    completed = [one for one in timeline(run, []) if one.type == "step_completed"]
+    assert [one.attempt for one in completed if one.step == dead.current_step] == [1]
 
 
 def test_what_a_new_run_shares_is_purged_with_the_old_one_after_it(

@@ -132,15 +132,16 @@ def _bounded(file: BinaryIO) -> str:
 
 
 def _as_mapping(
-    context: click.Context, _param: click.Parameter, given: tuple[tuple[str, str], ...]
+    context: click.Context, param: click.Parameter, given: tuple[tuple[str, str], ...]
 ) -> dict[str, str]:
-    """Return the labels by key; a key that is given twice is refused."""
-    labels: dict[str, str] = {}
-    for key, value in given:
-        if key in labels:
-            raise click.UsageError(f"--label gives {key!r} twice; allowed: each key once.", context)
-        labels[key] = value
-    return labels
+    """Return the pairs, of labels or of files, by name; one that is given twice is refused."""
+    pairs: dict[str, str] = {}
+    for name, value in given:
+        if name in pairs:
+            words = f"{param.opts[0]} gives {name!r} twice; allowed: each of them once."
+            raise click.UsageError(words, context)
+        pairs[name] = value
+    return pairs
 
 
 def _as_texts(

@@ -26,6 +26,8 @@ _LINE: Final = re.compile(rf"(?:export\s+)?(?P<name>{_NAME.pattern})\s*=\s*(?P<v
 _OF_STEP: Final = re.compile(r"PIPELINE_[A-Z0-9_]+_(TIMEOUT_MS|DEADLINE_S)")
 _QUOTED: Final = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")\s*(?:\#.*)?""")
 _ESCAPED: Final = re.compile(r"\\(.)")
+#: How much a name is to be like a setting's, for that to be the one that was meant.
+_ALIKE: Final = 0.75
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 #: The settings that come from a file, each with the file.
@@ -173,11 +175,15 @@ def _others() -> set[str]:
 
 
 def _unknown(name: str) -> str:
-    from leasehold.registry.settings import SETTINGS  # noqa: PLC0415 - for who mistyped
+    """Return what to do about a name that nothing reads; all that is allowed would be a page."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for who mistyped
 
-    allowed = ", ".join(
-        [*SETTINGS.keys(), "PIPELINE_{STEP}_TIMEOUT_MS, PIPELINE_{STEP}_DEADLINE_S"]
-    )
+    from leasehold.registry.settings import SETTINGS  # noqa: PLC0415 - as above
+
+    names = (entry.name for entry in SETTINGS)
+    known = {short: name for name in names for short in (name, name.partition("_")[2])}
+    alike = get_close_matches(name.upper().replace("-", "_"), known, 1, _ALIKE)
+    allowed = known[alike[0]] if alike else "those in docs/settings.md"
     return f"{name[:100]!r} is no setting; allowed: {allowed}"
 
 

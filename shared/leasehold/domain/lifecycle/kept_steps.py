@@ -11,7 +11,7 @@ from leasehold.domain.kept_work import CallResult, Checkpoint, KeptCounts
 from leasehold.domain.lifecycle.handoff import to_be_judged
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import StepRecord, StepRecordUpdate
+from leasehold.domain.manifest_parts import Attempts, StepRecord, StepRecordUpdate
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trials import trial_at, trials_of, with_finished_trial
 from leasehold.errors import InvalidRequestError, PartialOutputError
@@ -81,6 +81,8 @@ def steps_to_go_on(
     _outputs_before(old, new, from_step, keep_partial=keep_partial)
     fresh = StepRecord(status=RunStatus.PENDING)
     again = old.steps[from_step].with_(status=RunStatus.PENDING)
+    if from_step not in old.looped_steps:  # attempts of filed trials are counted with the step's
+        again = again.with_(attempts=Attempts(), calls=None)
     if not old.has_unjudged_output:
         again = again.with_(**RUN_AGAIN).with_(started_at=None, progress=None)
     steps = {step: old.steps.get(step, fresh) for step in new.plan} | {from_step: again}
