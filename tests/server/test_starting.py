@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.bundle.conftest import ROOT, settings
 from tests.ports import own_port
 from tests.server.conftest import Answer, Api
@@ -24,13 +26,17 @@ _WHOLE = f"{_SLOW}from tests.bundle.catalog import *\n"
 _BROKEN = f"{_SLOW}import no_such_module\n"
 _FIRST = """
 import sys
-import leasehold.cli.serve, leasehold.server.starting
+import leasehold.cli.serve, leasehold.server.starting, leasehold.server.http_server
+import leasehold.cli.dev, leasehold.devserver.loopback_server
+import leasehold.devserver.function_processes
 print(*{"flask", "pydantic", "leasehold.bootstrap", "leasehold.domain.manifest"} & set(sys.modules))
 """
 
 
 @contextmanager
-def _starting(folder: Path, catalog: str) -> Iterator[tuple[subprocess.Popen[str], Api]]:
+def _starting(
+    folder: Path, catalog: str, command: str = "serve"
+) -> Iterator[tuple[subprocess.Popen[str], Api]]:
     """Give a server whose catalog is being imported, once it answers."""
     (folder / "slow_catalog.py").write_text(catalog)
     port = own_port()
@@ -41,7 +47,7 @@ def _starting(folder: Path, catalog: str) -> Iterator[tuple[subprocess.Popen[str
         "PYTHONPATH": f"{ROOT}:{folder}",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "leasehold", "serve", "--port", str(port)],
+        [sys.executable, "-m", "leasehold", command, "--port", str(port)],
         env=environ,
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -64,8 +70,13 @@ def _health(api: Api) -> Answer | None:
         return None
 
 
-def test_it_is_healthy_and_not_ready_while_its_catalog_is_imported(tmp_path: Path) -> None:
-    with _starting(tmp_path, _WHOLE) as (_, api):
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_it_is_healthy_and_not_ready_while_its_catalog_is_imported(
+    tmp_path: Path, command: str
+) -> None:
+    with _starting(tmp_path, _WHOLE, command) as (process, api):
+        assert process.stderr is not None
+        said = process.stderr.readline()
         health = api.ask("GET", "/health")
         others = [api.ask("GET", "/ready"), api.ask("GET", "/runs")]
         others += [api.ask("POST", "/runs", {"pipeline": "notes", "input": {}})]
@@ -73,6 +84,7 @@ def test_it_is_healthy_and_not_ready_while_its_catalog_is_imported(tmp_path: Pat
         until(lambda: api.ask("GET", "/ready").status == 200)
         runs = api.get("/runs")["runs"]
 
+    assert said == "starting: the catalog and its handlers are imported\n"
     assert health == (200, {"status": "ok"})
     for refused in others:
         assert (refused.status, refused.body["error"]["code"]) == (503, "not_ready")
@@ -95,6 +107,29 @@ def test_a_body_that_comes_while_it_starts_is_there_for_the_api(tmp_path: Path) 
         answer = caller.recv(100)
 
     assert answer.startswith(b"HTTP/1.1 201")
+
+
+def test_the_dev_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
+    with _starting(tmp_path, _WHOLE, "dev") as (process, api):
+        assert process.stdout is not None
+        (tmp_path / "go-on").touch()
+        answers = [api.ask("GET", "/health"), api.ask("GET", "/ready")]
+        said = process.stdout.readline()
+        answers += [api.ask("GET", "/ready")]
+        started = api.ask("POST", "/runs", {"pipeline": "notes", "input": {}})
+
+    assert [answer.status for answer in answers] == [200, 503, 200]
+    assert said == f"ready http://127.0.0.1:{api.port}\n"
+    assert started.status == 201
+
+
+def test_a_dev_server_that_is_told_to_end_while_it_starts_says_so(tmp_path: Path) -> None:
+    with _starting(tmp_path, _WHOLE, "dev") as (process, _):
+        process.terminate()
+        said, lines = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (0, "")
+    assert lines.splitlines()[-1] == "stopped before it was ready"
 
 
 def test_it_ends_where_the_catalog_cannot_be_imported(tmp_path: Path) -> None:

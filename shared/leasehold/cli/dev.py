@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.server_options import port_option, workers_option
-from leasehold.cli.stderr import note, warn
+from leasehold.cli.stderr import note, noted_if_slow, warn
 from leasehold.cli.stop_signals import StopSignals
-from leasehold.cli.unresolved import unresolved_lines
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
 if TYPE_CHECKING:
-    from leasehold.devserver.server import DevOptions
+    from leasehold.devserver.loopback_server import LoopbackServer
+    from leasehold.devserver.server import DevServer
 
 
 @click.command()
@@ -68,38 +70,63 @@ def dev(
       leasehold start summary --input '{"text": "One. Two."}' --url http://127.0.0.1:8080 --wait
     """  # noqa: D301
     require_extra("functions", "`leasehold dev`")
-    from leasehold.devserver.server import DevOptions  # noqa: PLC0415 - it needs the extra
-
-    options = DevOptions(
-        port=port,
-        workers=workers,
-        data=data,
-        lease_port=lease_port,
-        targets=targets,
-        reload=reload,
-    )
-    for line in unresolved_lines():
-        warn(line)
-    return _serve(options)
-
-
-def _serve(options: DevOptions) -> int:
-    """Serve; return when it was stopped in order, or at once at a second signal."""
-    from leasehold.devserver.server import DevServer  # noqa: PLC0415 - it needs the extra
-
     log_to_stderr()
     signals = StopSignals()
-    server = DevServer(options, note)
     try:
-        server.start()
-        signals.ready()
-        click.echo(f"ready {server.url}")
-        signals.wait()
-        note("stopping: running attempts may end; once more to kill them")
+        with _answering(port) as until_ready:
+            with noted_if_slow("starting: the catalog and its handlers are imported"):
+                server = _make_server(
+                    until_ready,
+                    port=port,
+                    workers=workers,
+                    data=data,
+                    lease_port=lease_port,
+                    targets=targets,
+                    reload=reload,
+                )
+            return _serve(signals, server)
     except (KeyboardInterrupt, Exception):
         if not signals.cut_start:
             raise
         note("stopped before it was ready")
+        return DONE
+
+
+@contextlib.contextmanager
+def _answering(port: int) -> Iterator[LoopbackServer]:
+    """Answer `/health` before all that takes long to import."""
+    from leasehold.devserver.function_processes import check_free  # noqa: PLC0415 - an extra has it
+    from leasehold.devserver.loopback_server import LoopbackServer  # noqa: PLC0415 - as above
+    from leasehold.server.starting import answer  # noqa: PLC0415 - as above
+
+    check_free(port, "--port")
+    until_ready = LoopbackServer(answer, "starting")
+    until_ready.start(port)
+    try:
+        yield until_ready
+    finally:
+        until_ready.stop()
+
+
+def _make_server(until_ready: LoopbackServer, **options: Any) -> DevServer:
+    """Import the catalog and handlers; say what of them does not resolve."""
+    from leasehold.cli.unresolved import unresolved_lines  # noqa: PLC0415 - it takes long
+    from leasehold.devserver.server import DevOptions, DevServer  # noqa: PLC0415 - as above
+
+    for line in unresolved_lines():
+        warn(line)
+    return DevServer(DevOptions(**options), note, until_ready=until_ready)
+
+
+def _serve(signals: StopSignals, server: DevServer) -> int:
+    """Serve; return when it was stopped in order, or at once at a second signal."""
+    try:
+        with noted_if_slow("starting: each function imports them in a process of its own"):
+            server.start()
+        signals.ready()
+        click.echo(f"ready {server.url}")
+        signals.wait()
+        note("stopping: running attempts may end; once more to kill them")
     finally:
         signals.ready()
         server.stop(at_once=lambda: signals.is_at_once)

@@ -14,7 +14,7 @@ import click
 from leasehold.cli.exit_codes import BAD_INPUT, DONE
 from leasehold.cli.leaving import leave
 from leasehold.cli.server_options import port_option, workers_option
-from leasehold.cli.stderr import note, print_error
+from leasehold.cli.stderr import note, noted_if_slow, print_error
 from leasehold.cli.stop_signals import StopSignals
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
@@ -66,7 +66,9 @@ def serve(*, host: str, port: int, workers: int, allow_broken: bool) -> int:
     signals = StopSignals(_leave)
     try:
         with _answering(host, port, workers) as http:
-            if _is_broken() and not allow_broken:
+            with noted_if_slow("starting: the catalog and its handlers are imported"):
+                is_broken = _is_broken()
+            if is_broken and not allow_broken:
                 note("not started: put that right, or let those steps block with --allow-broken")
                 return BAD_INPUT
             return _serve(signals, http, host, port, workers, allow_broken=allow_broken)
@@ -129,7 +131,7 @@ def _serve(
     with _explaining(workers):
         server = Server(ServeOptions(host, port, workers, allow_broken), note, http=http)
     try:
-        with _explaining(workers):
+        with _explaining(workers), noted_if_slow("starting: the runs of the store are taken up"):
             server.start()
         signals.ready()
         if server.is_open:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import click
 
@@ -10,10 +13,28 @@ from leasehold.cli.streams import forget_stderr
 from leasehold.domain.printable import printable
 from leasehold.presentation.formatting import one_line
 
+#: Whoever waits longer than this is told for what.
+_PATIENCE_S: Final = 1.0
+
 
 def note(line: str, command: str = "") -> None:
     """Print something worth knowing, and a command to copy as it is."""
     _print(f"{one_line(line)} {printable(command)}".rstrip())
+
+
+@contextlib.contextmanager
+def noted_if_slow(line: str) -> Iterator[None]:
+    """Print what is done meanwhile, if it takes longer than people wait without asking."""
+    timer = threading.Timer(_PATIENCE_S, note, [line])
+    timer.daemon = True
+    try:
+        timer.start()
+    except RuntimeError:  # the system has no thread for it: it is done all the same
+        timer.cancel()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def warn(line: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.devserver.orphan_processes import kill_orphans
 from leasehold.devserver.server_process import DRAIN_S, ServerProcess
 from leasehold.errors import SettingError, StoreUnavailableError
@@ -66,12 +67,15 @@ class FunctionProcesses:
         folder: where the entry files are.
         environ: its environment.
         report: called with a line for people on what happens to them.
+        until_then: answers on the port until `take_over`; None: nobody does, and this serves from
+            the start.
     """
 
     function: Function
     folder: Path
     environ: Mapping[str, str] = field(repr=False)
     report: Callable[[str], None]
+    until_then: LoopbackServer | None = None
     _listener: socket.socket | None = None
     _servers: list[ServerProcess] = field(default_factory=list)  # the last one serves
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -85,7 +89,7 @@ class FunctionProcesses:
             StoreUnavailableError: somebody else has the port.
         """
         try:
-            self._listener = socket.create_server((_HOST, self.function.port), backlog=_BACKLOG)
+            self._listener = self._listen()
         except OSError as error:
             raise self._unavailable(f"port {self.function.port}: {error.strerror}") from error
         server = self._spawn()
@@ -93,18 +97,35 @@ class FunctionProcesses:
             self._in_thread(self._supervise, server)
 
     def wait_until_ready(self, deadline: float) -> None:
-        """Wait until a server takes requests; `deadline` is monotonic seconds.
+        """Wait until a server takes requests, or would; `deadline` is monotonic seconds.
 
         Raises:
             StoreUnavailableError: none does.
         """
         while time.monotonic() < deadline:
             servers = list(self._servers)
-            if servers and servers[-1].ready.wait(_POLL_S):
+            if servers and self._awaited(servers[-1]).wait(_POLL_S):
                 return
             if self._stopping.wait(0 if servers else _POLL_S):
                 return
         raise self._unavailable(f"it does not answer within {START_S:g} s")
+
+    def take_over(self, deadline: float) -> None:
+        """Have a server answer in place of what did until now; `deadline` is monotonic seconds.
+
+        Whoever calls meanwhile waits until it accepts, and is not refused.
+
+        Raises:
+            StoreUnavailableError: none does.
+        """
+        if self.until_then is None:
+            return
+        self.until_then.stop()
+        with self._lock:
+            self.until_then = None
+            for server in self._servers[-1:]:
+                server.let_accept()
+        self.wait_until_ready(deadline)
 
     def restart(self) -> None:
         """Have a new server serve, while this one finishes what it does."""
@@ -142,6 +163,16 @@ class FunctionProcesses:
         for server in list(self._servers):
             if killed := kill_orphans(server.pid, holder):
                 self.report(f"orphan processes of a dead worker are killed: {killed}")
+
+    def _listen(self) -> socket.socket:
+        if self.until_then is None:
+            return socket.create_server((_HOST, self.function.port), backlog=_BACKLOG)
+        listener = self.until_then.listener.dup()
+        listener.listen(_BACKLOG)
+        return listener
+
+    def _awaited(self, server: ServerProcess) -> threading.Event:
+        return server.ready if self.until_then is None else server.loaded
 
     def _supervise(self, server: ServerProcess | None) -> None:
         wait = RESTART_S
@@ -209,6 +240,8 @@ class FunctionProcesses:
             if self._stopping.is_set() or self._listener is None:
                 return None
             server = ServerProcess(pairs, {**self.environ, **sizes}, self._listener.fileno())
+            if self.until_then is None:
+                server.let_accept()
             self._servers.append(server)
         return server
 

@@ -22,7 +22,12 @@ class LoopbackServer:
     Args:
         app: any WSGI application.
         name: of the thread.
+
+    Attributes:
+        listener: the socket that listens, from `start` until `stop`.
     """
+
+    listener: socket.socket
 
     def __init__(self, app: Any, name: str) -> None:
         self._app = app
@@ -51,6 +56,7 @@ class LoopbackServer:
                 request_handler=_Handler,
                 fd=listening.fileno(),
             )
+        self.listener = self._server.socket
         self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
         self._thread.start()
         return f"http://{_HOST}:{self._server.port}"

@@ -29,6 +29,7 @@ from leasehold.devserver.function_processes import (
     check_free,
     entry_folder,
 )
+from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.devserver.scheduler import TICK_S, Scheduler
 from leasehold.devserver.served_functions import among, served_functions
 from leasehold.devserver.server_process import DRAIN_S
@@ -108,6 +109,8 @@ class DevServer:
         report: called with a line for people on what happens.
         tasks: in place of a double of Cloud Tasks with the usual limits.
         table: the functions of the bundle.
+        until_ready: answers on the port of the runs API until everything has started; None: nobody
+            does.
 
     Attributes:
         url: of the runs API.
@@ -128,8 +131,9 @@ class DevServer:
         *,
         tasks: CloudTasksDouble | None = None,
         table: FunctionTable = FUNCTIONS,
+        until_ready: LoopbackServer | None = None,
     ) -> None:
-        self._report, self._table = report, table
+        self._report, self._table, self._until_ready = report, table, until_ready
         catalog = load_catalog(read_settings(options.environ)["LEASEHOLD_CATALOG"])
         check_platform(catalog.steps)  # it plays the platform
         with contextlib.redirect_stdout(sys.stderr):  # what handlers print is no answer
@@ -174,9 +178,8 @@ class DevServer:
         self._bundle = bundle = boot(self._environ)
         self._dispatched_since = bundle.engine.clock.now()
         for function in self._functions:
-            processes = FunctionProcesses(function, self._folder, self._environ, self._report)
-            self._processes.append(processes)
-            processes.start()
+            self._processes.append(self._processes_of(function))
+            self._processes[-1].start()
         self.crash_detector = CrashDetector(
             bundle.engine, is_gone=_is_gone, kill_orphans=self._kill_orphans, report=self._report
         )
@@ -194,6 +197,8 @@ class DevServer:
         for function in among(self._functions, self._table.called_by_users()):
             if function.url != self.url:  # which the caller tells
                 self._report(f"{_WORDS.get(function.name, function.name)} {function.url}")
+        for processes in self._processes:
+            processes.take_over(deadline)
 
     def stop(self, at_once: Callable[[], bool] = lambda: False) -> None:
         """Let what runs end, then end everything; no process of it is left.
@@ -242,9 +247,14 @@ class DevServer:
         """Raise SettingError where the two ports that can be named cannot be had."""
         if self.leases_url and options.lease_port == options.port:
             raise SettingError(name="--lease-port", value=options.port, allowed="a port of its own")
-        check_free(options.port, "--port")
+        if self._until_ready is None:
+            check_free(options.port, "--port")
         if self.leases_url and options.lease_port:
             check_free(options.lease_port, "--lease-port")
+
+    def _processes_of(self, function: Function) -> FunctionProcesses:
+        until_then = self._until_ready if function.url == self.url else None
+        return FunctionProcesses(function, self._folder, self._environ, self._report, until_then)
 
     def _scheduler(self, entry: FunctionEntry, url: str, options: DevOptions) -> Scheduler:
         """Return what calls a scheduled function; the sweep, more often than in the cloud."""

@@ -1,9 +1,9 @@
 """The program of a server process: a function under the framework's own server, for this machine.
 
 Run as `python -m leasehold.devserver.server_main PARENT[,LISTENER,STATES] --target …`: PARENT is
-the process that must be there, LISTENER a socket of it that listens already, STATES a pipe that it
-reads; the rest is as for functions-framework. It ends when PARENT does, and bounds what a request
-may be while it arrives.
+the process that must be there, LISTENER a socket of it that listens already, STATES a socket by
+which it hears how far this is, and says when to accept requests; the rest is as for
+functions-framework. It ends when PARENT does, and bounds what a request may be while it arrives.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from functions_framework import create_app
 from functions_framework._http import create_server
 from gunicorn.arbiter import Arbiter
 
-from leasehold.devserver.server_process import DRAIN_S, READY, STOPPING
+from leasehold.devserver.server_process import DRAIN_S, LOADED, READY, STOPPING
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.web.loopback_guard import LoopbackGuard
 from leasehold.worker.shutdown import ENDING
@@ -65,6 +66,8 @@ def main() -> None:
     app = create_app(arguments.target, arguments.source)  # type: ignore[no-untyped-call] # it has no types
     app.wsgi_app = LoopbackGuard(app.wsgi_app)
     server = create_server(app, debug=False, **options)  # type: ignore[no-untyped-call] # as above
+    if descriptors:
+        wait_until_it_may_accept(states)
     server.run(arguments.host, arguments.port)
 
 
@@ -111,7 +114,7 @@ def replace_every_worker() -> None:
 
 
 def report_states(states: int) -> None:
-    """Write to the pipe when the server begins to accept requests, and when it stops."""
+    """Report when the server begins to accept requests, and when it stops."""
     start, stop = Arbiter.start, Arbiter.stop
 
     def start_and_report(self: Any) -> None:
@@ -125,6 +128,14 @@ def report_states(states: int) -> None:
 
     os.set_inheritable(states, False)
     Arbiter.start, Arbiter.stop = start_and_report, report_and_stop
+
+
+def wait_until_it_may_accept(states: int) -> None:
+    """Report that the function is loaded; somebody else may still answer in its place."""
+    _write(states, LOADED)
+    with socket.socket(fileno=os.dup(states)) as parent:
+        if not parent.recv(1):
+            sys.exit("the dev server is gone")
 
 
 def _repeat_stop(arbiter: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,9 +18,13 @@ from leasehold.devserver.orphan_processes import kill_orphans
 #: after SIGTERM.
 DRAIN_S: Final = 10
 
-#: What a server writes to its pipe: that it accepts requests, and that it accepts no more.
+#: What a server tells whoever started it: that it has loaded its function, that it accepts
+#: requests, and that it accepts no more.
+LOADED: Final = b"="
 READY: Final = b"+"
 STOPPING: Final = b"-"
+#: What it is told once it has loaded its function: that it may accept requests.
+ACCEPT: Final = b"!"
 
 _PROGRAM: Final = "leasehold.devserver.server_main"
 
@@ -34,42 +39,54 @@ class ServerProcess:
 
     Attributes:
         pid: of the master, which leads the session.
+        loaded: set once it has loaded its function, and waits until it may accept requests.
         ready: set once it accepts requests.
         stopping: set once it accepts no more: it drains, or it ended.
     """
 
     def __init__(self, options: Sequence[str], environ: Mapping[str, str], listener: int) -> None:
-        states, reports = os.pipe()
+        self._states, reports = socket.socketpair()
         try:
+            here, there = os.getpid(), reports.fileno()
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-m", _PROGRAM, f"{os.getpid()},{listener},{reports}", *options],
+                [sys.executable, "-m", _PROGRAM, f"{here},{listener},{there}", *options],
                 env=dict(environ),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                pass_fds=(listener, reports),
+                pass_fds=(listener, there),
             )
         except BaseException:
-            os.close(states)
+            self._states.close()
             raise
         finally:
-            os.close(reports)
+            reports.close()
         self.pid = self._process.pid
-        self.ready, self.stopping = threading.Event(), threading.Event()
+        self.loaded, self.ready, self.stopping = (threading.Event() for _ in range(3))
+        self._may_accept = False
         try:
             threading.Thread(target=self._wait_for_end, daemon=True).start()
-            threading.Thread(target=self._read_states, args=(states,), daemon=True).start()
+            threading.Thread(target=self._read_states, daemon=True).start()
         except BaseException:  # no thread to watch it: nobody would know of it
-            os.close(states)
+            self._states.close()
             self.kill()
             raise
+
+    def let_accept(self) -> None:
+        """Have it accept requests once it has loaded its function."""
+        self._may_accept = True
+        with suppress(OSError):  # it ended, or nobody hears it any more
+            self._states.send(ACCEPT)
 
     def exit_code(self) -> int | None:
         """Return its exit code; None while it runs."""
         return self._process.poll()
 
     def request_stop(self) -> None:
-        """Have it finish what it does, and end."""
-        self._process.terminate()
+        """Have it finish what it does, and end; one that does nothing yet is killed."""
+        if self._may_accept:
+            self._process.terminate()
+        else:
+            self._process.kill()
 
     def wait(self, seconds: float) -> bool:
         """Return whether it ends within so many seconds."""
@@ -86,11 +103,11 @@ class ServerProcess:
         kill_orphans(self.pid)  # what left the group is still of the session
         self._process.wait()
 
-    def _read_states(self, states: int) -> None:
+    def _read_states(self) -> None:
         """Read what it reports, until every process that could write is gone."""
-        events = {READY: self.ready, STOPPING: self.stopping}
-        with os.fdopen(states, "rb", buffering=0) as pipe:
-            while state := pipe.read(1):
+        events = {LOADED: self.loaded, READY: self.ready, STOPPING: self.stopping}
+        with self._states, suppress(ConnectionResetError):  # it ended before it read
+            while state := self._states.recv(1):
                 events[state].set()
 
     def _wait_for_end(self) -> None:

@@ -2,18 +2,20 @@
 
 To import them takes most of a start, and as long as modules of the user's like. Whoever asks
 meanwhile whether the process is alive, such as a service manager, has an answer. So this room is
-imported first, and nothing here imports what those need.
+imported first, and nothing here imports what those need. `leasehold dev` has it as well, served by
+the server of its doubles.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.errors import NotReadyError
-from leasehold.server.http_server import MOST_KEPT, HttpServer
-from leasehold.server.listener import listen
+
+if TYPE_CHECKING:
+    from leasehold.server.http_server import HttpServer
 
 _STARTING: Final = NotReadyError(problem="the server starts; ask again in a moment")
 _HEALTHY: Final = json.dumps({"status": "ok"}).encode()
@@ -29,9 +31,12 @@ def begin_to_answer(host: str, port: int) -> HttpServer:
         SettingError: nobody can listen there.
         RuntimeError: the system has no threads for it.
     """
+    from leasehold.server.http_server import HttpServer  # noqa: PLC0415 - an extra has it
+    from leasehold.server.listener import listen  # noqa: PLC0415 - as above
+
     listener = listen(host, port)
     try:
-        http = HttpServer(_answer, listener, _body_limit)
+        http = HttpServer(answer, listener, _body_limit)
         http.start()
     except BaseException:
         listener.close()
@@ -41,10 +46,12 @@ def begin_to_answer(host: str, port: int) -> HttpServer:
 
 def _body_limit(_head: Mapping[str, str]) -> int:
     """Refuse no body yet: what answers once it has come may be the API, which would miss it."""
+    from leasehold.server.http_server import MOST_KEPT  # noqa: PLC0415 - an extra has it
+
     return MOST_KEPT
 
 
-def _answer(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+def answer(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer a request, as WSGI has it: the same to everybody, so nobody is kept out."""
     asks = environ["PATH_INFO"] == "/health" and environ["REQUEST_METHOD"] in ("GET", "HEAD")
     status, body = ("200 OK", _HEALTHY) if asks else ("503 Service Unavailable", _REFUSED)
