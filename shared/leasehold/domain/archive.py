@@ -25,21 +25,18 @@ class OwedArchiveUpdate(TypedDict, total=False):
     tries: int
     failed: tuple[str, ...]
     not_before: AwareDatetime | None
-    in_ledger: bool
 
 
 class OwedArchive(Stored):
     """The archive that an ended run still owes; a run that is archived has none.
 
     `tries` counts those of the sweep; `failed` names the steps that failed the last time.
-    `in_ledger`: its ledger is written, whatever else is still to be done.
     """
 
     ended_at: Moment | None = None  # None: a version before this one ended it
     tries: int = 0
     failed: tuple[str, ...] = ()
     not_before: Moment | None = None  # when the sweep tries again; None: at the grace
-    in_ledger: bool = False
 
     if TYPE_CHECKING:
 

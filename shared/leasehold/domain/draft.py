@@ -12,9 +12,10 @@ from leasehold.domain.archive import OwedArchive
 from leasehold.domain.change import Change
 from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import leaves_artifacts
 from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import Fence
-from leasehold.domain.ledger import LedgerEntry
+from leasehold.domain.ledger import ledger_of
 from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import Manifest, ManifestUpdate
 from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
@@ -78,6 +79,8 @@ class Draft:
             self.set_step(calls=calls.with_(spared=notes.calls_spared))
         if notes.leaves_file:
             self.owe_folder()
+        if notes.stores_files:
+            self.set(has_files=True)
         if notes.output is not None and self.keep_output(notes.output):
             self.count_anew()
 
@@ -152,19 +155,18 @@ class Draft:
         self,
         outcome: Outcome,
         created: Manifest | None = None,
-        ledger: LedgerEntry | None = None,
     ) -> Change:
         """Return the change, with all that follows from it in order.
 
         Args:
             outcome: the answer for the caller.
             created: a further run.
-            ledger: the run's entry in the ledger.
         """
         told = announcement_of(self.before, self.run, self.events, self.now, self.rules)
         if told is not None:
             self.set(announcement=told)
-        if self.run.is_terminal and not self.before.is_terminal:
+        ends = self.run.is_terminal and not self.before.is_terminal
+        if ends and (told is not None or leaves_artifacts(self.run)):
             self.set(archive=_owed_archive(ended_at=self.now))
         run = self.run
         self.set(
@@ -177,6 +179,7 @@ class Draft:
         rules = self.rules
         after = rules.delivery.give_up_after
         owed = () if told is None else deliveries_of(self.run, rules.grace, after)
+        ledger = ledger_of(self.run) if ends else None
         return Change(outcome, self.run, self.events, created, deliveries=owed, ledger=ledger)
 
     def _settlement(self, outcome: Outcome) -> Settlement | None:

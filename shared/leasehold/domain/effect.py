@@ -47,13 +47,15 @@ class Archive:
         run_id: the run.
         life: its mark; see `domain/life.py`.
         kept: temporary files that stay: a run that is made of it goes on from them.
-        has_temporary: whether there may be temporary files: looking for them costs a list.
+        has_files: whether there may be files that handlers stored: looking for them costs a list.
+        has_temporary: whether there may be temporary files; likewise.
         outputs: the texts of its outputs: people open the files whose addresses stand there.
     """
 
     run_id: str
     life: str
     kept: tuple[str, ...] = ()
+    has_files: bool = field(default=False, compare=False)
     has_temporary: bool = field(default=False, compare=False)
     outputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
@@ -127,8 +129,26 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
     outputs = tuple(step.output for step in manifest.steps.values() if step.output is not None)
     within = f"{checkpoints_folder(manifest)}/"
     kept = tuple(name for name in kept_files(manifest) if name.startswith(within))
-    has_temporary = _may_have_temporary_files(manifest)
-    return (Archive(manifest.run_id, manifest.life, kept, has_temporary, outputs),)
+    return (
+        Archive(
+            manifest.run_id,
+            manifest.life,
+            kept,
+            has_files=_may_have_files(manifest),
+            has_temporary=_may_have_temporary_files(manifest),
+            outputs=outputs,
+        ),
+    )
+
+
+def leaves_artifacts(manifest: Manifest) -> bool:
+    """Return whether a run that ended may have left artifacts that its archive has to see to."""
+    return _may_have_files(manifest) or _may_have_temporary_files(manifest)
+
+
+def _may_have_files(manifest: Manifest) -> bool:
+    """Return whether handlers may have stored files, known to the run or not."""
+    return manifest.has_files or _was_cut_short(manifest)
 
 
 def _may_have_temporary_files(manifest: Manifest) -> bool:
@@ -138,8 +158,14 @@ def _may_have_temporary_files(manifest: Manifest) -> bool:
     was cut short before that leaves an attempt without an output, or a run that was cancelled. What
     a remote worker may leave is owed with its lease.
     """
-    was_cut_short = any(record.attempts.ended for record in manifest.steps.values())
-    return bool(manifest.owed) or manifest.cancelled or was_cut_short
+    return bool(manifest.owed) or _was_cut_short(manifest)
+
+
+def _was_cut_short(manifest: Manifest) -> bool:
+    """Return whether an attempt of the run may have ended without a word of what it had stored."""
+    if manifest.cancelled or manifest.dead_lettered:
+        return True
+    return any(record.attempts.ended for record in manifest.steps.values())
 
 
 def _own(manifest: Manifest, folders: Sequence[str]) -> tuple[str, ...]:

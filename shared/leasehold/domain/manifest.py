@@ -97,6 +97,7 @@ class ManifestUpdate(TypedDict, total=False):
     recreated_as: tuple[str, ...]
     operations: tuple[OperationRecord, ...]
     owed: tuple[str, ...]
+    has_files: bool
     announcement: Announcement | None
     archive: OwedArchive | None
     traced: int
@@ -160,6 +161,7 @@ class Manifest(Stored):
     recreated_as: tuple[str, ...] = ()
     operations: tuple[OperationRecord, ...] = ()  # what people did last, newest last
     owed: tuple[str, ...] = ()  # folders of temporary files, to be deleted after their step
+    has_files: bool = False  # whether files may be among its artifacts, as far as it was noted
     announcement: Announcement | None = None  # the last one
     archive: OwedArchive | None = None  # what is still to be archived of an ended run
     traced: int = 0  # how many trace events are stored: the number of the next one

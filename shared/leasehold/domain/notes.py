@@ -32,12 +32,14 @@ class Notes(NamedTuple):
             None: as the run has it. A total, so that to write it twice does no harm.
         leaves_file: whether a temporary file may be there that the run does not refer to yet.
         output: what waits to be judged by the gates; None: there is none, or there are no gates.
+        stores_files: whether files of the run may be there since the attempt began.
     """
 
     progress: Progress | None = None
     calls_spared: int | None = None
     leaves_file: bool = False
     output: MadeOutput | None = None
+    stores_files: bool = False
 
 
 NO_NOTES: Final = Notes()

@@ -46,7 +46,7 @@ class ArchiveParts(Protocol):
 
 
 def archive_run(engine: ArchiveParts, owed: Archive, note: Callable[[Transition], Change]) -> bool:
-    """Do each step of the archive, then write the ledger and note what came of it in one commit.
+    """Do each step of the archive, then note what came of it.
 
     Args:
         engine: the parts.
@@ -98,7 +98,7 @@ STEPS: Final[Mapping[str, Step]] = {
 
 def _do(engine: ArchiveParts, name: str, step: Step, owed: Archive, failed: dict[str, str]) -> bool:
     """Do one step; return whether it is over: one that hangs goes on without the caller."""
-    if step is _delete_checkpoints and not owed.has_temporary:
+    if not (owed.has_temporary if step is _delete_checkpoints else owed.has_files):
         return True
     try:
         is_over = engine.errand(partial(step, engine.artifacts, owed))

@@ -26,13 +26,14 @@ class AttemptNotes:
         self._spared_before = (record.calls or CallCount()).spared
         self._spared = 0
         self._leaves_file = False
+        self._stores_files = False
         self._counting = threading.Lock()
 
     @property
     def value(self) -> Notes:
         """What is to be kept with the next write."""
         spared = self._spared_before + self._spared if self._spared else None
-        return Notes(self.progress, spared, self._leaves_file, self.output)
+        return Notes(self.progress, spared, self._leaves_file, self.output, self._stores_files)
 
     def count_spared_call(self) -> None:
         """Count a call that its recorded result has spared."""
@@ -42,6 +43,10 @@ class AttemptNotes:
     def note_file(self) -> None:
         """Note that a temporary file may be there from now on, of which nobody knows."""
         self._leaves_file = True
+
+    def note_stored_file(self) -> None:
+        """Note that a file of the run may be there from now on."""
+        self._stores_files = True
 
     def is_news(self, record: StepRecord) -> bool:
         """Return whether there is something that is not stored yet: progress, or an output."""

@@ -291,6 +291,10 @@ class HeldAttempt:
         finally:
             write.tidy_up()
 
+    def note_stored_file(self) -> None:
+        """Note that a file of the run may be there from now on, which its end is to see to."""
+        self._notes.note_stored_file()
+
     def note_spared_call(self) -> None:
         """Count a call that its recorded result has spared."""
         self._notes.count_spared_call()

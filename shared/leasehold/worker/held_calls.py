@@ -44,7 +44,7 @@ class HeldCalls:
         manifest = held.manifest
         self.facts = AttemptFacts.of(manifest)
         self.stop = held.stop
-        self.files = RunArtifacts(artifacts, manifest, held.fetch)
+        self.files = RunArtifacts(artifacts, manifest, held.fetch, held.note_stored_file)
         self._held = held
         self._manifest = manifest
         self._load = load

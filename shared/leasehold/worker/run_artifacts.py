@@ -23,6 +23,7 @@ class RunArtifacts(AsyncFiles):
         artifacts: the store.
         run: the run.
         ask: makes a call, and again where the store is away; once, unless given.
+        note_file: called before a file is stored.
     """
 
     def __init__(
@@ -30,13 +31,16 @@ class RunArtifacts(AsyncFiles):
         artifacts: Artifacts,
         run: RunLife,
         ask: Callable[[Callable[[], Any]], Any] = _once,
+        note_file: Callable[[], None] = lambda: None,
     ) -> None:
         self._artifacts = artifacts
         self._folder = files_folder(run)
         self._ask = ask
+        self._note_file = note_file
 
     def put(self, name: str, data: bytes) -> str:
         """Store a file whole or not at all, in place of what was there; return its address."""
+        self._note_file()
         address: str = self._ask(lambda: self._artifacts.put(f"{self._folder}/{name}", data))
         return address
 

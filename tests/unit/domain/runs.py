@@ -98,17 +98,18 @@ class Runs:
         """A run that waits at its second step since second 5."""
         return self.with_output(self.leased(), at=5)
 
-    def with_output(self, run: Manifest, *, at: float) -> Manifest:
+    def with_output(self, run: Manifest, *, at: float, stores_files: bool = True) -> Manifest:
         return lifecycle.complete(
             run,
             self.at(at),
             rules=self.rules,
             fence=self.fence(run),
             output=KeptValue(text='"Dear Ada"'),
+            notes=Notes(stores_files=stores_files),
         ).manifest
 
     def completed(self) -> Manifest:
-        """A run whose last output was recorded at second 9."""
+        """A run whose last output was recorded at second 9, and whose handlers stored files."""
         return self.with_output(self.leased(self.handed_off(), at=6, lease_id="lease-2"), at=9)
 
     def failed(self, run: Manifest | None = None, *, at: float = 5) -> Manifest:

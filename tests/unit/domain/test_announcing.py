@@ -218,9 +218,8 @@ def test_whatever_ends_or_blocks_a_run_owes_each_channel_one_delivery(
         assert one.give_up_at == run.updated_at + timedelta(hours=24)
     assert change.owed[:2] == tuple(map(EventMessage, change.deliveries))
     puts = as_write(change).puts or {}
-    assert {str(ref): to["channel"] for ref, to in puts.items()} == {
-        f"deliveries/r-1:{occurrence}:{name}": name for name in ("log", "mail")
-    }
+    owed = {str(ref): to["channel"] for ref, to in puts.items() if ref.collection == "deliveries"}
+    assert owed == {f"deliveries/r-1:{occurrence}:{name}": name for name in ("log", "mail")}
 
 
 @pytest.mark.parametrize("way", [way for way, *_ in WAYS], ids=lambda way: str(way.__name__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -13,8 +14,9 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import Ref
 from leasehold.domain.effect import Archive, owed_effects
 from leasehold.domain.explanation import explain
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.trace import TraceType
 from tests.unit.domain.runs import ARCHIVE, At, Runs
 
@@ -26,7 +28,9 @@ def ended(runs: Runs, how: str) -> Manifest:
 
 
 @pytest.mark.parametrize("how", ENDED)
-def test_however_a_run_ends_it_owes_its_archive_from_that_commit_on(runs: Runs, how: str) -> None:
+def test_however_a_run_with_files_ends_it_owes_its_archive_from_that_commit_on(
+    runs: Runs, how: str
+) -> None:
     run = ended(runs, how)
 
     assert owed_effects(run)[-1] == ARCHIVE
@@ -34,6 +38,39 @@ def test_however_a_run_ends_it_owes_its_archive_from_that_commit_on(runs: Runs, 
     assert run.archive.ended_at == run.updated_at
     assert run.alarm_at == run.updated_at + runs.rules.grace
     assert (run.is_moving, run.is_idle) == (False, True)
+
+
+def test_a_run_without_files_or_channels_owes_nothing_once_it_has_ended(runs: Runs, at: At) -> None:
+    """Its end costs no commit beside the one that ends it, which writes its ledger too."""
+    handed_off = runs.with_output(runs.leased(), at=5, stores_files=False)
+    held = runs.leased(handed_off, at=6, lease_id="lease-2")
+
+    change = lifecycle.complete(
+        held, at(9), rules=runs.rules, fence=runs.fence(held), output=KeptValue(text="1")
+    )
+
+    assert (change.manifest.archive, change.manifest.alarm_at, change.owed) == (None, None, ())
+    assert list(as_write(change).puts or ()) == [Ref("ledger", "r-1")]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        lambda runs: runs.failed(),
+        lambda runs: runs.pending().with_(has_files=True),
+        lambda runs: runs.pending().with_(owed=("runs/r-1/checkpoints/draft-1",)),
+        lambda runs: runs.elsewhere().claimed(),
+    ],
+    ids=["an attempt that was cut short", "a file", "a checkpoint", "a remote worker"],
+)
+def test_what_may_have_left_artifacts_makes_an_end_owe_an_archive(
+    runs: Runs, left: Callable[[Runs], Manifest]
+) -> None:
+    run = left(runs).with_(status=RunStatus.PENDING, lease=None, current_step="send")
+
+    ended = runs.with_output(runs.leased(run, at=100), at=101, stores_files=False)
+
+    assert (ended.status, owed_effects(ended)) == (RunStatus.COMPLETED, (ARCHIVE,))
 
 
 def test_an_archive_knows_the_outputs_that_may_give_people_addresses(runs: Runs) -> None:
@@ -53,22 +90,18 @@ def test_a_live_run_owes_no_archive(runs: Runs, state: str) -> None:
 
 
 @pytest.mark.parametrize("how", ENDED)
-def test_once_all_is_done_it_owes_nothing_and_the_ledger_is_written_with_that(
-    runs: Runs, how: str
-) -> None:
+def test_once_all_is_done_it_owes_nothing(runs: Runs, how: str) -> None:
     change = runs.archive_noted(ended(runs, how), at=3700)
 
     assert change.outcome is Outcome.ARCHIVED
     assert (change.manifest.archive, change.manifest.alarm_at, change.owed) == (None, None, ())
     assert change.events == ()
-    assert list(as_write(change).puts or ()) == [Ref("ledger", "r-1")]
+    assert not as_write(change).puts
     again = runs.archive_noted(change.manifest, at=3701)
     assert (again.outcome, again.changed) == (Outcome.MOVED_ON, False)
 
 
-def test_what_failed_is_traced_and_kept_and_the_ledger_is_written_all_the_same(
-    runs: Runs, at: At
-) -> None:
+def test_what_failed_is_traced_and_kept(runs: Runs, at: At) -> None:
     change = runs.archive_noted(runs.completed(), at=10, compress_artifacts="It is away.")
 
     (event,) = change.events
@@ -78,7 +111,6 @@ def test_what_failed_is_traced_and_kept_and_the_ledger_is_written_all_the_same(
     assert change.manifest.archive is not None
     assert change.manifest.archive.failed == ("compress_artifacts",)
     assert change.manifest.alarm_at == at(10 + 60)
-    assert change.ledger is not None
 
 
 def test_a_failure_is_traced_again_only_when_it_is_another_one(runs: Runs) -> None:
@@ -100,7 +132,6 @@ def test_what_is_still_under_way_is_no_failure(runs: Runs) -> None:
     change = runs.archive_noted(runs.completed(), at=10, is_over=False)
 
     assert (change.outcome, change.events) == (Outcome.ARCHIVE_OWED, ())
-    assert change.ledger is not None
 
 
 def test_the_sweep_tries_again_after_the_grace_then_after_twice_as_long_up_to_an_hour(
@@ -146,16 +177,12 @@ def test_an_alarm_that_another_version_took_away_is_found_and_set(
     assert change.owed == (ARCHIVE,)
 
 
-def test_a_run_may_be_purged_before_it_is_archived_and_leaves_its_ledger(
-    runs: Runs, at: At
-) -> None:
+def test_a_run_may_be_purged_before_it_is_archived(runs: Runs, at: At) -> None:
+    """Its ledger was written when it ended, and stays."""
     run = runs.completed()
     assert lifecycle.is_purgeable(run, at(10))
 
-    unarchived = lifecycle.purge(run, at(20), ended_before=at(10))
-    archived = lifecycle.purge(runs.archived(run), at(20), ended_before=at(10))
-
-    assert (unarchived.ledger is None, archived.ledger is None) == (False, True)
+    assert lifecycle.purge(run, at(20), ended_before=at(10)).outcome is Outcome.PURGED
 
 
 def test_why_says_that_the_run_is_over_and_what_is_still_done(

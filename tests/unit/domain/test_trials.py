@@ -92,7 +92,7 @@ def test_a_reviewer_at_the_end_of_the_plan_completes_the_run() -> None:
 
     assert run.run.status is RunStatus.COMPLETED
     assert run.outputs()["review"] == review(0.9)
-    assert run.run.archive is not None
+    assert run.run.alarm_at is None
 
 
 def test_a_run_of_a_pipeline_without_trials_takes_a_verdict_for_any_output() -> None:

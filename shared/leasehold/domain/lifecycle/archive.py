@@ -10,7 +10,6 @@ from leasehold.domain.archive import SILENT_FOR, OwedArchive
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.trace import TraceType
@@ -27,7 +26,7 @@ def note_archive(
     failed: Mapping[str, str],
     is_over: bool,
 ) -> Change:
-    """Note what came of a try to archive a run; its ledger is written in the same commit.
+    """Note what came of a try to archive a run.
 
     It owes its archive until every step of it is done; and while a worker may write another
     temporary file, which a later try deletes.
@@ -42,7 +41,7 @@ def note_archive(
     """
     if not manifest.owes_archive or manifest.life != life:
         return unchanged(manifest, Outcome.MOVED_ON)
-    archive = (manifest.archive or OwedArchive(ended_at=manifest.ended_at)).with_(in_ledger=True)
+    archive = manifest.archive or OwedArchive(ended_at=manifest.ended_at)
     draft = Draft(manifest, now, rules)
     for step, why in failed.items():
         if step not in archive.failed:
@@ -53,15 +52,11 @@ def note_archive(
         later = archive.with_(failed=(), not_before=again_at)
     else:
         draft.set(archive=None, owed=())
-        return _with_ledger(draft, Outcome.ARCHIVED)
+        return draft.commit(Outcome.ARCHIVED)
     if later == manifest.archive:
         return unchanged(manifest, Outcome.ARCHIVE_OWED)
     draft.set(archive=later)
-    return _with_ledger(draft, Outcome.ARCHIVE_OWED)
-
-
-def _with_ledger(draft: Draft, outcome: Outcome) -> Change:
-    return draft.commit(outcome, ledger=ledger_of(draft.before))
+    return draft.commit(Outcome.ARCHIVE_OWED)
 
 
 def _may_be_written_until(manifest: Manifest, now: datetime) -> datetime | None:

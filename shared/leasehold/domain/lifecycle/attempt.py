@@ -149,10 +149,12 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
     """Give the lease, with the next token; a step that left a checkpoint goes on from there.
 
     Nobody here sees what a remote worker does: the process that takes its checkpoint may be killed
-    before the commit, or the worker go on without an answer. So the folder is owed from here on.
+    before the commit, or the worker go on without an answer. So the folder is owed from here on;
+    its files may be there, too.
     """
     if draft.run.dispatch.remote:
         draft.owe_folder()
+        draft.set(has_files=True)
     run, now = draft.run, draft.now
     block = run.dispatch.after_block
     if (kept := run.checkpoint) and not (block and block.looks):  # it looks again and again

@@ -10,7 +10,6 @@ from typing import Final
 
 from leasehold.domain.change import Change
 from leasehold.domain.effect import is_awaited, owed_effects
-from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.moment import time_or_date
 from leasehold.domain.status import Outcome
@@ -33,7 +32,7 @@ def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Chang
     """Mark the run: it is as if it was not there, and can be deleted.
 
     One that is marked is marked anew: the purge that did it may be cut off, and if it is not, it
-    finds out by that. The ledger of one that was not archived is written with the mark.
+    finds out by that.
 
     Raises:
         NotAllowedError: it is live, ended later, or owes something.
@@ -45,8 +44,7 @@ def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Chang
             state=manifest.state,
             allowed=PURGEABLE.format(ended_before.isoformat()),
         )
-    ledger = ledger_of(manifest) if manifest.owes_archive else None
-    return Change(Outcome.PURGED, manifest.with_(purged_at=now), ledger=ledger)
+    return Change(Outcome.PURGED, manifest.with_(purged_at=now))
 
 
 def goes_with(run: Manifest, mark: str | None, at: object) -> bool:

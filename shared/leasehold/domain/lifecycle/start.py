@@ -96,6 +96,7 @@ def new_manifest(
         input=new.input.text,
         input_ref=new.input.ref,
         input_files=new.input_files,
+        has_files=bool(new.input_files),
         status=RunStatus.PENDING,
         current_step=settings.step_type,
         created_at=now,
