@@ -12,16 +12,25 @@ from typing import Any
 
 import pytest
 
-from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import (
+    GatePolicyFailure,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+)
 from leasehold.bootstrap import Hooks, boot
+from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.task import Task
 from leasehold.ports.documents import Documents
 from leasehold.registry.gates import GateEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.adopt_runs import look_at_blocked
+from leasehold.services.claim_step import claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.manage_lease import LeaseCredentials, complete_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.reporting import Facts
 from leasehold.services.start_run import StartRequest, start_run
@@ -46,6 +55,11 @@ class Tasks:
 
     def exists(self, task: Task) -> bool:
         return task in self.waiting
+
+
+def refuses_what_is_short(ctx: Any, output: list[str]) -> None:
+    if len(output) < 2:
+        raise GatePolicyFailure("short", "It is too short.", "Write more.")
 
 
 def catalog_of(*names: str, later: str = f"{__name__}:count", gate: str = "") -> Catalog:
@@ -230,3 +244,30 @@ def test_tasks_that_come_to_two_versions_in_turn_are_taken_by_who_knows_the_step
         assert (run.status, run.steps["write"].output) == ("COMPLETED", f"[{','.join(steps)}]")
         assert sum(record.attempts.ended for record in run.steps.values()) == 0
         assert run.dispatch.queue == "write", "with settings of its own"
+
+
+@pytest.mark.parametrize(
+    ("output", "ends"), [('["read","write"]', "COMPLETED"), ('["read"]', "BLOCKED")]
+)
+def test_a_remote_output_that_comes_to_a_version_without_the_step_is_judged_by_one_that_has_it(
+    opened: Any, output: str, ends: str
+) -> None:
+    """A proxy before servers that are replaced one after the other passes it to any of them."""
+    tasks = Tasks()
+    gate = f"{__name__}:refuses_what_is_short"
+    new, _ = opened(catalog_of("read", "write", later="remote", gate=gate), tasks)
+    old, _ = opened(catalog_of("read"), tasks)
+    run_id = started(new)
+    deliver(tasks, new)
+    claimed = claim_step(new, "write", "vm-1").manifest
+    worker = LeaseCredentials(run_id, fence_of(claimed))
+
+    answer = complete_step(old, worker, output, "SUCCESS")
+    again = complete_step(new, worker, output, "SUCCESS")
+    outcomes = deliver(tasks, old, new)
+
+    assert [answer.outcome.word, again.outcome.word] == ["released"] * 2
+    assert "step_unknown" in outcomes
+    (run,) = shown(new, [run_id])
+    assert (run.status, run.steps["write"].output) == (ends, output)
+    assert run.steps["write"].attempts.failed == 0

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.result import Failed, Finished, Result, Unable
-from leasehold.domain.status import BlockCode
+from leasehold.domain.result import Failed, Finished, Result, Stopped, Unable
+from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import HandlerNotFoundError, InvalidVerdictError, TooLargeError
 from leasehold.ports.lease_keeper import RunningAttempt
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.attempt import made_output
 from leasehold.services.engine import Engine
+
+_LEFT_TO_OTHERS: Final = (
+    "The output is kept; it came to a process that does not know the step, and one that does "
+    "judges it."
+)
 
 
 def checked_output(engine: Engine, run: Manifest, finished: Finished) -> Result:
@@ -34,8 +40,10 @@ def through_gates(engine: Engine, attempt: RunningAttempt, result: Result) -> Re
     """Return the result of an attempt as it is, or what the first gate makes of it.
 
     Only an output has to pass gates. One that says of itself that it is an ERROR fails the
-    attempt before any gate. However the attempt ends from then on, the run keeps the output: it
-    was paid for, and only a gate that refuses it has the handler called again.
+    attempt before any gate; one of a step that is not known here, as a remote worker sends it
+    during a deploy, waits for those who know its gates. However the attempt ends from then on, the
+    run keeps the output: it was paid for, and only a gate that refuses it has the handler called
+    again.
 
     Raises:
         StoreUnavailableError: a gate met an outage, or the output could not be stored.
@@ -45,12 +53,15 @@ def through_gates(engine: Engine, attempt: RunningAttempt, result: Result) -> Re
     run = attempt.manifest
     if result.status == "ERROR":
         return Failed(engine.checks.error_of_output(run.current_step, result.output))
-    gates = engine.catalog.gates_of(run.current_step)
-    if gates:
+    is_known = engine.catalog.steps.get(run.current_step) is not None
+    gates = engine.catalog.gates_of(run.current_step) if is_known else []
+    if gates or not is_known:
         try:
             attempt.note_output(made_output(engine, attempt, result))
         except (InvalidVerdictError, TooLargeError):  # it fails so once more, when it is settled
             return result
+    if not is_known:
+        return Stopped(Termination.INSTANCE_SHUTDOWN, _LEFT_TO_OTHERS)
     for gate in gates:
         ask = partial(engine.gates.run, gate, run, result)
         judged = attempt.insist(partial(attempt.call, ask, "gate", gate.handler))
