@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 
 from leasehold.bootstrap import boot
@@ -146,6 +148,28 @@ def test_a_store_that_cannot_be_written_is_a_500_so_that_the_task_comes_again(
 
     assert status == 500
     assert body["error"]["code"] == "bad_setting"
+
+
+def test_an_outage_is_a_line_of_the_log_and_no_traceback(
+    engine: InProcessEngine,
+    environ: dict[str, str],
+    execute_step: Function,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each delivery meets it anew, of every run."""
+    run = engine.start("three", {"n": 1})
+    execute_step.post(json={"runId": run.run_id, "generation": 9})  # its store is open
+    file = environ["LEASEHOLD_STORE"].removeprefix("sqlite:///")
+    caplog.clear()
+    with sqlite3.connect(file) as connection:
+        connection.execute("DROP TABLE runs")
+
+    status, body = execute_step.post(json={"runId": run.run_id, "generation": 1}, headers=QUEUE)
+
+    assert (status, body["error"]["code"]) == (500, "store_unavailable")
+    (line,) = [one for one in caplog.records if run.run_id in one.getMessage()]
+    assert line.exc_info is None
+    assert "does not answer" in line.getMessage()
 
 
 @pytest.mark.parametrize("run_id", ["__x__", ".", "..", "a b", "", "é", "x" * 129])

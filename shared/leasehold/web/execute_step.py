@@ -43,10 +43,13 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
     try:
         provider.note_presence()
         outcome = execute_step(provider.engine, hint)
-    except Exception as error:  # noqa: BLE001 - logged whole; the task comes again
-        _LOG.exception("run %s could not be worked on", hint.run_id)
+    except Exception as error:  # noqa: BLE001 - logged whole, but for an outage; the task comes again
+        if isinstance(error, LeaseholdError) and error.retryable:
+            _LOG.warning("run %s could not be worked on: %s", hint.run_id, error)
+        else:
+            _LOG.exception("run %s could not be worked on", hint.run_id)
         code = error.code if isinstance(error, LeaseholdError) else "internal"
-        return refuse(500, code, "Nothing could be committed; the task comes again.")
+        return refuse(500, code, _COMES_AGAIN)
     return _answer(request, hint, outcome)
 
 
@@ -59,6 +62,7 @@ def _answer(request: flask.Request, hint: Hint, outcome: Outcome) -> flask.Respo
     return respond(OutcomeResponse(outcome=outcome.word), exclude_none=True)
 
 
+_COMES_AGAIN: Final = "Nothing could be committed; the task comes again."
 _KNOWN: Final = "a run that is there, and a generation it has had"
 
 
