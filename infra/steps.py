@@ -28,7 +28,7 @@ from infra.resources.resource import (
     Updatable,
 )
 from leasehold.live.call_errors import exists_already, explain, may_pass
-from leasehold.worker.threads import start_call
+from leasehold.bounded_calls import start_call
 
 _T = TypeVar("_T")
 _TRIES: Final = 5

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.delivery import delivery_ref
@@ -39,7 +40,6 @@ from leasehold.services.purge import delete_run
 from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from leasehold.worker.errands import Errands
 from tests.conformance.remote_step import engine_of_remote_step
 
 LARGE = '["' + "x" * 40_000 + '"]'
@@ -221,7 +221,7 @@ def test_an_archive_that_hangs_holds_nobody_and_no_other_run(
         if hanging.run_id in what:
             go_on.wait(60)
 
-    errand = Errands(patience_s=0.2).run
+    errand = BoundedCalls("errand", patience_s=0.2).run
     slow = replace(meeting(engine, meet), errand=errand)
     try:
         complete_step(slow, hanging, "{}", "SUCCESS")

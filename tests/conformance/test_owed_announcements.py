@@ -13,6 +13,7 @@ import pytest
 
 from leasehold import PipelineEntry, Registry
 from leasehold.bootstrap import boot
+from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.document import Write
@@ -38,8 +39,7 @@ from leasehold.services.manage_lease import LeaseCredentials, fail_step
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.worker.bounded_events import BoundedEvents
-from leasehold.worker.errands import Errands
+from leasehold.worker.bounded_sends import BoundedEvents
 from tests.in_process.sample import STEPS
 
 PIPELINES = Registry(
@@ -245,7 +245,7 @@ def test_a_bus_that_fails_fails_nobody(engine: Engine, logged: list[str], error:
 
 def test_a_bus_that_hangs_is_left_alone(engine: Engine, logged: list[str]) -> None:
     hanging = Hanging()
-    bounded = BoundedEvents(hanging, engine.clock, Errands(patience_s=0.01, most_late=1))
+    bounded = BoundedEvents(hanging, engine.clock, BoundedCalls("publish", 0.01, most_late=1))
     runs = [start(engine, "one") for _ in range(2)]
     try:
         for run_id in runs:

@@ -10,12 +10,12 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
+from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain import lifecycle
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_value import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
 from leasehold.services import kept_values, temporary_files
-from leasehold.worker.errands import Errands
 from tests.builders import new_run, rules_of, step_settings
 
 RUN = lifecycle.start(
@@ -86,8 +86,8 @@ def test_a_file_that_is_gone_is_no_outage_while_its_run_has_others(
 
 
 def test_what_cannot_be_deleted_is_left(artifacts: FolderArtifacts, kept: KeptValue) -> None:
-    temporary_files.discard(artifacts, name_of(kept), Errands().run)
-    temporary_files.discard(artifacts, name_of(kept), Errands().run)
+    temporary_files.discard(artifacts, name_of(kept), BoundedCalls("errand").run)
+    temporary_files.discard(artifacts, name_of(kept), BoundedCalls("errand").run)
 
     with pytest.raises(ArtifactNotFoundError):
         artifacts.get(name_of(kept))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +19,7 @@ from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bootstrap.hooks import LOG, Hooks
 from leasehold.bootstrap.late_parts import gate_runner, handler_checks, inline_runner, sender_of
+from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.event_message import EventMessage
 from leasehold.logs.attempt import name_attempts_in_records
@@ -34,15 +36,12 @@ from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine, Retention
 from leasehold.services.kept_values import load
 from leasehold.worker.bounded_sends import BoundedSends
-from leasehold.worker.errands import Errands
 from leasehold.worker.holder import holder_name, host_name, is_gone
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
-from leasehold.worker.pauses import pause
 from leasehold.worker.process_runner import ProcessRunner
 from leasehold.worker.project_sources import NO_SOURCES, ProjectSources
-from leasehold.worker.side_by_side import side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Bundle:
     sources: ProjectSources
     processes: ProcessRunner
     events: EventBus
-    threads: tuple[Errands | BoundedSends, ...]
+    threads: tuple[BoundedCalls | BoundedSends, ...]
 
     def deliver_due(self) -> int:
         """Deliver what is due of a bus within this process; return how many messages that were."""
@@ -147,7 +146,7 @@ def boot(
         sources=sources.files,
         import_s=settings["PIPELINE_IMPORT_TIMEOUT_S"],
     )
-    errands, sends, host = Errands(), BoundedSends(), host_name()
+    errands, sends, host = BoundedCalls("errand"), BoundedSends(), host_name()
     channels = _channels(settings, environ, clock, hooks)
     engine = Engine(
         documents=connections.documents,
@@ -168,7 +167,7 @@ def boot(
         side_by_side=side_by_side,
         errand=errands.run,
         send=sends.run,
-        pause=partial(pause, clock),
+        pause=partial(_pause, clock),
         raise_interrupt=interrupts.raise_interrupt,
         observe=hooks.observe,
         may_continue=hooks.may_continue,
@@ -189,6 +188,16 @@ def boot(
 def _clock_step(store: str, clock: Clock) -> Callable[[], ClockStep | None]:
     """Return what tells of steps of the clock, where the store goes by it."""
     return ClockSteps(clock).newest if store.startswith("sqlite:") else lambda: None
+
+
+def _pause(clock: Clock, seconds: float) -> None:
+    """Let so many seconds pass; a clock that skips waits moves on at once."""
+    if seconds <= 0:
+        return
+    if clock.skip is not None:
+        clock.skip(seconds)
+    else:
+        time.sleep(seconds)
 
 
 def _sources(catalog: Catalog, name: str, purpose: Purpose) -> ProjectSources:

@@ -21,7 +21,7 @@ from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.engine import Engine
-from leasehold.worker.bounded_events import BoundedEvents
+from leasehold.worker.bounded_sends import BoundedEvents
 
 #: Buses that end with their process, and whose `publish` never waits.
 _WITHIN: Final = (InProcessEvents, UndeliveredEvents)

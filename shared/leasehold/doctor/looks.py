@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
+from leasehold.bounded_calls import start_call
 from leasehold.doctor.finding import Finding
 from leasehold.domain.printable import one_line
 from leasehold.errors import without_user
 from leasehold.ports.clock import Clock
-from leasehold.worker.threads import start_call
 
 #: So long each look on this machine may take, and the import of the user's code.
 LOCAL_S: Final = 10.0

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from leasehold.bootstrap import Bundle, Hooks, boot, in_process_queue, log_report, system_clock
+from leasehold.bounded_calls import start_call
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import plain
 from leasehold.domain.manifest import Manifest
@@ -37,7 +38,6 @@ from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
 from leasehold.services.start_run import StartRequest, begin
 from leasehold.worker.project_sources import ProjectSources
-from leasehold.worker.threads import start_call
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
 

@@ -91,7 +91,7 @@ class Certificates:
 
     def _read(self) -> tuple[Mapping[str, str], float]:
         """Read them in a thread: a head that trickles in has no end that a timeout knows."""
-        from leasehold.worker.threads import start_call  # noqa: PLC0415 - only who fetches them
+        from leasehold.bounded_calls import start_call  # noqa: PLC0415 - only who fetches them
 
         self._abandoned = [one for one in self._abandoned if not one.done()]
         if len(self._abandoned) >= _MOST_ABANDONED:

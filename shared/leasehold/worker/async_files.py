@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from leasehold.bounded_calls import in_thread
 from leasehold.worker.attempt_calls import RunFiles
-from leasehold.worker.threads import in_thread
 
 
 class AsyncFiles:

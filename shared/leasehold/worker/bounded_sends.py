@@ -1,15 +1,20 @@
-"""Sends of announcements, each in a thread of its own: one that hangs holds up nobody for long.
+"""Messages and sends of announcements: one that hangs holds up nobody for long.
 
-This is the bound of every send, whatever class of channel makes it. Those of ours end by themselves
-before it: `adapters.channels.bounded_call` knows what was sent by then, and cuts the connection.
+`BoundedSends` is the bound of every send, whatever class of channel makes it. Those of ours end by
+themselves before it: `adapters.channels.bounded_call` knows what was sent by then, and cuts the
+connection.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
+from leasehold.bounded_calls import MOST_LATE, BoundedCalls
+from leasehold.domain.event_message import EventMessage
 from leasehold.domain.printable import printable
 from leasehold.errors import (
     ChannelRefusedError,
@@ -17,7 +22,8 @@ from leasehold.errors import (
     ChannelUnavailableError,
     StoreUnavailableError,
 )
-from leasehold.worker.call_threads import MOST_LATE, CallThreads
+from leasehold.ports.clock import Clock
+from leasehold.ports.event_bus import EventBus
 from leasehold.worker.kept_text import cut, try_text
 
 #: A channel knows its own timeout best, and says more of it than that it did not come back.
@@ -27,6 +33,11 @@ MAX_ERROR: Final = 300
 MAX_MESSAGE_ID: Final = 200
 _MOST_LOOKED_AT: Final = 4000
 _LONGEST_S: Final = 10.0**9
+
+#: A bus that fails only after so long is let alone for a while: each run that ends would wait so
+#: long for it again. What is refused meanwhile the sweep publishes.
+_SLOW_S: Final = 1.0
+_REST_S: Final = 20.0
 
 #: Where a webhook's secret is, as libraries have it in the words of their errors.
 _PATH_OF_URL: Final = re.compile(
@@ -49,11 +60,11 @@ class BoundedSends:
     def __init__(self, most_late: int = MOST_LATE, grace_s: float = GRACE_S) -> None:
         self._most_late = most_late
         self._grace_s = grace_s
-        self._threads: dict[str, CallThreads] = {}  # of each channel
+        self._threads: dict[str, BoundedCalls] = {}  # of each channel
 
     def run(self, channel: str, send: Callable[[], object], *, timeout: float) -> str | None:
         """Make a send; see `Sending`."""
-        fresh = CallThreads(f"send-{channel}", self._most_late)
+        fresh = BoundedCalls(f"send-{channel}", most_late=self._most_late)
         threads = self._threads.setdefault(channel, fresh)
         if threads.are_taken():
             problem = f"{self._most_late} sends to it hang"
@@ -74,6 +85,43 @@ class BoundedSends:
         """End the threads that have no send to make."""
         for threads in self._threads.values():
             threads.close()
+
+
+class BoundedEvents:
+    """Publishes in a thread of its own, and waits for it only so long.
+
+    Its threads are nobody else's: files that cannot be deleted keep no message from being sent.
+
+    Args:
+        bus: where the messages go.
+        clock: for how long it takes.
+        calls: how long is waited, and how many calls may hang.
+    """
+
+    def __init__(self, bus: EventBus, clock: Clock, calls: BoundedCalls | None = None) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._calls = calls or BoundedCalls("publish")
+        self._rests_until = -math.inf
+
+    def publish(self, messages: Sequence[EventMessage]) -> None:
+        """Publish the messages, or raise StoreUnavailableError: they may be taken yet, or not."""
+        began = self._clock.monotonic()
+        if began < self._rests_until:
+            raise _unavailable("it did not answer a moment ago, and is not asked now")
+        try:
+            if not self._calls.run(partial(self._bus.publish, messages)):
+                raise _unavailable("it has not answered yet")
+        except StoreUnavailableError:
+            now = self._clock.monotonic()
+            if now - began >= _SLOW_S:
+                self._rests_until = now + _REST_S
+            raise
+
+    def close(self, grace: float = 0.0) -> bool:
+        """Close the bus."""
+        self._calls.close()
+        return self._bus.close(grace)
 
 
 def _kept(channel: str, error: BaseException) -> _Known:
@@ -111,3 +159,7 @@ def _one_line(text: str) -> str:
 
     safe = Redaction().text(_PATH_OF_URL.sub(r"\g<kept>/[not shown]", text[:_MOST_LOOKED_AT]))
     return cut(" ".join(printable(safe).split()), MAX_ERROR)
+
+
+def _unavailable(problem: str) -> StoreUnavailableError:
+    return StoreUnavailableError(store="event bus", problem=problem)

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast, overload
 
 import pydantic_core
 
+from leasehold.bounded_calls import in_thread
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
 from leasehold.domain.manifest_parts import Progress
@@ -26,7 +27,6 @@ from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops
 from leasehold.worker.once import CallsMadeOnce
 from leasehold.worker.pace import Pace
-from leasehold.worker.threads import in_thread
 from leasehold.worker.typed_json import plain_json_text_of
 
 T = TypeVar("T")

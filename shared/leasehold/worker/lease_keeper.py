@@ -10,12 +10,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from leasehold.bounded_calls import start_thread
 from leasehold.domain.status import Termination
 from leasehold.ports.clock import Clock
 from leasehold.ports.lease_keeper import LeasedAttempt
 from leasehold.worker.held_attempt import RENEWAL_S, HeldAttempt
 from leasehold.worker.late_handlers import LateHandlers
-from leasehold.worker.threads import start_thread
 
 _LOG: Final = logging.getLogger("leasehold.lease_keeper")
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from leasehold.bounded_calls import in_thread
 from leasehold.domain.calls import check_call_key
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.errors import CallKeyReusedError, CallResultError, UnrestorableResultError
@@ -21,7 +22,6 @@ from leasehold.worker.failures import record_of
 from leasehold.worker.kept_text import cut, try_text
 from leasehold.worker.misfits import first_problem
 from leasehold.worker.return_type import RECIPE, ReturnType, name_of, refused, return_type_of
-from leasehold.worker.threads import in_thread
 from leasehold.worker.turns import OwnTurnError, Turns
 from leasehold.worker.typed_json import json_text_of
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from leasehold.bounded_calls import start_thread
 from leasehold.domain.status import Termination
 from leasehold.worker.flag import Flag
-from leasehold.worker.threads import start_thread
 
 _LOG: Final = logging.getLogger("leasehold.stop")
 

@@ -16,6 +16,7 @@ import pytest
 
 from leasehold import Registry, StepDispatchEntry
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
+from leasehold.bounded_calls import side_by_side
 from leasehold.domain.collections import DELIVERIES, RUNS, WORKERS
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
@@ -31,7 +32,6 @@ from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import Presence, live_workers
 from leasehold.testing import FrozenClock
-from leasehold.worker.side_by_side import side_by_side
 
 FILE = Path(__file__).parents[3] / "infra" / "firestore.indexes.json"
 DECLARED: Mapping[str, Any] = json.loads(FILE.read_text())

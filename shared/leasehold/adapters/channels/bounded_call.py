@@ -12,10 +12,9 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextvars import copy_context
 from typing import Final, TypeVar
 
+from leasehold.bounded_calls import MOST_LATE, BoundedCalls
 from leasehold.errors import ChannelUnansweredError, ChannelUnavailableError, LeaseholdError
 
 T = TypeVar("T")
@@ -24,9 +23,8 @@ T = TypeVar("T")
 _LEAST_S: Final = 0.001
 
 
-#: Threads of calls that are over, and still go on; with so many of a channel no other is begun.
-_late: Final[list[tuple[str, threading.Thread]]] = []
-_MOST_LATE: Final = 4
+#: The calls to each channel, of which some may hang.
+_calls: Final[dict[str, BoundedCalls]] = {}
 
 
 class CallOverError(TimeoutError):
@@ -58,22 +56,17 @@ class BoundedCall:
             ChannelUnavailableError: it had not begun.
             LeaseholdError: as `send` raised it.
         """
-        if (late := _still_late(self.channel)) >= _MOST_LATE:
-            raise self._failure(f"{late} sends to it hang")
-        done: Future[T] = Future()
-        work = threading.Thread(
-            target=copy_context().run, args=(_make, send, done), name="channel", daemon=True
-        )
+        calls = _calls.setdefault(self.channel, BoundedCalls("channel"))
+        if calls.are_taken():
+            raise self._failure(f"{MOST_LATE} sends to it hang")
         try:
-            work.start()
-            work.join(self.seconds_left())
-        except (RuntimeError, MemoryError):
-            raise self._failure("this process can start no further thread") from None
+            done = calls.make(send, wait_s=self.seconds_left())
+            is_in_time = done is not None and done.done()  # what comes of its end is no answer
         finally:
-            is_in_time = done.done()  # what it finds at the end that is made for it is no answer
             self._end_now()
+        if done is None:
+            raise self._failure("this process can start no further thread")
         if not is_in_time:
-            _late.append((self.channel, work))
             raise self._failure(f"no answer within {self._timeout:g} s")
         error = done.exception()
         if error is None:
@@ -133,19 +126,3 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return f"the exchange ended with {type(error).__name__}"
-
-
-def _make(send: Callable[[], T], done: Future[T]) -> None:
-    try:
-        done.set_result(send())
-    except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
-        done.set_exception(error)
-
-
-def _still_late(channel: str) -> int:
-    """Return how many calls to a channel go on past their end; what has ended is forgotten."""
-    for one in [*_late]:
-        if not one[1].is_alive():
-            with contextlib.suppress(ValueError):  # somebody else looked at the same time
-                _late.remove(one)
-    return sum(of == channel for of, _ in [*_late])

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from leasehold.bounded_calls import start_thread
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult
-from leasehold.worker.threads import start_thread
 
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.
 _MAX_WAIT_S: Final = 60.0

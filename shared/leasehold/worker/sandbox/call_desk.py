@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pydantic_core
 
+from leasehold.bounded_calls import start_thread
 from leasehold.errors import LeaseholdError, TooLargeError
 from leasehold.worker.attempt_calls import AttemptCalls, RunFiles
 from leasehold.worker.failures import safe_text
@@ -36,7 +37,6 @@ from leasehold.worker.sandbox.messages import (
     RejectCall,
     StatusCall,
 )
-from leasehold.worker.threads import start_thread
 
 _MAX_WORDS: Final = 2000
 

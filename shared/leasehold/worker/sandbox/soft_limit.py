@@ -15,10 +15,10 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar
 
+from leasehold.bounded_calls import start_thread
 from leasehold.errors import SoftTimeoutError
 from leasehold.worker.context import StepContext
 from leasehold.worker.handlers import StepFunction
-from leasehold.worker.threads import start_thread
 
 F = TypeVar("F", bound=StepFunction)
 

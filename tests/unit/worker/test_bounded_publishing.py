@@ -10,7 +10,7 @@ import pytest
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 from leasehold.testing import FrozenClock
-from leasehold.worker.bounded_events import BoundedEvents
+from leasehold.worker.bounded_sends import BoundedEvents
 from tests.builders import message
 
 

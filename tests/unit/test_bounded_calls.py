@@ -1,4 +1,4 @@
-"""Calls that are made side by side: none holds up another, and none is made twice."""
+"""Calls in threads: one that hangs holds up nobody, none is made twice, and none is hidden."""
 
 from __future__ import annotations
 
@@ -7,7 +7,97 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from leasehold.worker.side_by_side import Call, side_by_side
+from leasehold.bounded_calls import BoundedCalls, Call, KeptThreads, side_by_side
+from tests.waiting import until
+
+
+def made(threads: KeptThreads) -> int:
+    """The thread that a call is made in."""
+    call = threads.start_call(threading.get_ident)
+    assert call is not None
+    return call.result(30)
+
+
+def is_gone(name: str) -> bool:
+    return name not in [thread.name for thread in threading.enumerate()]
+
+
+def test_calls_one_after_another_are_made_in_one_thread() -> None:
+    threads = KeptThreads("kept-one", kept_s=30)
+
+    assert len({made(threads) for _ in range(100)}) == 1
+    threads.close()
+    until(lambda: is_gone("kept-one"))
+
+
+def test_calls_at_once_have_a_thread_each() -> None:
+    threads, met = KeptThreads("kept-many", kept_s=30), threading.Barrier(3)
+
+    calls = [threads.start_call(met.wait) for _ in range(2)]
+    met.wait(30)
+
+    assert all(call is not None and call.result(30) in (0, 1, 2) for call in calls)
+    threads.close()
+    until(lambda: is_gone("kept-many"))
+
+
+def test_a_thread_that_gets_no_call_ends_and_another_makes_the_next() -> None:
+    threads = KeptThreads("kept-short", kept_s=0.001)
+
+    for _ in range(5):
+        for _ in range(20):  # also while one is about to end
+            made(threads)
+        until(lambda: is_gone("kept-short"))
+
+
+def test_what_a_call_raises_ends_no_thread() -> None:
+    threads = KeptThreads("kept-raising", kept_s=30)
+    failing = threads.start_call(lambda: 1 / 0)
+    assert failing is not None
+
+    with pytest.raises(ZeroDivisionError):
+        failing.result(30)
+    made(threads)
+    threads.close()
+
+
+def test_a_thread_at_work_ends_after_its_call_once_they_are_closed() -> None:
+    threads, over = KeptThreads("kept-closed", kept_s=30), threading.Event()
+    call = threads.start_call(lambda: over.wait(30))
+
+    threads.close()
+    over.set()
+
+    assert call is not None
+    assert call.result(30)
+    until(lambda: is_gone("kept-closed"))
+
+
+def test_a_call_that_is_over_soon_is_waited_for() -> None:
+    made: list[int] = []
+
+    assert BoundedCalls("errand").run(lambda: made.append(1)) is True
+    assert made == [1]
+
+
+def test_what_a_call_raises_is_raised_where_it_was_asked_for() -> None:
+    with pytest.raises(ZeroDivisionError):
+        BoundedCalls("errand").run(lambda: 1 / 0)
+
+
+def test_calls_that_hang_hold_up_nobody_and_are_few() -> None:
+    over = threading.Event()
+    begun: list[int] = []
+    errands = BoundedCalls("errand", patience_s=0.01, most_late=2)
+
+    def hang() -> None:
+        begun.append(1)
+        over.wait(60)
+
+    assert [errands.run(hang) for _ in range(4)] == [False] * 4
+    assert len(begun) == 2
+    over.set()
+    until(lambda: errands.run(lambda: None))
 
 
 def giving(calls: list[Call]) -> Callable[[], Call | None]:
