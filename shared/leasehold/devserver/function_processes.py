@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import random
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.devserver.orphan_processes import kill_orphans
 from leasehold.devserver.server_process import DRAIN_S, ServerProcess
+from leasehold.domain.retry import doubling
 from leasehold.errors import SettingError, StoreUnavailableError
 
 #: A server that accepts no request within this time failed to start.
 START_S: Final = 30.0
-#: The wait before a server that died is started again; it doubles while it keeps dying.
-RESTART_S: Final = 0.2
+#: A server that ran for longer than this did not die of its start.
 LONGEST_RESTART_S: Final = 10.0
+#: The waits before a server that died is started again, while it keeps dying.
+RESTARTS: Final = doubling(timedelta(seconds=0.2), timedelta(seconds=LONGEST_RESTART_S))
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 2048  # as gunicorn has it
@@ -175,14 +179,16 @@ class FunctionProcesses:
         return server.ready if self.until_then is None else server.loaded
 
     def _supervise(self, server: ServerProcess | None) -> None:
-        wait = RESTART_S
+        deaths = 0
         while server is not None:
             began = time.monotonic()
             server.stopping.wait()
             if self._stopping.is_set():
                 return
             if time.monotonic() - began > LONGEST_RESTART_S:
-                wait = RESTART_S
+                deaths = 0
+            deaths += 1
+            wait = RESTARTS.wait_s(deaths)
             code = server.exit_code()
             if code is None:
                 self._drain_beside(server)
@@ -192,7 +198,6 @@ class FunctionProcesses:
             self.report(f"{self.function.name} {reason}; it starts again in {wait:g} s")
             if self._stopping.wait(wait):
                 return
-            wait = min(wait * 2, LONGEST_RESTART_S)
             server = self._spawn_with_retries()
 
     def _drain_beside(self, server: ServerProcess) -> None:
@@ -215,15 +220,14 @@ class FunctionProcesses:
 
     def _spawn_with_retries(self) -> ServerProcess | None:
         """Start a server as soon as the system has a process and threads to spare."""
-        wait = RESTART_S
-        while True:
+        for failures in itertools.count(1):
             try:
                 return self._spawn()
             except (OSError, RuntimeError) as error:
                 self.report(f"{self.function.name} cannot be started: {error}")
-                if self._stopping.wait(wait):
-                    return None
-                wait = min(wait * 2, LONGEST_RESTART_S)
+                if self._stopping.wait(RESTARTS.wait_s(failures)):
+                    break
+        return None
 
     def _spawn(self) -> ServerProcess | None:
         """Start a server, unless this is to stop."""

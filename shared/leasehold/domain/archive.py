@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
+from leasehold.domain.retry import doubling
 from leasehold.domain.stored import Moment, Stored
 
 #: The longest wait before the sweep tries an archive again.
@@ -14,8 +15,6 @@ LONGEST_WAIT: Final = timedelta(hours=1)
 
 #: So long after a worker was last heard of it may still write a temporary file.
 SILENT_FOR: Final = timedelta(hours=1)
-
-_MOST_DOUBLINGS: Final = 16
 
 
 class OwedArchiveUpdate(TypedDict, total=False):
@@ -46,7 +45,7 @@ class OwedArchive(Stored):
 def tried_by_sweep(archive: OwedArchive, now: datetime, grace: timedelta) -> OwedArchive:
     """Return the archive while the sweep tries it: the next try comes after twice the wait."""
     tries = archive.tries + 1
-    wait = min(grace * 2 ** min(tries, _MOST_DOUBLINGS), longest_wait(grace))
+    wait = doubling(grace, longest_wait(grace)).wait(tries + 1)
     return archive.with_(tries=tries, not_before=now + wait)
 
 

@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Final
 
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
+from leasehold.domain.retry import doubling
 
 #: Jitter adds at most this part of a wait.
 _JITTER: Final = 0.25
-_MAX_DOUBLINGS: Final = 30
 
 #: What a provider asks to wait is believed up to here.
 MAX_RETRY_AFTER: Final = timedelta(days=1)
@@ -212,7 +212,7 @@ def published_again(
     delivery: Delivery, now: datetime, *, grace: timedelta, longest: timedelta
 ) -> Delivery:
     """Return the delivery whose message was published again: its alarm is moved on."""
-    wait = min(grace * 2 ** min(delivery.published, _MAX_DOUBLINGS), max(grace, longest))
+    wait = doubling(grace, max(grace, longest)).wait(delivery.published + 1)
     return delivery.with_(alarm_at=now + wait, published=delivery.published + 1)
 
 
@@ -271,8 +271,7 @@ def wait_after(
         jitter: from 0 to 1.
         retry_after: what the provider asks for.
     """
-    doubled: timedelta = rules.first_wait * 2 ** min(tries - 1, _MAX_DOUBLINGS)
-    wait = min(doubled, rules.longest_wait) * (1 + _JITTER * jitter)
+    wait = doubling(rules.first_wait, rules.longest_wait).wait(tries) * (1 + _JITTER * jitter)
     return max(wait, min(retry_after or timedelta(), MAX_RETRY_AFTER))
 
 

@@ -1,4 +1,4 @@
-"""When a failed attempt is repeated."""
+"""Growing waits: between attempts of a step, and between tries of anything else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leasehold.domain.manifest_parts import Dispatch, ErrorRecord, RetryRule
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waiting times between attempts, counted as Cloud Tasks counts its own.
+    """Waits between tries, counted as Cloud Tasks counts its own.
 
     Args:
         minimum: the first wait.
@@ -29,7 +29,23 @@ class Backoff:
         before = failures - 1
         doubled = min(before, self.doublings)
         factor: int = 2**doubled * max(1, before - doubled + 1)
-        return min(self.minimum * factor, self.maximum)
+        try:
+            return min(self.minimum * factor, self.maximum)
+        except OverflowError:  # a shorter one than no calendar has
+            return self.maximum
+
+    def wait_s(self, failures: int) -> float:
+        """Return the same in seconds."""
+        return self.wait(failures).total_seconds()
+
+
+def doubling(first: timedelta, longest: timedelta) -> Backoff:
+    """Return waits that double from the first one on, up to the longest."""
+    return Backoff(first, longest, doublings=_MOST_DOUBLINGS)
+
+
+#: With this many, any first wait has become longer than any longest one.
+_MOST_DOUBLINGS: Final = 40
 
 
 #: The waits of a queue between deliveries of one task that were not answered with 2xx. A handler's

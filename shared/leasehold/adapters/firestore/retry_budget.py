@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final, TypeVar
 
+from leasehold.domain.retry import doubling
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
 
@@ -17,9 +19,8 @@ DEADLINE_S: Final = 20.0
 #: One RPC is not waited for longer.
 RPC_TIMEOUT_S: Final = 5.0
 
-#: The first wait is at most this long, each further one at most twice the one before.
-_FIRST_WAIT_S: Final = 0.015
-_LONGEST_WAIT_S: Final = 1.0
+#: How long the waits are at most.
+_WAITS: Final = doubling(timedelta(seconds=0.015), timedelta(seconds=1))
 
 
 class AnotherTryError(Exception):
@@ -48,7 +49,7 @@ class RetryBudget:
         self._store = store
         self._seconds = deadline_s
         self._end = clock.monotonic() + deadline_s
-        self._wait = _FIRST_WAIT_S
+        self._failures = 0
 
     def run(self, once: Callable[[], T]) -> T:
         """Return what `once` returns, as soon as it does.
@@ -68,9 +69,9 @@ class RetryBudget:
 
     def _pause(self, error: AnotherTryError) -> None:
         """Wait for a random time, so that those who collided do not meet again."""
-        wait = random.uniform(0.0, self._wait)  # noqa: S311 - no secret
+        self._failures += 1
+        wait = random.uniform(0.0, _WAITS.wait_s(self._failures))  # noqa: S311 - no secret
         if self._clock.monotonic() + wait >= self._end:
             problem = f"no success within {self._seconds:g} s; at the last try: {error}"
             raise StoreUnavailableError(store=self._store, problem=problem) from error
         time.sleep(wait)
-        self._wait = min(2 * self._wait, _LONGEST_WAIT_S)

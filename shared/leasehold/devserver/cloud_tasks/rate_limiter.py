@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.devserver.cloud_tasks.task import DeliveryResult
+from leasehold.domain.retry import doubling
 
-#: The first pause after a 429 or 503, and the longest. The service does not say its own.
-FIRST_PAUSE: Final = timedelta(seconds=1)
-LONGEST_PAUSE: Final = timedelta(seconds=60)
+#: The pauses after responses 429 or 503 in a row. The service does not say its own.
+PAUSES: Final = doubling(timedelta(seconds=1), timedelta(seconds=60))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class RateLimiter:
     def __init__(self, limits: RateLimits, now: datetime) -> None:
         self._full_until = now
         self._paused_until = now
-        self._next_pause = FIRST_PAUSE
+        self._refusals = 0  # in a row
         self.configure(limits)
 
     def configure(self, limits: RateLimits) -> None:
@@ -62,7 +62,7 @@ class RateLimiter:
     def finished(self, result: DeliveryResult, now: datetime) -> None:
         """Pause, or go on, as the result of a delivery asks."""
         if not result.throttles:
-            self._next_pause = FIRST_PAUSE
+            self._refusals = 0
         elif now >= self._paused_until:
-            self._paused_until = now + max(self._next_pause, result.retry_after)
-            self._next_pause = min(2 * self._next_pause, LONGEST_PAUSE)
+            self._refusals += 1
+            self._paused_until = now + max(PAUSES.wait(self._refusals), result.retry_after)

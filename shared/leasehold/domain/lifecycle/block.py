@@ -21,14 +21,14 @@ from leasehold.domain.lifecycle.termination import note_error
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.notes import NO_NOTES, Notes
+from leasehold.domain.retry import doubling
 from leasehold.domain.status import BlockCode, Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
 
 #: The first look comes after this, each further one after twice the time, up to the longest.
 FIRST_LOOK: Final = timedelta(seconds=10)
 LONGEST_LOOK: Final = timedelta(minutes=10)
-
-_MOST_DOUBLED: Final = 6
+_LOOKS: Final = doubling(FIRST_LOOK, LONGEST_LOOK)
 
 _GOES_ON: Final = "the run goes on by itself then, and `retry` has it look now."
 _REMEDIES: Final[Mapping[BlockCode, str]] = {
@@ -124,7 +124,7 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
     if at_once or now < look_at + rules.grace:
         return unchanged(manifest, Outcome.STEP_UNKNOWN)
     looks = block.looks + 1
-    draft.set(block=block.with_(looks=looks, look_at=now + _wait(looks)))
+    draft.set(block=block.with_(looks=looks, look_at=now + _LOOKS.wait(looks + 1)))
     return draft.commit(Outcome.ALARM_SET)
 
 
@@ -149,16 +149,11 @@ def _found(draft: Draft, code: BlockCode, finding: str, before: Block | None) ->
         code=code.value,
         finding=finding,
         remediation=_REMEDIES[code],
-        look_at=draft.now + _wait(looks),
+        look_at=draft.now + _LOOKS.wait(looks + 1),
         looks=looks,
         codes_before=others or None,
         code_hash=draft.rules.code_hash or None,
     )
-
-
-def _wait(looks: int) -> timedelta:
-    doubled: timedelta = FIRST_LOOK * 2 ** min(looks, _MOST_DOUBLED)
-    return min(doubled, LONGEST_LOOK)
 
 
 def _block(draft: Draft, block: Block, event: RunEvent) -> Change:
