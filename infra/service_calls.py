@@ -20,10 +20,10 @@ import pydantic_core
 
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
+from leasehold.bounded_calls import start_call
 from leasehold.domain.printable import one_line
 from leasehold.errors import MissingExtraError
 from leasehold.registry.extras import require_extra
-from leasehold.bounded_calls import start_call
 
 #: `http://HOST:PORT`, a local server in place of all functions: `/SERVICE/…` is what one is called.
 EMULATOR: Final = "LEASEHOLD_FUNCTIONS_EMULATOR"

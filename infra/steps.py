@@ -27,8 +27,8 @@ from infra.resources.resource import (
     State,
     Updatable,
 )
-from leasehold.live.call_errors import exists_already, explain, may_pass
 from leasehold.bounded_calls import start_call
+from leasehold.live.call_errors import exists_already, explain, may_pass
 
 _T = TypeVar("_T")
 _TRIES: Final = 5
