@@ -15,8 +15,11 @@ from datetime import datetime
 from typing import Any, Final
 
 import google.auth.exceptions
+import grpc
 from google.api_core import exceptions
 from google.cloud import firestore
+from google.cloud.firestore_v1.services.firestore import FirestoreClient
+from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
 from google.cloud.firestore_v1.types import common
 from google.cloud.firestore_v1.types import firestore as requests
 from google.cloud.firestore_v1.types import write as types
@@ -53,6 +56,17 @@ _LOST: Final = (
     google.auth.exceptions.TransportError,
 )
 _NOT_NOW: Final = (exceptions.Aborted, exceptions.TooManyRequests)
+
+
+_EMULATOR: Final = "FIRESTORE_EMULATOR_HOST"
+#: As the official client has it, but for the wait between two tries to connect.
+_CHANNEL: Final = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +224,22 @@ class Connection:
 
 
 def official_client(project: str, database: str) -> Any:
-    """Return the client that the official library makes; it honours FIRESTORE_EMULATOR_HOST."""
+    """Return the official client of the low-level API; it honours FIRESTORE_EMULATOR_HOST.
+
+    Over a connection of its own: gRPC waits up to two minutes before it tries again to connect,
+    which makes of an outage of seconds one that outlasts leases.
+    """
     client: Any = firestore.Client(project=project, database=database)
-    return client._firestore_api  # noqa: SLF001 - the layer above it retries commits unasked
+    emulator = os.environ.get(_EMULATOR)
+    if emulator:
+        channel = grpc.insecure_channel(emulator, _CHANNEL)
+    else:
+        channel = FirestoreGrpcTransport.create_channel(
+            client._target,  # noqa: SLF001 - where that client would connect, and as whom
+            credentials=client._credentials,  # noqa: SLF001 - as above
+            options=_CHANNEL,
+        )
+    return FirestoreClient(transport=FirestoreGrpcTransport(channel=channel))
 
 
 def _plain(message: Any) -> Any:

@@ -1,11 +1,18 @@
 """RPCs that fail: a commit that happened is known, one that did not is repeated."""
 
+import socket
+import threading
+import time
+from itertools import pairwise
 from typing import Any
 
 import grpc
 import pytest
 
+from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.adapters.firestore.connection import Connection, official_client
+from leasehold.adapters.firestore.retry_budget import RetryBudget
 from leasehold.domain.document import Ref, Write
 from leasehold.errors import StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import Query
@@ -225,3 +232,30 @@ def test_a_query_gives_up_when_its_own_time_is_over(
         documents.query(Query("overrides", within=0.3))
 
     assert 1 < len(wire.calls) < 100  # a call without a time of its own would try for 20 s
+
+
+def test_a_store_that_is_away_is_called_again_each_second(
+    monkeypatch: pytest.MonkeyPatch, ref: Ref
+) -> None:
+    """By itself gRPC waits ever longer, up to two minutes, and leases end meanwhile."""
+    called: list[float] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", f"127.0.0.1:{listener.getsockname()[1]}")
+        connection = Connection("p", "(default)", SystemClock(), official_client)
+
+        def hang_up() -> None:
+            while len(called) < 7:
+                listener.accept()[0].close()
+                called.append(time.monotonic())
+
+        def read() -> None:
+            if len(called) < 7:
+                connection.read([ref], 5)
+
+        callers = threading.Thread(target=hang_up, daemon=True)
+        callers.start()
+        RetryBudget(SystemClock(), "store", 60).run(read)
+        callers.join()
+        connection.close()
+
+    assert max(after - before for before, after in pairwise(called)) < 4
