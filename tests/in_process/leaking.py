@@ -31,6 +31,7 @@ from leasehold import (
     Registry,
     StepContext,
     StepDispatchEntry,
+    StepResult,
 )
 
 LOG: Final = logging.getLogger("tests.shop")
@@ -48,9 +49,26 @@ def secret_of(way: str) -> str:
     return f"hunter2-{way}-Zq8"
 
 
+#: What tells that it is one: each way is gone with each of them.
+SHAPES: Final[Mapping[str, str]] = {
+    "named": "password={}",
+    "address": "https://ada:{}@db.test/x",
+    "header": "Authorization: Bearer {}",
+    "json": '{{"api_key": "{}"}}',
+}
+SHAPE: Final = "LEAKING_SHAPE"
+
+
 def words(way: str) -> str:
     """Return a sentence with it, as a library puts it."""
-    return f"login failed: password={secret_of(way)} for ada"
+    shape = SHAPES[os.environ.get(SHAPE, "named")].format(secret_of(way))
+    return f"login failed: {shape} for ada"
+
+
+def cut_words(way: str, at: int) -> str:
+    """Return a text with it that is cut within it, where it is cut before it is redacted."""
+    text = words(way)
+    return f"{text:>{len(text) + at - text.index('-Zq8')}}"
 
 
 def log_message(ctx: StepContext) -> None:
@@ -79,7 +97,7 @@ def log_traceback(ctx: StepContext) -> None:
 
 
 def log_of_the_context(ctx: StepContext) -> None:
-    ctx.log.warning(words("log_of_the_context"))
+    ctx.log.warning(words("log_of_the_context"), extra={"url": words("log_of_the_context")})
 
 
 def log_of_a_thread(ctx: StepContext) -> None:
@@ -125,6 +143,18 @@ def last_words(ctx: StepContext) -> None:
 
 def progress(ctx: StepContext) -> None:
     ctx.progress(0.5, words("progress"))
+
+
+def progress_that_is_cut(ctx: StepContext) -> None:
+    ctx.progress(0.5, cut_words("progress_that_is_cut", 200))
+
+
+def phase_that_is_too_long(ctx: StepContext) -> None:
+    ctx.checkpoint(1, ["a"], phase=cut_words("phase_that_is_too_long", 199))
+
+
+def status(ctx: StepContext) -> StepResult[Any]:
+    return StepResult("done", words("status"))  # type: ignore[arg-type]
 
 
 def phase(ctx: StepContext) -> None:
@@ -222,17 +252,37 @@ def entry_action(ctx: StepContext, given: Any) -> None:
 def refused(ctx: GateContext, output: Any) -> None:
     LOG.warning(words("refused"))
     text = words("refused")
-    raise GatePolicyFailure(check_id="shape", finding=text, remediation=text)
+    raise GatePolicyFailure(check_id=text, finding=text, remediation=text)
 
 
 def broken(ctx: GateContext, output: Any) -> None:
     raise ValueError(words("broken"))
 
 
+def misjudged(ctx: GateContext, output: Login) -> None:
+    """Be given what is no Login."""
+
+
+def annotated(ctx: StepContext, given: Any) -> Any:
+    """Have a hint that cannot be read."""
+
+
+def fail(way: str) -> Any:
+    raise ValueError(words(way))
+
+
+annotated.__annotations__ = {"given": "fail('annotated')"}
+
+
 def pager(message: Mapping[str, Any], timeout: float) -> None:
     """Take what is announced, and fail."""
     TOLD.append(json.dumps(message, default=str))
     raise PermanentError(words("pager"))
+
+
+def named(message: Mapping[str, Any], timeout: float) -> str:
+    """Give a message a name."""
+    return words("named")
 
 
 #: The ways that handlers have.
@@ -242,7 +292,8 @@ HANDLERS: Final[Mapping[str, Callable[[StepContext], Any]]] = {
         *(log_message, log_arguments, log_of_a_value, log_facts, log_traceback),
         *(log_of_the_context, log_of_a_thread, log_event),
         *(prints, warns, thread_that_raises, last_words),
-        *(progress, phase, phase_of_a_loop, phase_of_a_failure),
+        *(progress, phase, phase_of_a_loop, phase_of_a_failure, status),
+        *(progress_that_is_cut, phase_that_is_too_long),
         *(raised, raised_permanently, raised_from_another, raised_beside_another),
         *(raised_with_a_note, raised_in_a_group, raised_in_a_line, raised_in_details),
         *(exits, raised_of_a_model, raised_with_a_model_s_words, misfit, call_that_fails, hangs),
@@ -253,7 +304,52 @@ ONLY_IN_A_PROCESS: Final = frozenset(
     {"prints", "warns", "thread_that_raises", "last_words", "hangs"}
 )
 #: The ways of what is around a handler.
-OTHERS: Final = ("entry_action", "refused", "broken", "pager")
+OTHERS: Final = ("entry_action", "refused", "broken", "misjudged", "pager", "named")
+#: Those of a catalog that cannot run: a start says so.
+UNRESOLVED: Final = (
+    "annotated",
+    "import_of_a_module",
+    "import_of_a_gate",
+    "import_of_an_action",
+)
+_GATES: Final = {
+    **{way: f"{_HERE}:{way}" for way in ("refused", "broken", "misjudged")},
+    "import_of_a_gate": "tests.in_process.leaking_import:judge",
+}
+_ACTIONS: Final = {
+    "entry_action": f"{_HERE}:entry_action",
+    "import_of_an_action": "tests.in_process.leaking_import:enter",
+}
+_PATHS: Final = {
+    "misfit": f"{_HERE}:logs_in",
+    "misjudged": f"{_HERE}:gives_what_is_misjudged",
+    "annotated": f"{_HERE}:annotated",
+    "import_of_a_module": "tests.in_process.leaking_import:ask",
+}
+#: The ways of remote workers, by what they call, and of people.
+REMOTE_WAYS: Final[Mapping[str, tuple[str, Callable[[str], Mapping[str, Any]]]]] = {
+    "remote_progress": ("renew", lambda text: {"progress": {"fraction": 0.5, "message": text}}),
+    "remote_progress_that_is_cut": (
+        "renew",
+        lambda text: {"progress": {"fraction": 0.5, "message": text}},
+    ),
+    "remote_phase": (
+        "checkpoint",
+        lambda text: {"iterationCount": 1, "partialResults": [], "phase": text},
+    ),
+    "remote_failure": (
+        "fail",
+        lambda text: {
+            "permanent": True,
+            "error": {
+                **dict.fromkeys(("message", "code", "type"), text),
+                "details": {"url": text},
+                "traceback": f"Traceback (most recent call last):\n  {text}\nValueError: {text}",
+            },
+        },
+    ),
+}
+PEOPLE: Final = ("reason_of_a_person",)
 
 
 def call(ctx: StepContext, given: Any) -> Any:
@@ -266,27 +362,35 @@ def logs_in(ctx: StepContext, given: Any) -> Login:
     return misfit(ctx)
 
 
+def gives_what_is_misjudged(ctx: StepContext, given: Any) -> Any:
+    return {"user": "ada", "pin": {"password": secret_of("misjudged")}}
+
+
 def _entry(way: str) -> StepDispatchEntry:
+    is_remote = way in REMOTE_WAYS or way in PEOPLE
     return StepDispatchEntry(
         step_type=way,
-        handler=f"{_HERE}:{'logs_in' if way == 'misfit' else 'call'}",
+        handler="remote" if is_remote else _PATHS.get(way, f"{_HERE}:call"),
         agent_timeout=timedelta(seconds=1 if way == "hangs" else 60),
         cleanup_ttl=timedelta(milliseconds=300),
         dispatch_deadline=timedelta(minutes=2),
         max_retries=0,
-        gates=(way,) if way in ("refused", "broken") else (),
-        entry_actions=(f"{_HERE}:entry_action",) if way == "entry_action" else (),
+        gates=(way,) if way in _GATES else (),
+        entry_actions=(_ACTIONS[way],) if way in _ACTIONS else (),
     )
 
 
-_WAYS: Final = (*HANDLERS, *OTHERS)
+_WAYS: Final = (*HANDLERS, *OTHERS, *UNRESOLVED, *REMOTE_WAYS, *PEOPLE)
 STEPS: Final = Registry("dispatch", [_entry(way) for way in _WAYS])
 PIPELINES: Final = Registry(
     "pipelines", [PipelineEntry(name=way.replace("_", "-"), steps=(way,)) for way in _WAYS]
 )
-GATES: Final = Registry(
-    "gates", [GateEntry(name=way, check=f"{_HERE}:{way}") for way in ("refused", "broken")]
-)
+GATES: Final = Registry("gates", [GateEntry(name=way, check=path) for way, path in _GATES.items()])
 CHANNELS: Final = Registry(
-    "channels", [LogChannel(name="log"), CustomChannel(name="pager", sender=f"{_HERE}:pager")]
+    "channels",
+    [
+        LogChannel(name="log"),
+        CustomChannel(name="pager", sender=f"{_HERE}:pager"),
+        CustomChannel(name="named", sender=f"{_HERE}:named"),
+    ],
 )

@@ -8,6 +8,9 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.trial_record import TrialVerdict
 
+#: So much of what a handler says of its progress is kept.
+_MAX_MESSAGE: Final = 200
+
 
 class MadeOutput(NamedTuple):
     """The output of a step that was made, and that no gate has refused so far.
@@ -49,6 +52,18 @@ def progress_without_secrets(progress: Progress) -> Progress:
     """Return what a handler says of its progress as it is kept: its message without secrets."""
     if not progress.message:
         return progress
+    return progress.with_(message=said(progress.message))
+
+
+def progress_message(text: str) -> str:
+    """Return so much of what a handler says of its progress; it is cut behind no half a secret."""
+    return text if len(text) <= _MAX_MESSAGE else said(text)[:_MAX_MESSAGE]
+
+
+def said(text: str) -> str:
+    """Return what somebody says as it is kept: without secrets."""
+    if not text:
+        return ""
     from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when there is a text
 
-    return progress.with_(message=without_secrets(progress.message))
+    return without_secrets(text)

@@ -71,15 +71,22 @@ class AttemptLogRecord(logging.LogRecord):
         """
         for name, value in self._attempt._asdict().items():
             self.__dict__.setdefault(name, value)
-        if is_event(self) or not (self._attempt.run_id or self._is_perhaps_of_one()):
+        if is_event(self):
+            return super().getMessage()
+        self.__dict__.pop(EVENT_FACTS, None)  # forged: alerts count the events that have them
+        if not (self._attempt.run_id or self._is_perhaps_of_one()):
             return super().getMessage()
         if self._words is None:
-            self._words = self._redacted()
+            forged = "not an event: " if self.name == EVENTS_LOG else ""  # nor JSON, then
+            self._words = f"{forged}{self._redacted()}"
         return self._words
 
     def _is_perhaps_of_one(self) -> bool:
+        """Return whether it may be a handler's; what we say ourselves is, where it was raised."""
         is_ours = self.name.partition(".")[0] == _OURS and self.name != EVENTS_LOG
-        return self.name == STEP_LOG or (bool(_UNDER_WAY) and not is_ours)
+        if is_ours and self.name != STEP_LOG:
+            return bool(self.exc_info)
+        return self.name in (STEP_LOG, EVENTS_LOG) or bool(_UNDER_WAY)
 
     def _redacted(self) -> str:
         from leasehold.domain.redaction import Redaction  # noqa: PLC0415 - when a handler logs

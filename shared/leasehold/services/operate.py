@@ -15,6 +15,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.life import values_folder
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.notes import said
 from leasehold.domain.trial_verdict import verdict_in
 from leasehold.errors import (
     AlreadyRecreatedError,
@@ -98,6 +99,7 @@ def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
 
 def apply(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:
     """Do as `operate` to a run as it was read; what that owes is the caller's to publish."""
+    request = _without_secrets(request)
     bound = _request(engine, manifest, request)
     if first := lifecycle.first_time(manifest, bound):
         return _with_created(engine, lifecycle.repeat_of(manifest, first))
@@ -106,11 +108,17 @@ def apply(engine: Engine, manifest: Manifest, request: OperationRequest) -> Chan
 
 def preview(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:
     """Return what would become of a run, or raise as `operate` would; no new run gets a file."""
+    request = _without_secrets(request)
     bound = _request(engine, manifest, request)
     if first := lifecycle.first_time(manifest, bound):
         return lifecycle.repeat_of(manifest, first)
     new = _new_run(engine, manifest, request)
     return _transition(engine, manifest, request, bound, new)(manifest, engine.clock.now())
+
+
+def _without_secrets(request: OperationRequest) -> OperationRequest:
+    """Return the request as it is traced and announced; a note is the handler's, and stays."""
+    return replace(request, reason=said(request.reason))
 
 
 def check_request(request: OperationRequest) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from leasehold.domain.document import Document, Write
 from leasehold.domain.moment import moment_text
+from leasehold.domain.notes import said
 from leasehold.domain.override import (
     Override,
     StoredOverride,
@@ -135,7 +136,7 @@ def _checked(engine: Engine, entry: StepDispatchEntry, request: OverrideRequest)
         timeout=None if request.timeout_s is None else whole_milliseconds(request.timeout_s),
         deadline=None if request.deadline_s is None else timedelta(seconds=request.deadline_s),
         until=request.until,
-        why=request.why,
+        why=said(request.why),
         set_by=request.actor,
     )
     _check_ladder(entry, override, deadline_cap(entry, on_platform=engine.rules.on_platform))

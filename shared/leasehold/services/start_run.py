@@ -16,6 +16,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.life import values_folder
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.notes import said
 from leasehold.errors import (
     InvalidInputError,
     InvalidRequestError,
@@ -213,5 +214,9 @@ def checked_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
         fits = 0 < len(key) <= MAX_LABEL and 0 < len(value) <= MAX_LABEL and ":" not in key
         if not fits or not (key + value).isprintable():
             allowed = f"key:value of 1 to {MAX_LABEL} printable characters each"
-            raise InvalidRequestError(field="labels", value=f"{key}:{value}"[:200], allowed=allowed)
+            shown = said(f"{key}:{value}")[:200]
+            raise InvalidRequestError(field="labels", value=shown, allowed=allowed)
+        if (safe := said(f"{key}:{value}")) != f"{key}:{value}":
+            allowed = "labels that do not look like a secret: lists show them, and filter by them"
+            raise InvalidRequestError(field="labels", value=safe, allowed=allowed)
     return tuple(f"{key}:{value}" for key, value in labels.items())

@@ -38,6 +38,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
+from leasehold.domain.notes import progress_message
 from leasehold.services import leased_files
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine
@@ -61,9 +62,6 @@ from leasehold.worker.failures import record_of_report
 BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024
 #: Or the largest file, in base64.
 FILE_BODY_BYTES: Final = FILE_BYTES * 4 // 3 + 64 * 1024
-
-#: So much of what a worker says of its progress is kept.
-_MAX_MESSAGE: Final = 200
 
 
 def body_limit(path: str) -> int:
@@ -260,7 +258,7 @@ def _credentials(body: LeaseBody) -> LeaseCredentials:
 def _progress(part: ProgressPart | None) -> Progress | None:
     if part is None:
         return None
-    return Progress(fraction=part.fraction, message=part.message[:_MAX_MESSAGE])
+    return Progress(fraction=part.fraction, message=progress_message(part.message))
 
 
 def _error(part: ErrorPart) -> ErrorRecord:

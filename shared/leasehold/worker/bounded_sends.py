@@ -150,8 +150,10 @@ def _message_id(answer: object) -> str | None:
     """Return the name that a provider gave a message, whatever it is."""
     if answer is None:
         return None
-    text = try_text(lambda: str(answer))
-    return cut(printable(text[: 2 * MAX_MESSAGE_ID]), MAX_MESSAGE_ID)
+    from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when it is needed
+
+    text = without_secrets(try_text(lambda: str(answer))[:_MOST_LOOKED_AT])
+    return cut(printable(text), MAX_MESSAGE_ID)
 
 
 def _one_line(text: str) -> str:

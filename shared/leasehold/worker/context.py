@@ -16,6 +16,7 @@ from leasehold.bounded_calls import in_thread
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.notes import progress_message, said
 from leasehold.domain.result import OutputStatus
 from leasehold.errors import (
     CheckpointMisusedError,
@@ -307,7 +308,7 @@ class StepContext:
             raise InvalidRequestError(field="fraction", value=fraction, allowed=allowed)
         clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
         share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
-        self._calls.note_progress(Progress(fraction=share, message=clean[:_MAX_MESSAGE]))
+        self._calls.note_progress(Progress(fraction=share, message=progress_message(clean)))
 
     def output_of(self, step_type: str) -> Any:
         """Return the output of an earlier step of this run, as plain JSON values.
@@ -360,4 +361,5 @@ def _check_place(iteration_count: int, phase: str) -> None:
     is_word = isinstance(phase, str) and len(phase) <= MAX_PHASE
     if not is_word or (phase and not phase.isprintable()):
         allowed = f"a text of at most {MAX_PHASE} printable characters"
-        raise InvalidRequestError(field="phase", value=repr(phase)[:_MAX_MESSAGE], allowed=allowed)
+        value = said(repr(phase))[:_MAX_MESSAGE]
+        raise InvalidRequestError(field="phase", value=value, allowed=allowed)

@@ -25,6 +25,7 @@ from leasehold.worker.user_modules import ImportRaisedError, import_users
 
 #: A module that catches what says that it is late hears it again after so many seconds.
 _AGAIN_S: Final = 1.0
+_MAX_WORDS: Final = 300
 
 _HANDLER: Final = "a handler is a function (ctx, given) that returns its output"
 _ACTION: Final = "an entry action is a function (ctx, given)"
@@ -278,4 +279,7 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def _unusable(error: Exception) -> str:
-    return f"its annotations cannot be used: {first_sentence(error).rstrip(' .')}"
+    from leasehold.worker.failures import safe_text  # noqa: PLC0415 - when it is needed
+
+    words = safe_text(first_sentence(error).rstrip(" ."), _MAX_WORDS)
+    return f"its annotations cannot be used: {words}"

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -15,12 +16,20 @@ from leasehold.bootstrap.hooks import log_report
 from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import progress_without_secrets
-from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, AttemptLogRecord, lines_of
+from leasehold.domain.status import Termination
+from leasehold.logs.attempt import (
+    EVENT_FACTS,
+    EVENTS_LOG,
+    AttemptLogRecord,
+    lines_of,
+)
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.logs.for_people import LineFormatter
 from leasehold.worker.sandbox.messages import LogLine
 from leasehold.worker.sandbox.prints import Prints
 from leasehold.worker.sandbox.relayed_logs import relay
+from leasehold.worker.stop import StopSignal
+from tests.waiting import until
 
 SECRET = "hunter2" + "-Zq8"
 
@@ -134,6 +143,29 @@ def test_a_handler_in_the_worker_makes_no_event(out: io.StringIO) -> None:
     assert len(lines) == 3
     assert SECRET not in out.getvalue()
     assert not any(is_entry_of_an_event(each) for each in lines)
+
+
+def test_no_formatter_writes_a_forged_event(
+    caplog: pytest.LogCaptureFixture, written: io.StringIO
+) -> None:
+    """Where a program of the user's writes messages as they are, JSON would be an entry."""
+    facts = {"event": "STEP_DEAD_LETTERED"}
+    logging.getLogger(EVENTS_LOG).error(json.dumps(facts), extra={EVENT_FACTS: facts})
+    (record,) = caplog.records
+
+    assert record.getMessage() == f"not an event: {json.dumps(facts)}"
+    assert not hasattr(record, EVENT_FACTS)
+
+
+def test_what_a_callback_raises_is_logged_without_secrets(written: io.StringIO) -> None:
+    """Its thread has no attempt, and the logger is ours."""
+    stop = StopSignal()
+    stop.on_stop(partial(int, f"password={SECRET}"))
+    stop.request(Termination.INSTANCE_SHUTDOWN)
+    until(lambda: "a stop callback failed" in written.getvalue())
+
+    assert "ValueError" in written.getvalue()
+    assert SECRET not in written.getvalue()
 
 
 def test_what_the_engine_reports_meanwhile_is_an_event_as_ever(out: io.StringIO) -> None:

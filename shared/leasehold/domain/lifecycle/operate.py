@@ -31,6 +31,7 @@ from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block
+from leasehold.domain.notes import said
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.trace import TraceType
 from leasehold.domain.trial_record import TrialVerdict
@@ -153,7 +154,8 @@ def retry(
     """
     check_allowed(manifest, Operation.RETRY)
     draft = Draft(manifest, now, rules)
-    draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason, note=note, anew=anew or None)
+    noted = said(note) if note else None
+    draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason, note=noted, anew=anew or None)
     is_unjudged = manifest.has_unjudged_output
     block = manifest.block or (manifest.dispatch.after_block if is_unjudged else None)
     is_look = is_unjudged or (block is not None and block.heals)
