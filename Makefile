@@ -77,9 +77,11 @@ pythons: ## run the tests of ROOMS with each of PYTHONS, by default all that are
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
 	LEASEHOLD_STORM=1 $(BIN)/python -m tests.emulators $(BIN)/pytest tests/properties tests/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/storm/test_deploys.py tests/storm/test_split_traffic.py
 
+# A commit to be measured beside: this one had the most throughput so far.
+BESIDE ?= 63a42df
 .PHONY: bench
-bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run (minutes)
-	@$(BIN)/python -m bench.durable_steps
+bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the same run, or beside the commit BESIDE (minutes)
+	@$(BIN)/python -m bench.durable_steps --beside $(BESIDE)
 	@$(BIN)/python -m bench.hint_trace
 	@$(BIN)/python -m bench.serve
 	@$(BIN)/python -m bench.slow_callers
