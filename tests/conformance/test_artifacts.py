@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -308,51 +307,12 @@ def test_a_file_is_deleted_alone(artifacts: Artifacts, unique: str) -> None:
     assert artifacts.list(f"runs/{unique}") == [f"runs/{unique}/b/c"]
 
 
-def test_what_is_chosen_of_what_was_found_is_deleted(artifacts: Artifacts, unique: str) -> None:
-    run = f"runs/{unique}"
-    for name in ("a", "b/c", "b/d", "e"):
-        artifacts.put(f"{run}/{name}", TEXT)
-    artifacts.compress(f"{run}/b")
-    asked: list[list[str]] = []
-
-    def choose(names: Sequence[str]) -> Sequence[str]:
-        asked.append([*names])
-        artifacts.put(f"{run}/b/late", b"x")
-        artifacts.delete_file(f"{run}/e")  # somebody was faster
-        return [name for name in names if not name.endswith("d")]
-
-    artifacts.delete_found(run, choose)
-    artifacts.delete_found(f"{run}-none", choose)
-
-    assert asked == [[f"{run}/{name}" for name in ("a", "b/c", "b/d", "e")]]
-    assert artifacts.list(run) == [f"{run}/b/d", f"{run}/b/late"]
-
-
-def test_what_was_put_in_place_of_what_was_found_stays(artifacts: Artifacts, unique: str) -> None:
-    """A purge that is late must not delete what somebody stored for the next run of a key."""
-    run = f"runs/{unique}"
-    for name in ("a", "b/c"):
-        artifacts.put(f"{run}/{name}", b"first")
-
-    def choose(names: Sequence[str]) -> Sequence[str]:
-        artifacts.delete(f"{run}/b/c")
-        artifacts.put(f"{run}/b/c", b"later")
-        return names
-
-    artifacts.delete_found(run, choose)
-
-    assert artifacts.list(run) == [f"{run}/b/c"]
-    assert artifacts.get(f"{run}/b/c") == b"later"
-
-
 @pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
 def test_a_name_that_could_lead_astray_deletes_nothing(artifacts: Artifacts, name: str) -> None:
     with pytest.raises(ArtifactNameError):
         artifacts.delete(name)
     with pytest.raises(ArtifactNameError):
         artifacts.delete_file(name)
-    with pytest.raises(ArtifactNameError):
-        artifacts.delete_found(name, lambda names: names)
 
 
 TEXT = b"A line that comes again and again, as lines of a log do.\n" * 4_000

@@ -26,7 +26,6 @@ from leasehold.errors import (
     StoreUnavailableError,
     UnknownRunError,
 )
-from leasehold.ports.artifacts import Choose
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
@@ -606,9 +605,6 @@ def test_a_purge_ends_with_the_time_of_its_sweep_and_goes_on_in_the_next(
         def delete(self, prefix: str) -> None:
             clock.passed += 60
             engine.artifacts.delete(prefix)
-
-        def delete_found(self, prefix: str, choose: Choose) -> None:
-            engine.artifacts.delete_found(prefix, choose)
 
     listing: Any = Listing(engine.documents, *filter(None, seen))
     artifacts: Any = Slow()

@@ -169,53 +169,6 @@ def test_an_archive_that_ends_late_is_not_that_of_the_next_run_of_a_key(
     assert stored(engine, run.run_id) == left
 
 
-# -- files that a version before this one stored, which have no mark -------------------------------
-
-#: Where its workers store what handlers, the engine and a checkpoint have, whatever begins the run.
-UNMARKED: Final = ("files/report.md", "values/add-0123.json", "checkpoints/add-1/1-a.json.gz")
-
-
-def store_unmarked(engine: Engine, run: Manifest) -> set[str]:
-    """Store as a worker of a version before this one does."""
-    names = [f"runs/{run.run_id}/{name}" for name in UNMARKED]
-    for name in names:
-        engine.artifacts.put(name, b"x")
-    return {*names}
-
-
-def test_what_an_older_worker_stored_goes_with_the_run(engine: Engine, unique: str) -> None:
-    run = begin(engine, unique)
-    store_unmarked(engine, run)
-    end(engine, run)
-
-    purge(engine, RunFilter(label=f"test:{unique}"), ended_before=run.created_at + LATE)
-
-    assert stored(engine, run.run_id) == set()
-
-
-@pytest.mark.parametrize("at", range(MOST_CALLS))
-def test_a_late_purge_deletes_nothing_that_an_older_worker_stores_for_the_next_run(
-    engine: Engine, unique: str, at: int
-) -> None:
-    """Under the same names; the other purge and the key come between any two of its calls."""
-    run = begin(engine, unique)
-    store_unmarked(engine, run)
-    run = end(engine, run)
-    late = Stepped(engine, purge_of(run))
-    late.step(at)
-
-    other = purge(engine, RunFilter(label=f"test:{unique}"), ended_before=run.created_at + LATE)
-    again = begin(engine, unique)
-    names = store_unmarked(engine, again)
-    left = stored(engine, run.run_id)
-    late.step(MOST_CALLS)
-
-    assert late.is_over
-    assert other.purged <= 1
-    assert again.life != run.life
-    assert names < left == stored(engine, run.run_id)
-
-
 # -- somebody asks to be told meanwhile ------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from leasehold.adapters.compression import (
 )
 from leasehold.domain.artifact_name import check_artifact_name, is_artifact_name
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
-from leasehold.ports.artifacts import ArtifactContent, Choose
+from leasehold.ports.artifacts import ArtifactContent
 
 #: A call gives up after this long, all its tries together.
 DEADLINE_S: Final = 20.0
@@ -120,22 +120,6 @@ class CloudStorageArtifacts:
         """Delete what has that name alone: one call, and none that is billed."""
         with self._located(name) as blob, contextlib.suppress(storage_library().missing):
             blob.delete(**self._limits)
-
-    def delete_found(self, prefix: str, choose: Choose) -> None:
-        """Delete the chosen objects in the generation that they were found in."""
-        check_artifact_name(prefix)
-        with self._located(None) as bucket:
-            below = bucket.list_blobs(prefix=f"{self._folder}{prefix}/", **self._limits)
-            found = {blob.name.removeprefix(self._folder): blob for blob in below}
-        names = [name for name in sorted(found) if is_artifact_name(name)]
-        chosen = choose(names) if names else ()
-        for blob in (found[name] for name in chosen):
-            with self._located(None):
-                try:
-                    blob.delete(if_generation_match=blob.generation, **self._limits)
-                except storage_library().failures as error:
-                    if _status_of(error) not in _CHANGED:
-                        raise
 
     def tidy_up(self) -> None:
         """Do nothing: an upload that is interrupted leaves no object."""

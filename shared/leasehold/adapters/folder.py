@@ -26,7 +26,7 @@ from leasehold.adapters.plain_files import (
 from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name, is_artifact_name
 from leasehold.domain.life import kind_folder
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
-from leasehold.ports.artifacts import ArtifactContent, Choose
+from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.clock import Clock
 
 #: A half-written file this old belongs to an interrupted write; no write takes an hour.
@@ -36,9 +36,6 @@ ORPHAN_AGE_S: Final = 3600.0
 _PRIVATE: Final = 0o700
 _PRIVATE_FILE: Final = 0o600
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-#: Device, number and time of a file: what tells it from another one under the same name.
-Identity = tuple[int, int, int]
 
 #: No compressed file of ours: a folder of such a name is a stranger's, and nobody's business.
 _NO_FILE: Final = (FileNotFoundError, IsADirectoryError)
@@ -157,49 +154,6 @@ class FolderArtifacts:
             with contextlib.suppress(*_NO_FILE):
                 os.unlink(path.name + SUFFIX, dir_fd=folder)
             os.unlink(path.name, dir_fd=folder)
-
-    def delete_found(self, prefix: str, choose: Choose) -> None:
-        """Delete the chosen files; each is moved aside first, and back if it is another by now."""
-        start = self._path(prefix)
-        with self._translated(start):
-            stored = self._identities_below(start)
-        names = {name.removesuffix(SUFFIX) for name in stored}
-        chosen = {*choose(sorted(filter(is_artifact_name, names)))} if names else set()
-        with self._translated(start):
-            if chosen:
-                self._make_ready()
-            for name, identity in stored.items():
-                if name.removesuffix(SUFFIX) in chosen:
-                    self._delete_as_found(name, identity)
-
-    def _identities_below(self, start: Path) -> dict[str, Identity]:
-        """Return the files below a folder, and what tells each from one that takes its place."""
-        found = {}
-        for name in self._stored_below(start):
-            with contextlib.suppress(FileNotFoundError), open_file(self._root, name) as file:
-                found[name] = _identity(os.fstat(file.fileno()))
-        return found
-
-    def _delete_as_found(self, name: str, identity: Identity) -> None:
-        """Delete a file, unless another one is in its place; and its folders, once they are empty.
-
-        No system deletes a file only if it is a certain one. So it is moved to where nobody else
-        reaches it, and looked at there; one that was put meanwhile is moved back.
-        """
-        last = name.rpartition("/")[2]
-        handle, aside = tempfile.mkstemp(dir=self._unfinished)
-        os.close(handle)
-        with contextlib.suppress(FileNotFoundError), self._folder_of(name) as folder:
-            os.rename(last, aside, src_dir_fd=folder)
-            if _identity(os.lstat(aside)) != identity:
-                with contextlib.suppress(FileExistsError):  # a third one is there by now
-                    os.link(aside, last, dst_dir_fd=folder, follow_symlinks=False)
-            os.fsync(folder)
-        Path(aside).unlink()
-        parts = name.split("/")[:-1]
-        for depth in range(len(parts), 1, -1):  # a folder at the top of the store stays
-            with contextlib.suppress(OSError), self._folder_of("/".join(parts[:depth])) as above:
-                os.rmdir(parts[depth - 1], dir_fd=above)
 
     def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:
         """Compress the files below the folder `prefix`; of those that cannot be, raise the first.
@@ -458,10 +412,6 @@ def _delete(name: str, folder: int) -> None:
         shutil.rmtree(name, dir_fd=folder)
     else:
         os.unlink(name, dir_fd=folder)
-
-
-def _identity(found: os.stat_result) -> Identity:
-    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _sync_folder(folder: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from leasehold.domain.document import Answer, DecideDocument, Ref
 from leasehold.errors import ArtifactNotFoundError
-from leasehold.ports.artifacts import ArtifactContent, Choose
+from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot
 
@@ -80,9 +80,6 @@ class NullArtifacts:
 
     def delete_file(self, name: str) -> None:
         """Do nothing: it is not there."""
-
-    def delete_found(self, prefix: str, choose: Choose) -> None:
-        """Do nothing: nothing is there."""
 
     def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:
         """Do nothing: nothing is there."""

@@ -167,7 +167,6 @@ _FIELDS: Final[Mapping[str, str]] = {
     "partialResults": "what there is so far: any JSON value",
     "output": "what the step gives: any JSON value",
     "outcome": "what became of the attempt",
-    "exact": "`outcome` in a word that only later versions know; null: it is that itself",
     "error": "why it failed",
     "permanent": "no retry can repair it",
     "retryAfterS": "not again before so many seconds have passed",

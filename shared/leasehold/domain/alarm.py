@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.archive import SILENT_FOR, longest_wait
+from leasehold.domain.archive import longest_wait
 from leasehold.domain.effect import is_awaited, owed_effects
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch
@@ -74,13 +74,8 @@ def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -
 
 
 def _alarm_of_archive(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime:
-    """Return when the sweep is to archive the run, if nobody has by then.
-
-    One that a version before this one ended owes the deletion of its temporary files alone.
-    """
+    """Return when the sweep is to archive the run, if nobody has by then."""
     archive = manifest.archive
-    if archive is None:
-        return written_at + SILENT_FOR
-    if archive.not_before is None:
+    if archive is None or archive.not_before is None:
         return written_at + grace
     return min(archive.not_before, written_at + longest_wait(grace))

@@ -20,7 +20,7 @@ SILENT_FOR: Final = timedelta(hours=1)
 class OwedArchiveUpdate(TypedDict, total=False):
     """What may be replaced of an `OwedArchive`."""
 
-    ended_at: AwareDatetime | None
+    ended_at: AwareDatetime
     tries: int
     failed: tuple[str, ...]
     not_before: AwareDatetime | None
@@ -32,7 +32,7 @@ class OwedArchive(Stored):
     `tries` counts those of the sweep; `failed` names the steps that failed the last time.
     """
 
-    ended_at: Moment | None = None  # None: a version before this one ended it
+    ended_at: Moment
     tries: int = 0
     failed: tuple[str, ...] = ()
     not_before: Moment | None = None  # when the sweep tries again; None: at the grace

@@ -196,15 +196,5 @@ def provisional_dispatch(
     )
 
 
-def with_all_limits(dispatch: Dispatch, rules: Rules) -> Dispatch:
-    """Return the dispatch with the limits in force now that an earlier version did not freeze."""
-    settings = rules.settings_for(dispatch.step) if dispatch.cleanup_ms is None else None
-    if settings is None:
-        return dispatch
-    return dispatch.with_(
-        cleanup_ms=_milliseconds(settings.cleanup_ttl), memory_limit_bytes=settings.memory_limit
-    )
-
-
 def _milliseconds(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from leasehold.domain.alarm import OUTAGE, alarm_for, is_unattended
 from leasehold.domain.announcing import announcement_of, deliveries_of
@@ -26,9 +25,6 @@ from leasehold.domain.trace import TraceEvent, TraceType, event_of
 
 _settlement = trusted(Settlement)
 _owed_archive = trusted(OwedArchive)
-
-#: What a version says that does not know the answer yet; see `Settlement`.
-_SAID_BEFORE: Final[Mapping[Outcome, Outcome]] = {Outcome.CONTINUED: Outcome.RELEASED}
 
 
 class Draft:
@@ -123,7 +119,7 @@ class Draft:
         record = run.steps[run.current_step]
         self.set(
             attempts=run.attempts.plus(end),
-            failures=run.failed_in_vain + (end is AttemptEnd.FAILED),
+            failures=run.failures + (end is AttemptEnd.FAILED),
             steps=run.with_step(run.current_step, attempts=record.attempts.plus(end)),
         )
         if end is AttemptEnd.EXPIRED and not self._lapsed_unattended:
@@ -187,10 +183,8 @@ class Draft:
         fence = self.fence
         if fence is None:
             return self.run.last_settlement
-        known = _SAID_BEFORE.get(outcome)
         return _settlement(
             lease_id=fence.lease_id,
             fencing_token=fence.fencing_token,
-            outcome=known or outcome,
-            exact=outcome.value if known else None,
+            outcome=outcome,
         )

@@ -77,7 +77,7 @@ def _permanent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  
 
 def _out_of_retries(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
     """It failed once more than it may be repeated without progress."""
-    failed, retries = manifest.failed_in_vain, manifest.dispatch.max_retries
+    failed, retries = manifest.failures, manifest.dispatch.max_retries
     if failed <= retries:
         return None
     words = f"failed {failed} of {retries + 1} times without progress"

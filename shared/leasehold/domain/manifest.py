@@ -108,7 +108,7 @@ class Manifest(Stored):
     """A run. Each field's meaning: docs/manifest.md."""
 
     run_id: str
-    life: str = ""  # tells it from others of this id; empty: a version before this one began it
+    life: str  # the mark that tells it from others of this id
     pipeline: str
     plan: tuple[str, ...]
     labels: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class Manifest(Stored):
     lease: Lease | None = None
     dispatch: Dispatch
     attempts: Attempts = Attempts()
-    failures: int = 0  # of the current step, since its last progress; see `failed_in_vain`
+    failures: int = 0  # of the current step, since its last progress
     interruptions: int = 0  # of the current step, since its last progress
     interrupted_at: AwareDatetime | None = None  # the last shutdown that counted as one
     silences: int = 0  # those after which nothing was heard for too long
@@ -185,11 +185,8 @@ class Manifest(Stored):
 
     @property
     def owes_archive(self) -> bool:
-        """Whether it ended, and something is still to be done that follows from its end.
-
-        A version before this one noted only the folders that were to be deleted.
-        """
-        return self.is_terminal and (self.archive is not None or bool(self.owed))
+        """Whether it ended, and something is still to be done that follows from its end."""
+        return self.is_terminal and self.archive is not None
 
     @property
     def is_idle(self) -> bool:
@@ -250,15 +247,6 @@ class Manifest(Stored):
     def attempt(self) -> int:
         """The number of the attempt that runs or comes next, from 1, of this step and trial."""
         return self.attempts.ended + 1
-
-    @property
-    def failed_in_vain(self) -> int:
-        """How often the current step failed since its last progress.
-
-        A version that knows no `failures` leaves those of the step before; a step has at most
-        those that it has in all.
-        """
-        return min(self.failures, self.attempts.failed)
 
     @property
     def next_step(self) -> str | None:
@@ -364,7 +352,7 @@ def read_as(model: type[Read], run_id: str, document: Document) -> Read:
 def checked_run(run_id: str, run: Shape) -> Shape:
     """Return the run, or raise UnreadableRunError where it contradicts itself or its name."""
     _checked(run_id, run)
-    if run.life not in ("", life_of(run.dispatch.nonce)):
+    if run.life != life_of(run.dispatch.nonce):
         problem = f"its life is {run.life[:_MAX_SHOWN]!r}, which is that of another run"
         raise UnreadableRunError(run_id=run_id, problem=problem)
     return run

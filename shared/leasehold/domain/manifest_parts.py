@@ -22,10 +22,6 @@ from leasehold.errors import LeaseholdError
 DEFAULT_CLEANUP: Final = timedelta(seconds=5)
 
 
-#: The code of a step that is not known, as versions before this one wrote it.
-_STEP_UNKNOWN_BEFORE: Final = "UNKNOWN_STEP"
-
-
 class LeaseUpdate(TypedDict, total=False):
     """What may be replaced of a `Lease`."""
 
@@ -107,7 +103,7 @@ class Block(Stored):
 
         A version before this one left a step that it did not know to a person.
         """
-        return self.look_at is not None or self.code == _STEP_UNKNOWN_BEFORE
+        return self.look_at is not None
 
     @property
     def words(self) -> str:
@@ -128,7 +124,7 @@ class DispatchUpdate(TypedDict, total=False):
     max_retries: int
     retry: RetryRule | None
     heartbeat_s: float | None
-    cleanup_ms: int | None
+    cleanup_ms: int
     memory_limit_bytes: int | None
     queue: str
     sources: Mapping[str, str]
@@ -160,7 +156,7 @@ class Dispatch(Stored):
     max_retries: int
     retry: RetryRule | None = None  # None: the waits of all steps
     heartbeat_s: float | None = None
-    cleanup_ms: int | None = None  # None: a version before this one dispatched it
+    cleanup_ms: int
     memory_limit_bytes: int | None = None  # None: as much as there is
     queue: str
     sources: Mapping[str, str]
@@ -201,10 +197,7 @@ class Dispatch(Stored):
     @property
     def soft_limit(self) -> timedelta:
         """When a handler is to finish: its clean-up time before the hard limit, at most half."""
-        cleanup = DEFAULT_CLEANUP
-        if self.cleanup_ms is not None:
-            cleanup = timedelta(milliseconds=min(self.cleanup_ms, self.timeout_ms))
-        return self.hard_limit - min(cleanup, self.hard_limit / 2)
+        return timedelta(milliseconds=self.timeout_ms - min(self.cleanup_ms, self.timeout_ms / 2))
 
 
 class Attempts(Stored):
@@ -228,34 +221,20 @@ class Attempts(Stored):
         return self.with_(**{end.value: getattr(self, end.value) + 1})
 
 
-_ANSWERS: Final = frozenset(outcome.value for outcome in Outcome)
-
-
 class SettlementUpdate(TypedDict, total=False):
     """What may be replaced of a `Settlement`."""
 
     lease_id: str
-    fencing_token: int | None
+    fencing_token: int
     outcome: Outcome
-    exact: str | None
 
 
 class Settlement(Stored):
-    """The last lease that ended by its holder's word, and the answer that was given.
-
-    An answer that not every version knows stands in `exact`, and in `outcome` the one that says
-    most of it: a version that does not know a word there could not read the run.
-    """
+    """The last lease that ended by its holder's word, and the answer that was given."""
 
     lease_id: str
-    fencing_token: int | None = None
+    fencing_token: int
     outcome: Outcome
-    exact: str | None = None
-
-    @property
-    def answer(self) -> Outcome:
-        """The answer, as far as this version knows it."""
-        return Outcome(self.exact) if self.exact in _ANSWERS else self.outcome
 
     if TYPE_CHECKING:
 

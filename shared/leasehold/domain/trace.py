@@ -15,7 +15,6 @@ from pydantic import AwareDatetime, Field
 from pydantic.alias_generators import to_camel
 
 from leasehold.domain.document import Ref
-from leasehold.domain.life import life_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.stored import Stored
 
@@ -148,4 +147,4 @@ def _ref(manifest: Manifest, name: str) -> Ref:
 
 def run_mark(manifest: Manifest) -> str:
     """Return the mark of this life of the run's id: no other run of the id has it."""
-    return manifest.life or life_of(manifest.dispatch.nonce)
+    return manifest.life

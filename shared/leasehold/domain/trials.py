@@ -40,10 +40,7 @@ class TrialsEnd(StrEnum):
 
 
 def trial_at(run: Manifest, step: str) -> int:
-    """Return the number of the trial that the step is in, or comes to next; without trials 1.
-
-    It is counted, and not read from `trial`: a version before this one sets that to 1.
-    """
+    """Return the number of the trial that the step is in, or comes to next; without trials 1."""
     return _next_number(run.steps[step]) if step in run.looped_steps else 1
 
 

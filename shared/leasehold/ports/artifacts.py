@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,10 +19,6 @@ class ArtifactContent:
 
     size: int
     blocks: Iterator[bytes]
-
-
-#: Returns those of the names that are meant.
-Choose = Callable[[Sequence[str]], Collection[str]]
 
 
 class Artifacts(Protocol):
@@ -91,22 +87,6 @@ class Artifacts(Protocol):
 
         Raises:
             ArtifactNameError, StoreUnavailableError: as above.
-        """
-        ...
-
-    def delete_found(self, prefix: str, choose: Choose) -> None:
-        """Delete those artifacts below the folder `prefix` that are chosen, as they were found.
-
-        One that is put in place of a chosen one after the look, under the same name, stays.
-
-        Args:
-            prefix: the folder.
-            choose: given the names that lie there, returns those to be deleted. It is called after
-                the look and before the first deletion, once; not at all where nothing lies there.
-
-        Raises:
-            ArtifactNameError: the name is refused, or leads out of the store; nothing was deleted.
-            StoreUnavailableError: not all of them could be deleted. Retryable.
         """
         ...
 

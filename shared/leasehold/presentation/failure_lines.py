@@ -72,7 +72,7 @@ def next_attempt(run: Manifest) -> str | None:
     if run.status is not RunStatus.ERROR or run.is_terminal or run.paused:
         return None
     wait = duration(run.dispatch.not_before - run.updated_at)
-    last = run.attempt + run.dispatch.max_retries - run.failed_in_vain  # unless it makes progress
+    last = run.attempt + run.dispatch.max_retries - run.failures  # unless it makes progress
     return f"attempt {run.attempt} of {last}, in {wait}"
 
 

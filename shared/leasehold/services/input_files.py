@@ -70,6 +70,5 @@ def copy_files(artifacts: Artifacts, run: Manifest, new: RunLife) -> None:
 
 def drop_artifacts(artifacts: Artifacts, new: RunLife) -> None:
     """Leave nothing behind of a run that was not begun: its life has a folder of its own."""
-    if folder := folder_of_life(new):
-        with suppress(StoreUnavailableError):
-            artifacts.delete(folder)
+    with suppress(StoreUnavailableError):
+        artifacts.delete(folder_of_life(new))

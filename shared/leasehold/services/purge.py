@@ -15,25 +15,24 @@ marked one too: a version that knows of no marks may have recreated it since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change
-from leasehold.domain.life import folder_of_id, folder_of_life, is_unmarked
+from leasehold.domain.life import folder_of_life
 from leasehold.domain.lifecycle.purge import goes_with
 from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.trace import mark_in, run_mark
+from leasehold.domain.trace import mark_in
 from leasehold.errors import (
     InvalidRequestError,
     LeaseholdError,
     PurgeCutOffError,
     VersionConflictError,
 )
-from leasehold.ports.documents import Committed, Query, Snapshot
+from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine, KnownRun, commit
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, pages, scan
 from leasehold.services.purge_deliveries import (
@@ -241,35 +240,10 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> bool:
     run = marked.answer.manifest
     if not delete_deliveries(engine, run):
         return False
-    _delete_artifacts(engine, run, marked)
+    engine.artifacts.delete(folder_of_life(run))
     _delete_trace(engine, run)
     engine.documents.delete(run_ref(run_id), if_version=marked.snapshot)
     return True
-
-
-def _delete_artifacts(engine: Engine, run: Manifest, marked: Committed[Change]) -> None:
-    """Delete the artifacts of a run, and those of its id whose names have no mark of a life.
-
-    Workers of a version before this one store such, also in a run that this one began. As long as
-    the document stands as this purge marked it, no next life has begun: what lay there before is of
-    this life, or an earlier one. What is stored after that is another artifact, and stays.
-    """
-
-    def unmarked(names: Sequence[str]) -> Collection[str]:
-        found = [name for name in names if is_unmarked(run, name)]
-        return found if found and _stands(engine, marked) else ()
-
-    if folder := folder_of_life(run):
-        engine.artifacts.delete(folder)
-    engine.artifacts.delete_found(folder_of_id(run), unmarked)
-
-
-def _stands(engine: Engine, marked: Committed[Change]) -> bool:
-    """Return whether the run is as this purge marked it."""
-    run = marked.answer.manifest
-    found = engine.documents.get(run_ref(run.run_id))
-    now = None if found is None else readable(engine, found)
-    return now is not None and (now.purged_at, run_mark(now)) == (run.purged_at, run_mark(run))
 
 
 def _delete_trace(engine: Engine, run: Manifest) -> None:

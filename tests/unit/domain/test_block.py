@@ -13,7 +13,6 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lifecycle.repair import breaches
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block
 from leasehold.domain.status import BlockCode, Outcome
 from leasehold.services.reporting import reports
 from tests.unit.domain.runs import At, Runs
@@ -303,21 +302,6 @@ def test_a_new_run_has_an_output_judged_that_was_paid_for(
 
 
 # -- other versions --------------------------------------------------------------------------------
-
-
-def old_block(runs: Runs) -> Manifest:
-    """A run that a version before this one blocked: a person was to retry it."""
-    block = Block(code="UNKNOWN_STEP", finding="This deploy knows no step.", remediation="Retry.")
-    return runs.unknown().with_(block=block, alarm_at=None)
-
-
-def test_a_run_that_an_older_version_blocked_heals_too(runs: Runs, at: At) -> None:
-    run = old_block(runs)
-
-    look = lifecycle.look_again(run, at(70), rules=runs.rules, at_once=True)
-
-    assert (look.outcome, look.manifest.status) == (Outcome.LOOKED_AGAIN, "PENDING")
-    assert [breach.code for breach in breaches(run, at(70), runs.rules)] == ["no_alarm"]
 
 
 def test_an_alarm_that_an_older_sweep_took_away_is_found_by_the_audit(runs: Runs, at: At) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.dispatch import Rules, as_dispatched
-from leasehold.domain.manifest import Manifest, to_document
+from leasehold.domain.manifest import to_document
 from tests.builders import rules_of, step_settings
 from tests.unit.domain.runs import Runs
 
@@ -20,15 +20,6 @@ GIB = 1024**3
 def tight() -> Rules:
     """A deploy that gives the step 2 s to clean up, and 1 GiB."""
     return rules_of(step_settings("draft", cleanup_ttl=2 * S, memory_limit=GIB))
-
-
-@pytest.fixture
-def of_before(runs: Runs) -> Manifest:
-    """A run that an earlier version dispatched: the document has no such fields."""
-    document = dict(to_document(runs.pending()))
-    kept = document["dispatch"].items()
-    dispatch = {name: value for name, value in kept if name != "cleanupMs"}
-    return Manifest.model_validate({**document, "dispatch": dispatch})
 
 
 @pytest.mark.parametrize(
@@ -68,19 +59,6 @@ def test_a_deploy_changes_no_limit_of_an_attempt_that_is_dispatched(
     run = replace(runs, rules=tight).leased(runs.pending())
 
     assert (run.dispatch.cleanup_ms, run.dispatch.memory_limit_bytes) == (5000, None)
-
-
-def test_an_attempt_that_an_earlier_version_dispatched_has_the_limits_in_force(
-    runs: Runs, of_before: Manifest, tight: Rules
-) -> None:
-    """While two versions are deployed at once, the other one dispatches what this one runs."""
-    run = replace(runs, rules=tight).leased(of_before)
-
-    assert (run.dispatch.cleanup_ms, run.dispatch.memory_limit_bytes) == (2000, GIB)
-
-
-def test_one_that_nobody_began_has_five_seconds_to_clean_up(of_before: Manifest) -> None:
-    assert of_before.dispatch.hard_limit - of_before.dispatch.soft_limit == 5 * S
 
 
 def test_a_reader_without_a_catalog_sees_the_limits_of_the_dispatch(

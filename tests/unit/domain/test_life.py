@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain.life import (
-    checkpoints_folder,
     files_folder,
     folder_of_life,
     is_own_artifact,
-    is_unmarked,
     kind_folder,
     step_folder,
     values_folder,
@@ -24,39 +22,20 @@ def run(runs: Runs) -> Manifest:
     return runs.pending()
 
 
-@pytest.fixture
-def before(run: Manifest) -> Manifest:
-    """The run as a version before this one began it."""
-    return run.with_(life="")
-
-
 def test_each_life_has_a_folder_of_its_own(runs: Runs, run: Manifest) -> None:
     assert files_folder(run) == f"{FOLDER}/files"
     assert values_folder(run) == f"{FOLDER}/values"
     assert step_folder(run, "draft", 2) == f"{FOLDER}/checkpoints/draft-2"
     assert values_folder(runs.new(nonce="another")) != values_folder(run)
     assert values_folder(runs.new()) == values_folder(run)
-
-
-def test_a_run_that_a_version_before_began_keeps_its_folders(before: Manifest) -> None:
-    assert files_folder(before) == "runs/r-1/files"
-    assert checkpoints_folder(before) == "runs/r-1/checkpoints"
-
-
-def test_a_purge_deletes_no_folder_of_another_life(run: Manifest, before: Manifest) -> None:
-    assert (folder_of_life(run), folder_of_life(before)) == (FOLDER, None)
-    for one in (run, before):
-        kinds = ("files", "values", "checkpoints")
-        assert all(is_unmarked(one, f"runs/r-1/{kind}/a") for kind in kinds)
-        for other in (FOLDER, "runs/r-1/01234567", "runs/r-10", "runs/r-1/else"):
-            assert not is_unmarked(one, f"{other}/files/a")
+    assert folder_of_life(run) == FOLDER
 
 
 @pytest.mark.parametrize(
     ("name", "is_own"),
     [
         (f"{FOLDER}/checkpoints/draft-1/1-a.json.gz", True),
-        ("runs/r-1/checkpoints/draft-1/1-a.json.gz", True),  # by a worker of a version before
+        ("runs/r-1/checkpoints/draft-1/1-a.json.gz", False),
         ("runs/r-1/01234567/checkpoints/draft-1/1-a.json.gz", False),
         ("runs/r-2/checkpoints/draft-1/1-a.json.gz", False),
         ("runs/r-1/else/x", False),
@@ -69,16 +48,10 @@ def test_what_lies_with_another_life_is_none_of_the_runs(
     assert is_own_artifact(run, name) is is_own
 
 
-def test_a_run_without_a_mark_owns_nothing_of_one_that_has_one(before: Manifest) -> None:
-    assert is_own_artifact(before, "runs/r-1/values/a.json")
-    assert not is_own_artifact(before, f"{FOLDER}/values/a.json")
-
-
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
         ("runs/r-1/values/a", "runs/r-1/values"),
-        ("runs/r-1/files/deep/b", "runs/r-1/files"),
         (f"{FOLDER}/values/a", f"{FOLDER}/values"),
         (f"{FOLDER}/checkpoints/draft-1/a", f"{FOLDER}/checkpoints"),
         ("runs/r-1", "runs"),

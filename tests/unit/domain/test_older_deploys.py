@@ -7,9 +7,8 @@ from dataclasses import replace
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_messages
-from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.manifest import manifest_of, to_document
-from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
+from leasehold.domain.status import DeadLetterReason, RunStatus
 from tests.unit.domain.runs import At, Runs
 
 #: An older deploy reads these fields as enums: another word there makes the whole run unreadable.
@@ -28,25 +27,6 @@ def test_status_and_reason_have_the_words_that_older_deploys_know() -> None:
     assert set(DeadLetterReason) == REASONS
 
 
-def test_an_attempt_that_is_continued_is_the_one_answer_that_is_stored_by_another_word() -> None:
-    """`lastSettlement.outcome` is an enum there, too; see `Settlement.exact`.
-
-    A further word needs the same: add it here, and to what `Draft` stores in its place.
-    """
-    settles = {
-        "blocked",
-        "cancelled",
-        "completed",
-        "dead_lettered",
-        "handed_off",
-        "released",
-        "retry_scheduled",
-    }
-
-    assert set(Outcome) >= settles | {"continued"}
-    assert len(Outcome) == 40, "is the new word ever the outcome of a settlement?"
-
-
 def test_what_an_older_deploy_does_not_know_of_a_run_it_keeps(runs: Runs, at: At) -> None:
     """As this one keeps what a later one adds: so it keeps the announcement of a run."""
     later = {**to_document(runs.blocked()), "laterField": {"occurrence": "1"}}
@@ -55,26 +35,6 @@ def test_what_an_older_deploy_does_not_know_of_a_run_it_keeps(runs: Runs, at: At
     ended = lifecycle.cancel(run, at(9), rules=runs.rules, actor="ada", reason="").manifest
 
     assert to_document(ended)["laterField"] == {"occurrence": "1"}
-
-
-def test_a_run_of_an_older_deploy_has_no_failures_in_vain(runs: Runs) -> None:
-    """Nobody noted when it made progress; in all it has those that it had."""
-    document = dict(to_document(runs.failed()))
-    del document["failures"]
-
-    run = manifest_of("r-1", document)
-
-    assert (run.failed_in_vain, run.attempts.failed) == (0, 1)
-
-
-def test_failures_that_an_older_deploy_left_from_the_step_before_do_not_count(
-    runs: Runs, rules: Rules, at: At
-) -> None:
-    """It keeps the field and hands off, and does not know that it begins anew."""
-    run = runs.failed().with_(failures=3)
-
-    assert run.failed_in_vain == 1
-    assert verdict_on(run, at(6), rules) is None
 
 
 def test_a_run_that_an_older_deploy_ended_is_announced_by_nobody(

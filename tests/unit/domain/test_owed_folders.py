@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Deletion, left_behind, owed_effects
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
@@ -154,17 +153,3 @@ def test_nothing_is_deleted_that_is_none_of_the_runs_temporary_files(
     run = runs.with_output(large, at=5).with_(owed=(folder,))
 
     assert owed_effects(run)[1:] == (Deletion("r-1", ()),)
-
-
-def test_what_an_earlier_version_left_is_deleted_an_hour_after_it_ended_the_run(
-    runs: Runs, rules: Rules, completed: Manifest, at: At
-) -> None:
-    """It knew no archive, only folders."""
-    run = completed.with_(archive=None, alarm_at=at(9 + HOUR))
-
-    assert owed_effects(run) == (ARCHIVE,)
-    assert not list(lifecycle.breaches(run, at(10), rules))
-    change = lifecycle.on_alarm(run, at(9 + HOUR), rules=rules, generation=1, in_queue=False)
-    assert change.outcome is Outcome.REPUBLISHED
-    assert change.owed == (ARCHIVE,)
-    assert runs.archived(change.manifest, at=10 + HOUR).owed == ()

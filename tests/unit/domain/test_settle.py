@@ -471,16 +471,6 @@ def test_what_is_delivered_to_a_cancelled_run_with_another_token_is_refused(
     assert lost.value.details["cancelled"]
 
 
-def test_a_settlement_that_was_noted_without_its_token_is_known_by_its_lease(
-    runs: Runs, complete: Bound, at: At
-) -> None:
-    """As earlier versions noted it."""
-    first = complete(runs.leased(), at(5)).manifest
-    first = first.with_(last_settlement=first.last_settlement.with_(fencing_token=None))
-
-    assert complete(first, at(6)).outcome is Outcome.HANDED_OFF
-
-
 def test_a_settlement_is_noted_with_the_token_that_was_shown(
     runs: Runs, complete: Bound, at: At
 ) -> None:

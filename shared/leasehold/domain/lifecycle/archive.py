@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.archive import SILENT_FOR, OwedArchive
+from leasehold.domain.archive import SILENT_FOR
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
@@ -39,9 +39,9 @@ def note_archive(
         failed: the steps that failed, and why. One that failed the last time is not traced again.
         is_over: no step is still under way.
     """
-    if not manifest.owes_archive or manifest.life != life:
+    archive = manifest.archive
+    if archive is None or not manifest.is_terminal or manifest.life != life:
         return unchanged(manifest, Outcome.MOVED_ON)
-    archive = manifest.archive or OwedArchive(ended_at=manifest.ended_at)
     draft = Draft(manifest, now, rules)
     for step, why in failed.items():
         if step not in archive.failed:

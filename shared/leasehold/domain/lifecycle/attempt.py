@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.change import Change, unchanged
-from leasehold.domain.dispatch import Rules, has_moved, with_all_limits
+from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import lease_for
@@ -161,14 +161,13 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
         facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
     step = run.current_step
-    dispatch = with_all_limits(run.dispatch, draft.rules)
     draft.set(
         status=after(run.status, event),
         lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),
         fencing_token=run.fencing_token + 1,
         heartbeat_at=now,
         step_started_at=run.step_started_at or now,
-        dispatch=dispatch.with_(enqueued=True, redispatched=0, lost_since=None),  # it is here
+        dispatch=run.dispatch.with_(enqueued=True, redispatched=0, lost_since=None),  # it is here
         steps=run.with_step(
             step,
             status=RunStatus.IN_PROGRESS,

@@ -56,8 +56,7 @@ def continue_later(
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    # a version that knows no continuations leaves the count of the step before
-    count = 1 + (manifest.continuations if manifest.attempts.continued else 0)
+    count = manifest.continuations + 1
     draft.set(continuations=count)
     if count >= MAX_IDLE_CONTINUATIONS:
         return fail_attempt(draft, _no_progress(manifest, count))

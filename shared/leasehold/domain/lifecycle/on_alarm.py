@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from leasehold.domain.alarm import alarm_for
-from leasehold.domain.archive import OwedArchive, tried_by_sweep
+from leasehold.domain.archive import tried_by_sweep
 from leasehold.domain.change import Change, Transition, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
@@ -122,9 +122,8 @@ def _at_rest(manifest: Manifest, now: datetime, rules: Rules) -> Change:
         return look_again(manifest, now, rules=rules)
     draft = Draft(manifest, now, rules)
     run = draft.run
-    if run.owes_archive:
-        archive = run.archive or OwedArchive(ended_at=run.ended_at)
-        draft.set(archive=tried_by_sweep(archive, draft.now, draft.rules.grace))
+    if run.is_terminal and run.archive is not None:
+        draft.set(archive=tried_by_sweep(run.archive, draft.now, draft.rules.grace))
     return draft.commit(Outcome.REPUBLISHED)
 
 

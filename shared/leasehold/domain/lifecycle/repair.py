@@ -128,15 +128,9 @@ def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
     elif lease is None and seen_at is not None and seen_at > manifest.updated_at + _SOON:
         finding = f"Its task was seen at {seen_at.isoformat()}, which is after it was last written."
         yield Breach("endless_wait", finding, "It gets its alarm.")
-    elif wanted is not None and alarm is not None and alarm > _latest(manifest, wanted) + _DAY:
+    elif wanted is not None and alarm is not None and alarm > wanted + _DAY:
         finding = f"Its alarm is at {alarm.isoformat()}, long after it is due."
         yield Breach("late_alarm", finding, "It gets its alarm.")
-
-
-def _latest(manifest: Manifest, wanted: datetime) -> datetime:
-    """Return when the alarm may be: a version before looked at a claim once, at its end."""
-    claim_by = manifest.dispatch.claim_by
-    return wanted if claim_by is None or manifest.claimable is None else claim_by
 
 
 def _wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:

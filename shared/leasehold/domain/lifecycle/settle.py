@@ -281,6 +281,6 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     last = manifest.last_settlement
     if last is None or last.lease_id != fence.lease_id:
         return None
-    if last.fencing_token not in (None, fence.fencing_token):
+    if last.fencing_token != fence.fencing_token:
         return None  # somebody else's token: held_lease says what is known
-    return unchanged(manifest, last.answer)
+    return unchanged(manifest, last.outcome)
