@@ -6,7 +6,7 @@ Transitions make one with a `Draft`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from leasehold.domain.alarm import alarm_for
@@ -69,12 +69,17 @@ class Change:
 
     def following(self, first: Change, outcome: Outcome | None = None) -> Change:
         """Return this change and one before it as one commit, answered as this one or as told."""
-        return replace(
-            self,
-            outcome=outcome or self.outcome,
-            events=first.events + self.events,
-            created=self.created or first.created,
-            deliveries=first.deliveries + self.deliveries,
+        return Change(
+            outcome or self.outcome,
+            self.manifest,
+            first.events + self.events,
+            self.created or first.created,
+            self.wake,
+            self.changed,
+            first.deliveries + self.deliveries,
+            self.ledger,
+            self.repeats,
+            self.kept,
         )
 
 

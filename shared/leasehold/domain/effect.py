@@ -65,7 +65,9 @@ Effect: TypeAlias = Task | EventMessage | Deletion | Archive
 
 
 def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
-    """Return what the run still owes, as far as its manifest knows."""
+    """Return what the run still owes, as far as its manifest knows: nothing under a lease."""
+    if manifest.lease is not None:
+        return ()
     return tuple(effect for owed in OWED for effect in owed(manifest))
 
 

@@ -115,7 +115,7 @@ def under_next_generation(dispatch: Dispatch) -> Dispatch:
 
 def hand_off(draft: Draft, event: RunEvent) -> Change:
     """Move on from the current step: to the next one, to another trial, or to the end."""
-    if end_trial(draft):
+    if draft.run.trials is not None and end_trial(draft):
         return _open_trial(draft)
     run, now = draft.run, draft.now
     following = run.next_step
@@ -128,7 +128,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
             error_at=None,
             block=None,
             checkpoint=None,
-            calls=outlasting(run),
+            calls=run.calls and outlasting(run),
             note=None,
             paused=False,
             completed_at=now,
@@ -159,10 +159,10 @@ def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
         error_at=None,
         block=None,
         checkpoint=None,
-        calls=outlasting(run),
+        calls=run.calls and outlasting(run),
         note=None,
         current_step=step,
-        trial=trial_at(run, step),
+        trial=1 if run.trials is None else trial_at(run, step),
         step_started_at=None,
         heartbeat_at=None,
         attempts=_NONE_ENDED,
