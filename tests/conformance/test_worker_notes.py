@@ -13,9 +13,10 @@ import pytest
 from leasehold.bootstrap import boot
 from leasehold.domain.document import Document, Write
 from leasehold.domain.worker_note import KEPT_FOR, LIVES_FOR, WorkerKind, remote_ref, worker_ref
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import NothingToClaimError, StoreUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.claim_step import claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import (
     FORGOTTEN_AT_ONCE,
@@ -128,6 +129,18 @@ def test_what_was_killed_is_taken_to_live_for_some_minutes(engine: Engine) -> No
     put(engine, "vm-3/1@1", ago=-LIVES_FOR - timedelta(minutes=1))  # its clock was wrong
 
     assert [one.process for one in live_workers(engine)] == ["vm-1/1@1"]
+
+
+def test_a_remote_step_that_only_others_know_is_no_mistake_of_who_claims_it(
+    engine: Engine,
+) -> None:
+    """During a deploy a proxy passes a claim on to the version that does not have it, too."""
+    put(engine, "vm-1/1@1", ago=timedelta(0), steps=["crop"], pipelines=["photos"])
+
+    with pytest.raises(NothingToClaimError, match="others that live do"):
+        claim_step(engine, "crop", "gpu-1")
+    with pytest.raises(UnknownKeyError):
+        claim_step(engine, "cropp", "gpu-1")
 
 
 def test_a_process_of_this_machine_that_was_killed_is_counted_no_more(engine: Engine) -> None:

@@ -40,7 +40,7 @@ from leasehold.services.engine import Engine, KnownRun, change_run, dispatch_rul
 from leasehold.services.kept_values import load
 from leasehold.services.manage_lease import LeaseCredentials, block_step
 from leasehold.services.paging import pages
-from leasehold.services.worker_notes import note_asked
+from leasehold.services.worker_notes import note_asked, steps_known_elsewhere
 
 #: How many waiting runs are read in one query.
 PAGE: Final = 10
@@ -99,10 +99,14 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
 
     Raises:
         UnknownKeyError, InvalidRequestError: no step type for remote workers has that name.
-        NothingToClaimError: none waits, or other workers were faster.
+        NothingToClaimError: none waits, or other workers were faster; or it is only others that
+            know the step, as during a deploy.
         StoreUnavailableError: nothing could be given. A lease may have been given and its answer
             lost: it ends by itself.
     """
+    if step_type not in engine.catalog.steps and step_type in steps_known_elsewhere(engine):
+        problem = f"this process knows no step {step_type!r}, and others that live do; claim again"
+        raise NothingToClaimError(problem=problem)
     if engine.catalog.steps[step_type].handler != REMOTE:
         remote = [step.step_type for step in engine.catalog.steps if step.handler == REMOTE]
         names = ", ".join(remote) or "none"
