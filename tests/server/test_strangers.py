@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -109,6 +110,62 @@ def test_a_body_that_is_too_large_gets_its_answer(api: Api) -> None:
     refused = api.ask("POST", "/runs", RUN | {"labels": {"x": "x" * 24 * 2**20}})
 
     assert (refused.status, refused.body["error"]["code"]) == (413, "too_large")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"1\r\n \r\n" * 20_000, b"400"),
+        (b"\r\n" * 40_000, b"400"),
+        (b"5" * 100_000, b"400"),
+        (b"2;x=" + b"x" * 100_000, b"400"),
+        (b"2\r\n{}\r\n0\r\nX: " + b"x" * 100_000, b"400"),
+        (b"f" * 40 + b"\r\n", b"413"),
+    ],
+    ids=["tiny", "empty", "size", "extension", "trailer", "huge"],
+)
+def test_a_body_of_nothing_but_lines_of_chunks_is_refused(
+    api: Api, body: bytes, status: bytes
+) -> None:
+    """It would be read again from its beginning with each packet, by the thread of all callers."""
+    lines = ("Content-Type: application/json", "Transfer-Encoding: chunked")
+    with _connected(api) as caller:
+        caller.sendall(_head(api, "POST", "/runs", *lines) + body)
+
+        assert _answer_of(caller).startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_body_in_chunks_is_read_as_one(api: Api) -> None:
+    body = json.dumps(RUN).encode().rjust(50_000)
+    pieces = [body[: 7 * 4096], *(body[place:][:9] for place in range(7 * 4096, len(body), 9))]
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in pieces)
+    lines = ("Content-Type: application/json", "Transfer-Encoding: chunked", "Connection: close")
+    with _connected(api) as caller:
+        caller.sendall(_head(api, "POST", "/runs", *lines) + chunks + b"0\r\nX: y\r\n\r\n")
+
+        assert _answer_of(caller).startswith(b"HTTP/1.1 201")
+
+
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [("/runs", f"Content-Length: {'9' * 5000}"), ("http://[::1/runs", "Accept: */*")],
+    ids=["length", "address"],
+)
+def test_a_head_that_cannot_be_read_is_refused(
+    api: Api, target: str, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _connected(api) as caller:
+        caller.sendall(_head(api, "POST", target, "Content-Type: application/json", line))
+
+        assert _answer_of(caller).startswith(b"HTTP/1.1 400")
+    assert caplog.records == []
+
+
+def test_empty_lines_before_a_request_are_passed_over(api: Api) -> None:
+    with _connected(api) as caller:
+        caller.sendall(b"\r\n" * 100_000 + _head(api, "GET", "/health", "Connection: close"))
+
+        assert _answer_of(caller).startswith(b"HTTP/1.1 200")
 
 
 def _head(api: Api, method: str, path: str, *lines: str) -> bytes:
@@ -256,9 +313,9 @@ def test_a_body_that_its_head_refuses_is_not_waited_for(
 def test_a_request_that_can_be_read_in_two_ways_is_refused(
     api: Api, lines: tuple[str, ...]
 ) -> None:
-    json = "Content-Type: application/json"
+    kind = "Content-Type: application/json"
     with _connected(api) as caller:
-        caller.sendall(_head(api, "POST", "/runs", json, *lines) + b"{}")
+        caller.sendall(_head(api, "POST", "/runs", kind, *lines) + b"{}")
 
         assert b" 400 " in _answer_of(caller)[:20]
     assert api.get("/runs")["runs"] == []

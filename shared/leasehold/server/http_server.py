@@ -31,6 +31,7 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
+from waitress.utilities import BadRequest
 
 from leasehold.logs.repeats import without_repeats
 
@@ -63,6 +64,10 @@ _SPARE: Final = 64
 #: who reads nothing would have a score of requests answered.
 _SENT: Final = 128 * 1024
 _UNLIMITED: Final = 2**62
+#: A body in chunks is read so much at a time: the time of that grows with its square. For their
+#: lengths, and for what follows the last one, there are so many bytes, and an eighth of the body.
+_PIECE: Final = 4 * 1024
+_FRAMING: Final = 64 * 1024
 _DROP_BYTES: Final = 64 * 1024
 _LOOK_S: Final = 1.0
 _FLUSH_LOOK_S: Final = 0.05
@@ -222,6 +227,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
 
     is_refused = False
     body_rcv: Any
+    header_plus: bytes
     chunked: bool
     content_length: int
     completed: bool
@@ -233,25 +239,50 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
 
     def received(self, data: bytes) -> int:
         """Take what came; what follows the request waits until its answer is taken."""
-        used: int = super().received(data)
-        if self.chunked and self.body_bytes_received > 2 * self._limit:  # sizes of chunks included
-            self.headers["CONTENT_LENGTH"] = str(self._limit + 1)
-            self.completed = True
-            self._refuse()
+        used = self._received_chunks(data) if self.chunked else self._received_some(data)
         if not self.completed:
             return used
         if rest := data[used:]:
             self._channel.keep_for_later(rest)
         return len(data)
 
+    def _received_some(self, data: bytes) -> int:
+        """Take of a head or of a body without chunks; empty lines before a head are nothing."""
+        is_first = self.body_rcv is None and not self.header_plus
+        empty = len(data) - len(data.lstrip(b"\r\n")) if is_first else 0
+        if empty == len(data):
+            return empty
+        return empty + int(super().received(data[empty:]))
+
+    def _received_chunks(self, data: bytes) -> int:
+        used = 0
+        while used < len(data) and not self.completed:
+            used += super().received(data[used : used + _PIECE])
+            self._check_chunks()
+        return used
+
+    def _check_chunks(self) -> None:
+        """End it where the chunks are more than may be, or more is said of them than is in them."""
+        held = len(self.body_rcv)
+        if held + self.body_rcv.chunk_remainder > self._limit:
+            self.headers["CONTENT_LENGTH"] = str(self._limit + 1)
+            self.completed = True
+            self._refuse()
+        elif self.body_bytes_received - held > _FRAMING + held // 8:
+            self.error = BadRequest("The body has more lines of chunks than bytes")
+            self.completed = True
+
     def parse_header(self, header_plus: bytes) -> None:
         """Read the head, and end there where the body is refused.
 
         Raises:
-            ParsingError: it can be read in two ways.
+            ParsingError: it can be read in two ways, or not at all.
         """
         _check_framing(header_plus)
-        super().parse_header(header_plus)
+        try:
+            super().parse_header(header_plus)
+        except ValueError:  # a number of thousands of digits, an address that is none
+            raise ParsingError("The length or the address cannot be read") from None
         if self.body_rcv is None:
             return
         self._limit = self._channel.server.body_limit(self._head())
