@@ -223,6 +223,12 @@ _REDACTED: Final[dict[str, Callable[[int], str]]] = {
     "forms": repeated("password=a&"),
     "identified by": repeated("identified by 'a' "),
     "auth": repeated('auth=("u", "a"), '),
+    "titles": repeated("name=value:", "token "),
+    "values": repeated("value=", "token "),
+    "values before names": repeated('value="a" name=', "token "),
+    "parts of forms": repeated('name="token"\n\n'),
+    "names alone on a line": repeated("token:\n   "),
+    "parts of texts": repeated("\n 'a'", "token='a'"),
 }
 
 CASES: Final[Sequence[Case]] = (

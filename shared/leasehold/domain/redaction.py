@@ -26,6 +26,7 @@ _MORE: Final = "…"
 
 #: A secret that was seen is looked for elsewhere; a shorter one could be part of any word.
 _SHORTEST_KNOWN: Final = 6
+_MAX_KEY_LINES: Final = 60
 _MAX_KNOWN: Final = 50
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -57,7 +58,8 @@ _COUNTING: Final = re.compile(
 
 _NAME: Final = re.compile(
     rf"(?<![\w.-])(?P<name>(?:(?:{_OF_KEYS}) )?[\w.-]++)"
-    r"""(?:(?:\\*["'])?\]?(?:[ ](?:provided|given|used|is|was))?\s{0,3}(?:=>|:=|[:=])\s{0,3}"""
+    r"""(?:(?:\\*["'])?\]?(?:[ ](?:provided|given|used|is|was))?\s{0,3}(?:=>|:=|[:=])"""
+    r"""\s{0,3}(?:\s{1,80}(?=\\*["']))?"""
     r"""|(?P<pair>\\*["'],\s?(?=b?\\*["']))|(?P<space>[ ]{1,3}))""",
     re.IGNORECASE,
 )
@@ -72,6 +74,8 @@ _VALUE: Final = re.compile(
 _BRACKET: Final = re.compile(
     r"""(?P<open>[\[{(])|[\])}]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.DOTALL
 )
+#: The rest of a text that Python shows in several lines.
+_NEXT_PART: Final = re.compile(r"""[ ]?\n[ ]{1,100}(?:'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")""")
 _TO_ITS_END: Final = re.compile(r"[^\s,;&]*")
 _USER_OPTION: Final = re.compile(r"-[A-Za-z]{0,6}[uU]|--(?:proxy-)?user")
 #: What stands before the name in `("x-api-key", "…")`, which "one of 'password', 'code'" is not.
@@ -91,9 +95,25 @@ _OF_HEADER: Final = {
 }
 #: What names a value in `{"name": …, "value": …}`.
 _TITLES: Final = ("name", "key", "header", "field")
+_TITLE: Final = (
+    r"""(?<![\w-])(?:name|key|header|field)\\?["']?\s{0,3}[:=]\s{0,3}"""
+    r"""(?:\\?["'](?P<name>[^"'\\\n]{1,100})\\?["']|(?P<bare_name>[\w.-]{1,100}))"""
+)
+_TITLE_S_VALUE: Final = (
+    r"""(?<![\w-])value\\?["']?\s{0,3}[:=]\s{0,3}"""
+    r"""\\?(?:"(?P<double>[^"\\]{1,2000}+)|'(?P<single>[^'\\]{1,2000}+)|(?P<bare>[^\s"',;&(){}\[\]<>]{1,400}+))"""
+)
+#: The same as JSON, as YAML, and as attributes of a tag; on one line or, indented, on the next.
 _TITLED: Final = re.compile(
-    r"""["'](?:name|key|header|field)\\?["']\s?:\s?\\?["'](?P<name>[^"'\\]{1,100})\\?["']\s?,\s?"""
-    r"""\\?["']value\\?["']\s?:\s?\\?(?:"(?P<double>[^"\\]+)|'(?P<single>[^'\\]+))""",
+    rf"""{_TITLE}\s{{0,3}},?\s{{0,80}}\\?["']?{_TITLE_S_VALUE}""", re.IGNORECASE
+)
+_TITLED_AFTER: Final = re.compile(
+    rf"""{_TITLE_S_VALUE}\\?["']?\s{{0,3}},?\s{{0,80}}\\?["']?{_TITLE}""", re.IGNORECASE
+)
+#: A field of a form that is sent in parts: its name stands in the head of its part.
+_PART: Final = re.compile(
+    r"""\bname="(?P<name>[^"\r\n]{1,100})"[^\r\n]{0,200}\r?\n(?:[^\r\n]{1,200}\r?\n){0,4}\r?\n"""
+    r"""(?P<text>[^\r\n]+)""",
     re.IGNORECASE,
 )
 #: A tag and what stands in it; a line of YAML whose value stands in the deeper lines below it.
@@ -104,6 +124,9 @@ _BLOCK: Final = re.compile(
     r"(?P<text>(?:(?P=indent)[ ]+[^\n]*(?:\n|\Z)|[ ]*\n)+)",
     re.MULTILINE,
 )
+#: The group of those that is the secret.
+_SECRETS: Final = ("double", "single", "bare", "text")
+_DEEP: Final = " " * 61  # than any line above it
 _CLOSING: Final = ")]},;.'\"\\"
 
 #: What follows a name in a sentence about it: "password: must be set".
@@ -246,14 +269,62 @@ def without_secrets(text: str) -> str:
     return Redaction().text(text)
 
 
+class LinesRedaction:
+    """Cuts the secrets out of lines that come one by one: what names one may stand in those before.
+
+    A private key is known by its first line, a block of YAML by the line that it stands below, and
+    a value by the name on the line before.
+    """
+
+    def __init__(self) -> None:
+        self._before = ""
+        self._key_lines = 0  # how many more may be of a private key
+        self._indent: int | None = None  # of the line that a block stands below
+
+    def line(self, text: str) -> str:
+        """Return the line without what those before tell of it."""
+        before, self._before = self._before, text
+        if self._is_of_key(text) or self._is_of_block(text):
+            return REDACTED
+        if not before or not _may_name(before):
+            return text
+        start = len(before) + 1
+        both = f"{before}\n{text}"
+        found = [*shapes(both), *spans_by_name(both)]
+        spans = [(max(0, begin - start), end - start) for begin, end in found if end > start]
+        return Redaction().without(text, spans)
+
+    def _is_of_key(self, text: str) -> bool:
+        if "-----BEGIN" in text and "PRIVATE KEY" in text:
+            self._key_lines = _MAX_KEY_LINES
+        if not self._key_lines:
+            return False
+        self._key_lines = 0 if "-----END" in text else self._key_lines - 1
+        return True
+
+    def _is_of_block(self, text: str) -> bool:
+        if self._indent is not None and text.strip():
+            if len(text) - len(text.lstrip(" ")) > self._indent:
+                return True
+            self._indent = None
+        if found := _BLOCK.fullmatch(f"{text}\n{_DEEP}-"):
+            self._indent = len(found["indent"]) if hides(found["name"], "") else None
+        return False
+
+
+def _may_name(text: str) -> bool:
+    return _IN_NAMES.search(_BETWEEN_LETTERS.sub("", text.lower())) is not None
+
+
 def spans_by_name(text: str) -> Iterator[Span]:
     """Yield where a secret stands in the text that its name gives away."""
-    if not _IN_NAMES.search(_BETWEEN_LETTERS.sub("", text.lower())):
+    if not _may_name(text):
         return
-    for form, groups in ((_TITLED, ("double", "single")), (_TAG, ("text",)), (_BLOCK, ("text",))):
+    for form in (_TITLED, _TITLED_AFTER, _PART, _TAG, _BLOCK):
         for titled in form.finditer(text):
-            if hides(titled["name"], "") and (group := next(filter(titled.group, groups), None)):
-                yield titled.span(group)
+            groups = titled.groupdict()
+            if hides(groups["name"] or groups.get("bare_name") or "", ""):
+                yield titled.span(next(group for group in _SECRETS if groups.get(group)))
     place = 0
     while found := _NAME.search(text, place):
         place = found.end()
@@ -286,7 +357,10 @@ def _secret_at(text: str, found: re.Match[str]) -> Span | None:
     end = value.end()
     if value.re is _VALUE and value["open"]:
         end = _end_of_brackets(text, start)
-    elif not is_quoted:
+    elif is_quoted:
+        while part := _NEXT_PART.match(text, end):
+            end = part.end()
+    else:
         end = start + len(value[0].rstrip(_CLOSING))
     if end == start or not hides(name, value[0].strip(_CLOSING)):
         return None

@@ -99,12 +99,12 @@ _SHAPES: Final = (
     (("@",), re.compile(r"://([^\s/?#:@]{8,})@")),
     (_SAID_MARKS, re.compile(rf"<{_SAID}[^<>]*>([^<>]+)</", re.IGNORECASE)),
     (_SAID_MARKS, re.compile(rf"\b{_SAID}\s{{1,3}}[\"']([^\"'\n]+)[\"']", re.IGNORECASE)),
-    (("sshpass",), re.compile(r"\bsshpass\s{1,3}-p[ ]?([^\s\"']+)")),
+    (("sshpass",), re.compile(r"\bsshpass\s{1,3}-p[ ]?[\"']?([^\s\"']+)")),
     # `mysql -pPASSWORD`, also as the words of a command that is shown as a list
     (
         ("mysql", "mariadb"),
         re.compile(
-            r"\b(?:mysql|mariadb)[\w-]{0,20}[\"']?,?\s[^\n]{0,200}?(?<![\w-])-p([^\s\"',]+)"
+            r"\b(?:mysql|mariadb)[\w-]{0,20}[\"']?,?\s[^\n]{0,200}?(?<![\w-])-p[\"']?([^\s\"',]+)"
         ),
     ),
     (
@@ -114,8 +114,14 @@ _SHAPES: Final = (
             r"[^\n]{0,200}?(?<=\s)-p[ =]{1,3}([^\s\"']+)"
         ),
     ),
-    (("redis-cli",), re.compile(r"\bredis-cli\s[^\n]{0,200}?(?<=\s)-a\s{1,3}([^\s\"']+)")),
-    (("login",), re.compile(r"\blogin\s[^\s]{1,100}\spassword\s([^\s]+)")),  # a line of .netrc
+    (
+        ("redis-cli",),
+        re.compile(r"\bredis-cli\s[^\n]{0,200}?(?<=\s)(?:-a|--pass)[ =]{1,3}[\"']?([^\s\"']+)"),
+    ),
+    (("pass:",), re.compile(r"\s-(?:pass|passin|passout)\s{1,3}[\"']?pass:([^\s\"']+)")),
+    # lines of .netrc
+    (("login",), re.compile(r"\blogin\s{1,3}[^\s]{1,100}\s{1,20}password\s{1,3}([^\s]+)")),
+    (("set pass",), re.compile(r"\bset\s{1,3}password[^=\n]{0,100}=\s?'([^'\n]+)", re.IGNORECASE)),
     (
         ("identified",),
         re.compile(

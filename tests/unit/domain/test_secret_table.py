@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from leasehold.domain.redaction import Redaction
+from leasehold.domain.redaction import LinesRedaction, Redaction
 
 SECRET = "hunter2" + "-Zq8"
 
@@ -42,6 +42,15 @@ FORMS = (
     "{{'name': '{name}', 'value': '{secret}'}}",
     "export {name}={secret}; run",
     "('{name}', '{secret}')",
+    '{{\n    "Name": "{name}",\n    "Value": "{secret}"\n}}',
+    '{{"value": "{secret}", "name": "{name}"}}',
+    "env:\n  - name: {name}\n    value: {secret}\n",
+    '- {{name: "{name}", value: "{secret}"}}',
+    '<add key="{name}" value="{secret}"/>',
+    '<input name="{name}" value="{secret}">',
+    'Content-Disposition: form-data; name="{name}"\r\n\r\n{secret}\r\n--x',
+    '{{"{name}":\n        "{secret}"}}',
+    "{{'{name}': 'part one '\n         '{secret}'}}",
 )
 
 ALONE = (
@@ -64,10 +73,16 @@ ALONE = (
     "docker login -u ada -p {secret} registry.example",
     "helm registry login x -p {secret}",
     "redis-cli -h x -a {secret} ping",
+    "redis-cli -h x --pass {secret} ping",
     "sshpass -p {secret} ssh x",
+    "sshpass -p'{secret}' ssh x",
     "mysql -u ada -p{secret} db",
+    "mysqldump -u ada -p'{secret}' db",
+    "openssl enc -pass pass:{secret}",
+    "SET PASSWORD FOR ada = '{secret}'",
     "curl -u ada:{secret} https://x",
     "machine x login ada password {secret}",
+    "machine x\n  login ada\n  password {secret}",
     "-----BEGIN EC PRIVATE KEY-----\n{secret}\n-----END EC PRIVATE KEY-----",
 )
 
@@ -106,10 +121,52 @@ def test_a_secret_goes_and_what_stands_around_it_stays(text: str) -> None:
         "the password was changed",
         "1024 tokens were used of 4096",
         "read 12 of 40 pages",
+        '<input name="colour" value="red"> of a token',
+        "- name: tokens\n  kind: x\n- value: 7",
+        'form-data; name="file"\r\n\r\nthe secret of it',
+        "mysql -p db, a secret",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert Redaction().text(text) == text
+
+
+CUT = "[redacted]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (
+            ["password: |", f"  {SECRET}", "", "  more", "other: 1"],
+            ["password: |", CUT, "", CUT, "other: 1"],
+        ),
+        (["  - token: >-", f"      {SECRET}", "  - b"], ["  - token: >-", CUT, "  - b"]),
+        (
+            ['  "name": "x-api-key",', f'  "value": "{SECRET}"', "}"],
+            ['  "name": "x-api-key",', f'  "value": "{CUT}"', "}"],
+        ),
+        (["- name: DB_PASSWORD", f"  value: {SECRET}"], ["- name: DB_PASSWORD", f"  value: {CUT}"]),
+        (["Password:", SECRET, "welcome"], ["Password:", CUT, "welcome"]),
+        (
+            ["-----BEGIN PRIVATE KEY-----", SECRET, "-----END PRIVATE KEY-----", "and on"],
+            [CUT, CUT, CUT, "and on"],
+        ),
+    ],
+)
+def test_of_lines_that_come_one_by_one_those_before_name_a_secret(
+    lines: list[str], shown: list[str]
+) -> None:
+    redaction = LinesRedaction()
+
+    assert [redaction.line(line) for line in lines] == shown
+
+
+def test_lines_that_name_nothing_stay() -> None:
+    lines = ["password: Field required", "author: |", "  Ada", "token count:", "12", "", "the end"]
+    redaction = LinesRedaction()
+
+    assert [redaction.line(line) for line in lines] == lines
 
 
 def test_a_value_beside_its_name_is_cut_however_the_two_are_written() -> None:

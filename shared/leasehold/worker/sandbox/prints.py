@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import Final
 
-from leasehold.domain.redaction import MAX_LOOKED_AT, REDACTED
+from leasehold.domain.redaction import MAX_LOOKED_AT, LinesRedaction
 from leasehold.logs.attempt import STEP_LOG
 
 _LOG: Final = logging.getLogger(STEP_LOG)
@@ -23,7 +23,6 @@ MAX_LINES: Final = 10_000
 #: At a time: more than a pipe holds, so what a child printed before it ended is all there.
 _READ_BYTES: Final = 64 * 1024
 _MOST_READS: Final = 16
-#: A secret of several lines, as a private key, is known by its first one.
 _LAST_LINES: Final = 60
 _FACTS: Final = {"stream": "output"}
 
@@ -49,7 +48,7 @@ class Prints:
         self._lines = 0
         self._dropped = 0
         self._is_full = False
-        self._key_lines = 0  # how many more may be of a private key
+        self._redaction = LinesRedaction()
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
 
     @property
@@ -110,8 +109,7 @@ class Prints:
         if not text:
             return
         self._last.append(text)
-        if self._is_of_key(text):
-            text = REDACTED
+        text = self._redaction.line(text)
         self._is_full |= self._printed + size > MAX_PRINTED or self._lines == MAX_LINES
         if self._is_full:
             self._dropped += size
@@ -119,13 +117,3 @@ class Prints:
         self._printed += size
         self._lines += 1
         _LOG.info("%s", text, extra=_FACTS)
-
-    def _is_of_key(self, text: str) -> bool:
-        """Return whether a line is one of a private key, which is known by its first line alone."""
-        if "-----BEGIN" in text and "PRIVATE KEY" in text:
-            self._key_lines = _LAST_LINES
-        if not self._key_lines:
-            return False
-        is_last = "-----END" in text
-        self._key_lines = 0 if is_last else self._key_lines - 1
-        return True
