@@ -11,7 +11,7 @@ from typing import Final
 
 from leasehold.domain.trace import TraceType
 from leasehold.registry.registry import Registry
-from leasehold.services.reporting import RUN_BLOCKED
+from leasehold.services.reporting import STEP_BLOCKED
 from leasehold.services.sweep_result import SWEEP_FINISHED
 
 #: Only what functions log; a line of the same shape elsewhere in the project does not count.
@@ -107,8 +107,7 @@ METRICS: Final = Registry(
         LogMetric(
             "wrong-deploys",
             "runs that the code which is deployed cannot run",
-            (RUN_BLOCKED,),
-            where=("jsonPayload.generation>0",),  # not what a channel logs of the same block
+            (STEP_BLOCKED,),
             labels=("code", "pipeline", "step"),
         ),
         LogMetric(

@@ -182,7 +182,7 @@ def test_eight_of_eight_runs_survive_a_wrong_deploy(
         deliver(tasks, right)
 
     assert [run.block.code for run in blocked if run.block] == [code] * 8
-    lines = [facts for facts in (*logged, *said_again) if facts["event"] == "RUN_BLOCKED"]
+    lines = [facts for facts in (*logged, *said_again) if facts["event"] == "STEP_BLOCKED"]
     assert sorted(facts["runId"] for facts in lines) == sorted(run_ids)
     for run in shown(right, run_ids):
         assert (run.status, run.steps["write"].output) == ("COMPLETED", '["read","write"]')

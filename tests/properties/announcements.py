@@ -51,7 +51,9 @@ class Announcements:
         names = None if event is None else self.channels_for("letters", event)
         assert [one.channel for one in change.deliveries] == [*(names or ())]
         puts = as_write(change).puts or {}
-        assert [ref.id for ref in puts] == [one.delivery_id for one in change.deliveries]
+        ledger = [] if change.ledger is None else [change.ledger.run_id]
+        names_put = [*(one.delivery_id for one in change.deliveries), *ledger]
+        assert [ref.id for ref in puts] == names_put
         messages = [effect for effect in change.owed if isinstance(effect, EventMessage)]
         if change.outcome is Outcome.STEP_UNKNOWN:
             assert messages == [], "that is for those who know the step"

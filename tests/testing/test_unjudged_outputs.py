@@ -104,6 +104,7 @@ def fail(error: BaseException) -> None:
             for end in ("raises", "outage", "deadline")
         ),
         ("remote", "raises"),  # in an outage its worker is told so, and sends the output again
+        ("remote", "deadline"),
     ],
 )
 def test_a_gate_that_cannot_judge_at_first_has_no_handler_called_again(

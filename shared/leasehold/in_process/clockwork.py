@@ -35,6 +35,7 @@ from leasehold.services.stop_cancelled import stop_cancelled
 from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import Presence
 from leasehold.worker.holder import host_name, is_gone
+from leasehold.worker.project_sources import ProjectSources
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
 
@@ -50,18 +51,35 @@ _ALIVE_S: Final = 60.0
 #: How long a server that starts waits for the note that it lives: whoever looks next finds it.
 _NOTED_WITHIN_S: Final = 2.0
 
+CHANGED: Final = (
+    "the code on disk changed since this server started, and every attempt here still runs the "
+    "code of the start; restart the server to use the new one"
+)
+CHANGED_HERE: Final = (
+    "the code on disk changed since this program read it, and what it has imported stays as it "
+    "was; restart it to use the new one"
+)
+
 
 class Clockwork:
     """Looks after runs: those that were started or adopted here, or every one of the store.
 
     Args:
         engine: returns the parts, as they are then.
+        sources: the project's own, as they were read.
         width: how many runs are attended at once.
         closing: set when it is to end.
     """
 
-    def __init__(self, engine: Callable[[], Engine], width: int, closing: threading.Event) -> None:
+    def __init__(
+        self,
+        engine: Callable[[], Engine],
+        sources: ProjectSources,
+        width: int,
+        closing: threading.Event,
+    ) -> None:
         self._engine_now = engine
+        self._sources: ProjectSources | None = sources  # None: that they changed was said
         self._width = width
         self._closing = closing
         self._mine: set[str] = set()  # the runs that this engine is to bring to their end
@@ -136,12 +154,19 @@ class Clockwork:
             except Exception:  # noqa: BLE001 - nobody else would look for them
                 _LOG.exception("the sweep failed, again in %g s", self._tick_s)
             self._presence.note(self._engine)
+            self._look_at_code()
             self._ticked_at = time.monotonic()
 
     @property
     def is_alive(self) -> bool:
         """Whether it has taken up what was there, and ticked lately: a look takes some seconds."""
         return not self._is_taking_up and time.monotonic() - self._ticked_at < _ALIVE_S
+
+    def _look_at_code(self) -> None:
+        """Say once that the code on disk is another one: a server mixes nothing of it in."""
+        if self._sources is not None and self._sources.has_changed():
+            self._sources = None
+            _LOG.warning("%s", CHANGED if self._every_run else CHANGED_HERE)
 
     def end(self) -> None:
         """Note that this process looks after no run any more; the threads have ended."""

@@ -102,7 +102,8 @@ class InProcessEngine:
         self.engine: Engine = self._bundle.engine
         if not allow_broken:
             self._check_chains()
-        self._clockwork = Clockwork(lambda: self.engine, max(1, workers), self._closing)
+        sources = self._bundle.sources
+        self._clockwork = Clockwork(lambda: self.engine, sources, max(1, workers), self._closing)
         self._workers = Workers(lambda: self.engine, self._queue, workers)
         self._threads = [*self._workers.threads]
         if workers:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -22,20 +20,10 @@ from leasehold.server.starting import begin_to_answer
 from leasehold.services.worker_notes import other_projects
 from leasehold.worker.sandbox.source_finder import install
 
-_LOG: Final = logging.getLogger("leasehold.server")
-
 #: How often runs are looked for that another process dispatched or left.
 TICK_S: Final = 1.0
 #: The same where each look is billed.
 BILLED_TICK_S: Final = 10.0
-
-#: How often the files of the project are looked at.
-_LOOK_S: Final = 2.0
-
-CHANGED: Final = (
-    "the code on disk changed since this server started, and every attempt here still runs the "
-    "code of the start; restart the server to use the new one"
-)
 
 #: A stop takes no longer, whatever the store and the callers do: service managers kill after 10 s.
 _STOP_S: Final = 9.0
@@ -95,8 +83,6 @@ class Server:
         _check_queue(settings["LEASEHOLD_TASKS"])
         is_billed = not settings["LEASEHOLD_STORE"].startswith("sqlite:")
         self._tick_s = BILLED_TICK_S if is_billed else TICK_S
-        self._stopping = threading.Event()
-        self._watch = threading.Thread(target=self._watch_code, name="code-watch", daemon=True)
         with ExitStack() as undo:
             self._http = http or begin_to_answer(options.host, options.port)
             undo.callback(self._http.stop)
@@ -124,7 +110,6 @@ class Server:
         self.local.look_after_every_run(self._tick_s)
         limit = partial(body_limit, hosts=self._hosts)
         self._http.hand_over(make_app(self.local, self._hosts), limit)
-        self._watch.start()
         if adopted := self._adopt():
             self._report(
                 f"resuming {adopted} live {'run' if adopted == 1 else 'runs'} of the store"
@@ -134,19 +119,11 @@ class Server:
 
     def stop(self, signal_name: str | None = None) -> None:
         """Let running attempts end, release the leases of the others, and answer until then."""
-        self._stopping.set()
         end = time.monotonic() + _STOP_S
         self.local.drain(signal_name=signal_name)
         self._http.stop(max(_ANSWERS_S, end - time.monotonic()))
         self.local.close(grace=0)
         self._forget_sources()
-
-    def _watch_code(self) -> None:
-        """Say once that the code on disk is another one: nothing of it is mixed in."""
-        while not self._stopping.wait(_LOOK_S):
-            if self.local.sources.has_changed():
-                _LOG.warning("%s", CHANGED)
-                return
 
     def _adopt(self) -> int:
         has_reported = False

@@ -114,8 +114,13 @@ class Attempt:
         return user_code()
 
     def note_output(self, output: MadeOutput) -> None:
-        """Note what the gates are about to judge, for the end of the attempt."""
+        """Note what the gates are about to judge, and write it: whoever ends this has it not.
+
+        Raises:
+            LeaseLostError, StoreUnavailableError: as `renew`.
+        """
         self.notes = Notes(output=output)
+        self.renew(self.notes)
 
     def renew(self, notes: Notes = NO_NOTES, *, within: float | None = None) -> Change:
         """Let the lease run on, and keep the notes; give up after `within` seconds.

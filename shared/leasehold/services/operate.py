@@ -294,6 +294,7 @@ def _request(engine: Engine, manifest: Manifest, request: OperationRequest) -> B
         step=request.step,
         read=manifest.dispatch.generation if decides else None,
         options=_options(request),
+        anew=request.anew,
     )
 
 

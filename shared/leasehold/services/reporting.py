@@ -23,8 +23,9 @@ ENDS: Final = (
     "ANNOUNCEMENT_SENT",
 )
 
-#: A run that the code which is deployed cannot run: a person has to put that right.
-RUN_BLOCKED: Final = "RUN_BLOCKED"
+#: A run that the code which is deployed cannot run, whatever the trace calls it: a person has to
+#: put that right. What a channel logs of it, or of any other block, is a `RUN_BLOCKED`.
+STEP_BLOCKED: Final = "STEP_BLOCKED"
 
 
 def shutdown_report(signal_name: str | None, holder: str, leases: int, at: datetime) -> Facts:
@@ -140,7 +141,7 @@ def _gate(manifest: Manifest, event: TraceEvent) -> Facts:
 def _blocked(manifest: Manifest, event: TraceEvent) -> Facts:
     further = event.model_extra or {}
     return {
-        "event": RUN_BLOCKED,
+        "event": STEP_BLOCKED,
         "severity": "ERROR",
         "message": f"run {manifest.run_id} is blocked, {event.reason}: {event.detail}",
         "code": event.reason,

@@ -12,6 +12,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import BoundOperation, Operation
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.domain.status import Outcome, RunStatus
@@ -331,6 +332,17 @@ def test_the_same_words_may_retry_an_unknown_step_after_each_deploy(runs: Runs, 
 
     assert again.block is not None
     assert ask(again, "retry").manifest.status is RunStatus.PENDING
+
+
+def test_the_same_words_may_have_the_gates_asked_after_each_deploy(runs: Runs, ask: Ask) -> None:
+    """The output stays, so a repeat whose first answer was lost drops nothing; `anew` would."""
+    output = KeptValue(text='"Dear Ada"')
+    retried = ask(runs.unable(output=output).manifest, "retry").manifest
+    again = runs.unable(runs.leased(retried, at=15, lease_id="lease-2"), at=16).manifest
+
+    assert ask(again, "retry").manifest.has_unjudged_output
+    with pytest.raises(StateChangedError):
+        ask(again, "retry", anew=True)
 
 
 def test_an_unbound_repeat_that_the_state_forbids_says_so(runs: Runs, ask: Ask) -> None:

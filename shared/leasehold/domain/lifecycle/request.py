@@ -24,9 +24,6 @@ MAX_REMEMBERED: Final = 16
 #: So many characters of actor and reason are kept with each; the trace has the whole.
 _MAX_SHOWN: Final = 100
 
-#: What hands off or drops an output that was kept; done to the next, nobody would have seen it.
-_ABOUT_AN_OUTPUT: Final = (Operation.APPROVE, Operation.RETRY)
-
 
 @dataclass(frozen=True, slots=True)
 class BoundOperation:
@@ -41,6 +38,7 @@ class BoundOperation:
         step: the step that it is meant for; None: the caller does not say.
         read: the generation that was read for the caller at the call; None: not bound.
         options: what else is said, as text: of recreate, what is to be different in the new run.
+        anew: of retry: what the step has kept is dropped.
     """
 
     id: str
@@ -51,6 +49,7 @@ class BoundOperation:
     step: str | None = None
     read: int | None = None
     options: str = ""
+    anew: bool = False
 
     @property
     def digest(self) -> str:
@@ -105,8 +104,7 @@ def _repeated(
     manifest: Manifest, request: BoundOperation, before: OperationRecord | None
 ) -> OperationRecord | None:
     """Return the first time of what could be done again, or None: it is to be done."""
-    keeps = is_allowed(manifest, Operation.APPROVE)  # there is an output to be looked at
-    decides = keeps and request.operation in _ABOUT_AN_OUTPUT
+    decides = _decides(manifest, request)
     if before is None or not (decides or request.generation is not None):
         return None
     if request.operation is Operation.RECREATE:
@@ -119,6 +117,18 @@ def _repeated(
     )
     remedy = "Where it is meant once more, give another reason."
     raise _state_changed(manifest, request, problem, remedy if request.generation else None)
+
+
+def _decides(manifest: Manifest, request: BoundOperation) -> bool:
+    """Return whether it hands off or drops an output that somebody is to have looked at.
+
+    A retry drops none that no gate has judged: it has the gates asked now, as a look does.
+    """
+    if not is_allowed(manifest, Operation.APPROVE):  # there is no output
+        return False
+    if request.operation is Operation.RETRY:
+        return request.anew or not manifest.has_unjudged_output
+    return request.operation is Operation.APPROVE
 
 
 def _before(manifest: Manifest, request: BoundOperation) -> OperationRecord | None:
