@@ -28,7 +28,6 @@ _FIRST = """
 import sys
 import leasehold.cli.serve, leasehold.server.starting, leasehold.server.http_server
 import leasehold.cli.dev, leasehold.devserver.loopback_server
-import leasehold.devserver.function_processes
 print(*{"flask", "pydantic", "leasehold.bootstrap", "leasehold.domain.manifest"} & set(sys.modules))
 """
 

@@ -95,8 +95,10 @@ def dev(
 @contextlib.contextmanager
 def _answering(port: int) -> Iterator[LoopbackServer]:
     """Answer `/health` before all that takes long to import."""
-    from leasehold.devserver.function_processes import check_free  # noqa: PLC0415 - an extra has it
-    from leasehold.devserver.loopback_server import LoopbackServer  # noqa: PLC0415 - as above
+    from leasehold.devserver.loopback_server import (  # noqa: PLC0415 - an extra has it
+        LoopbackServer,
+        check_free,
+    )
     from leasehold.server.starting import answer  # noqa: PLC0415 - as above
 
     check_free(port, "--port")

@@ -291,14 +291,3 @@ def free_port() -> int:
             listener.bind((_HOST, port))
             return int(listener.getsockname()[1])
     raise OSError(errno.EADDRNOTAVAIL, "no port of the loopback interface is free")
-
-
-def check_free(port: int, option: str) -> None:
-    """Raise SettingError, which names the option, where somebody listens on the port already."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((_HOST, port))
-        except OSError as error:
-            allowed = f"a free port ({error.strerror})"
-            raise SettingError(name=option, value=port, allowed=allowed) from None

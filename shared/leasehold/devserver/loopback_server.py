@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
+from leasehold.errors import SettingError
+
 _HOST: Final = "127.0.0.1"  # nobody else's business
 
 #: A connection that is silent for this long in the middle of a request is closed.
@@ -102,3 +104,14 @@ def _wake_and_stop(server: BaseWSGIServer, serving: threading.Thread) -> None:
             socket.create_connection((_HOST, server.port), timeout=1).close()
         serving.join(0.005)
     stopper.join()
+
+
+def check_free(port: int, option: str) -> None:
+    """Raise SettingError, which names the option, where somebody listens on the port already."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((_HOST, port))
+        except OSError as error:
+            allowed = f"a free port ({error.strerror})"
+            raise SettingError(name=option, value=port, allowed=allowed) from None

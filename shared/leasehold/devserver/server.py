@@ -26,10 +26,9 @@ from leasehold.devserver.function_processes import (
     START_S,
     Function,
     FunctionProcesses,
-    check_free,
     entry_folder,
 )
-from leasehold.devserver.loopback_server import LoopbackServer
+from leasehold.devserver.loopback_server import LoopbackServer, check_free
 from leasehold.devserver.scheduler import TICK_S, Scheduler
 from leasehold.devserver.served_functions import among, served_functions
 from leasehold.devserver.server_process import DRAIN_S
