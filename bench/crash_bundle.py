@@ -13,14 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import Client, PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
 from leasehold.client.patience import retry_unreachable
-from leasehold.client.server_source import ServerSource
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceType
-from leasehold.services.start_run import StartRequest
 from tests.ports import own_port
 from tests.waiting import until
 
@@ -77,20 +75,20 @@ class Place:
     environ: dict[str, str]
 
     @property
-    def source(self) -> ServerSource:
+    def client(self) -> Client:
         """The runs API."""
-        return ServerSource(self.server.url)
+        return Client(self.server.url)
 
     def begin(self, *, deaf: bool = False) -> str:
         """Start a run and wait until its handler is entered."""
         given = {"folder": str(self.folder), "deaf": deaf}
-        run_id = self.source.start(StartRequest("hold", given))[1].run_id
+        run_id = self.client.start("hold", given).run_id
         self.noted(run_id, 1, "entered")
         return run_id
 
     def strike(self, number: signal.Signals, run_ids: Sequence[str]) -> datetime:
         """Send a signal to the workers of these runs; return when."""
-        pids = {_pid_of(self.source.get(run_id)) for run_id in run_ids}
+        pids = {_pid_of(self.client.get(run_id)) for run_id in run_ids}
         at = CLOCK.now()
         for pid in pids:
             os.kill(pid, number)
@@ -104,7 +102,7 @@ class Place:
 
     def terminated(self, run_id: str, reason: str) -> datetime:
         """Wait for the end of the first attempt; return when the store says that was."""
-        trace = retry_unreachable(lambda: self.source.trace(run_id))
+        trace = retry_unreachable(lambda: self.client.trace(run_id))
         found = until(
             lambda: [it for it in trace() if it.type is TraceType.STEP_TERMINATED], PATIENCE_S
         )
@@ -119,7 +117,7 @@ class Place:
             self._wait_for(run_id)
 
     def _wait_for(self, run_id: str) -> None:
-        look = retry_unreachable(lambda: self.source.get(run_id))
+        look = retry_unreachable(lambda: self.client.get(run_id))
         until(lambda: look().completed_at, PATIENCE_S)
 
 

@@ -36,7 +36,7 @@ import leasehold
 from bench.measuring import Figure, figure, report
 from bench.traced_steps import FOLDER
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from leasehold.services.start_run import StartRequest
+from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.execute_step import answer_task
 
@@ -187,7 +187,8 @@ def _noted(folder: Path) -> Iterator[Path]:
 
 
 def _started(provider: EngineProvider, number: int) -> str:
-    return provider.start_run(StartRequest("no-op", {"number": number})).manifest.run_id
+    request = StartRequest("no-op", {"number": number})
+    return start_run(provider.engine, request).manifest.run_id
 
 
 def _poster(provider: EngineProvider) -> Callable[[str, int], None]:

@@ -21,6 +21,8 @@ from docs import costs, deployed, http_api
 from docs.markdown import table as _table
 from infra.deployer import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold import errors
+from leasehold.api.calls import CALLS, OPERATIONS
+from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS
@@ -115,17 +117,6 @@ END_WORDS: Final[Mapping[AttemptEnd, str]] = {
     AttemptEnd.DEFERRED: "It met an outage, such as a store that is down. Counts as neither.",
 }
 
-OPERATION_WORDS: Final[Mapping[Operation, str]] = {
-    Operation.PAUSE: "A running attempt ends and is recorded; nothing more is dispatched.",
-    Operation.RESUME: "The next attempt is dispatched at once, without waiting for its backoff.",
-    Operation.CANCEL: "The run is terminal. A running attempt has lost its lease.",
-    Operation.RETRY: "The step runs again, at once, with what it has kept; "
-    "an output that a gate refused is dropped.",
-    Operation.APPROVE: "The output that was kept, or an edited one, is handed off.",
-    Operation.RECREATE: "A new run goes on where this one stopped, and keeps what was paid for; "
-    "of a completed one it begins at the first step.",
-}
-
 #: Overlays, set by people and the engine; the diagram shows what workers do.
 _OVERLAID: Final = frozenset(
     {RunEvent.PAUSED, RunEvent.RESUMED, RunEvent.CANCELLED, RunEvent.DEAD_LETTERED}
@@ -173,7 +164,7 @@ def attempt_ends() -> str:
 
 def operations() -> str:
     """Return what people may do, and when."""
-    rows = [[f"`{op.value}`", f"{ALLOWED[op][0]}", OPERATION_WORDS[op]] for op in Operation]
+    rows = [[f"`{op.value}`", f"{ALLOWED[op][0]}", OPERATIONS[op].says] for op in Operation]
     return _table(["operation", "allowed when the run is", "effect"], rows)
 
 
@@ -253,8 +244,8 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "build-options": deployed.build_options,
     "deployer-roles": partial(deployed.roles, DEPLOYER_ROLES),
     "builder-roles": partial(deployed.roles, BUILDER_ROLES),
-    "calls-of-runs": partial(http_api.calls_of_runs, OPERATION_WORDS),
-    "calls-of-leases": http_api.calls_of_leases,
+    "calls-of-runs": partial(http_api.calls_of, CALLS),
+    "calls-of-leases": partial(http_api.calls_of, LEASE_CALLS),
     "shapes": http_api.shapes,
     "error-statuses": http_api.error_statuses,
     "cost-region": costs.region,

@@ -1,6 +1,6 @@
 """The generated parts of http-api.md: the calls and the shapes of the API, from their tables.
 
-The tables are `ROUTES` of `web/serve_api.py` and `CALLS` of `web/manage_lease.py`; the shapes are
+The tables are `CALLS` of `api/calls.py` and `LEASE_CALLS` of `api/lease_calls.py`; the shapes are
 the models of `api/`, read as the JSON schemas that pydantic makes of them.
 """
 
@@ -9,32 +9,26 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
-from pydantic.alias_generators import to_camel
 
 from docs.markdown import table
-from leasehold import errors
-from leasehold.api.errors import ErrorResponse
+from leasehold.api.call_row import AnyRow
+from leasehold.api.calls import CALLS
+from leasehold.api.errors import ErrorResponse, status_of
 from leasehold.api.field_meanings import meaning_of
+from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.api.leases import LeaseBody
+from leasehold.api.openapi import path_of
 from leasehold.api.request_model import RequestPart, fields_of
-from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.web.manage_lease import CALLS, LeaseCall
-from leasehold.web.responses import status_of
-from leasehold.web.route import Route
-from leasehold.web.serve_api import ROUTES
 
 Schema = Mapping[str, Any]
 
-_ALL: Final[tuple[Route | LeaseCall, ...]] = (*ROUTES, *CALLS)
+_ALL: Final = (*CALLS, *LEASE_CALLS)
 
 #: What is answered that has no fields described here.
 _OTHER_ANSWERS: Final[Mapping[Any, str]] = {
@@ -42,7 +36,6 @@ _OTHER_ANSWERS: Final[Mapping[Any, str]] = {
     bytes: "the bytes, as `application/octet-stream`",
     Manifest: "the [manifest](manifest.md)",
 }
-_PLACE: Final = re.compile(r"<(?:path:)?(\w+)>")
 _TYPES: Final[Mapping[str, str]] = {
     "integer": "whole number",
     "number": "number",
@@ -61,44 +54,9 @@ _LEASE_ROW: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call of the API, whichever function serves it."""
-
-    method: str
-    path: str
-    summary: str
-    takes: type[RequestPart] | None
-    gives: Any
-    refuses: tuple[type[errors.LeaseholdError], ...]
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """What calls of one shape have in common; one that takes nothing stands alone."""
-        return (self.takes, self.gives, self.refuses) if self.takes else (self.path,)
-
-
-def calls_of_runs(operation_words: Mapping[Operation, str]) -> str:
-    """Return the calls of `serve_api`; an operation is described by its words."""
-    calls = []
-    for route in ROUTES:
-        path = _PLACE.sub(lambda place: f"{{{to_camel(place[1])}}}", route.path)
-        answer: Any = route.answer
-        handler = answer.func if isinstance(answer, partial) else answer
-        is_operation = isinstance(answer, partial) and bool(answer.args)
-        words = operation_words[answer.args[0]] if is_operation else _first_line(handler)
-        calls.append(Call(route.method, path, words, route.takes, route.gives, route.refuses))
-    return _described(calls)
-
-
-def calls_of_leases() -> str:
-    """Return the calls of `manage_lease`."""
-    calls = []
-    for call in CALLS:
-        words = _first_line(call.answer).partition(": ")[2]
-        words = words[0].upper() + words[1:]
-        calls.append(Call("POST", call.path, words, call.takes, call.gives, call.refuses))
-    return _described(calls)
+def calls_of(rows: Iterable[AnyRow]) -> str:
+    """Return the calls of a table, one by one; those of one shape together."""
+    return "\n\n".join(_group(list(group)) for _, group in groupby(rows, _shape))
 
 
 def shapes() -> str:
@@ -122,7 +80,7 @@ def missing_meanings() -> list[str]:
     found = [
         (model.__name__, name)
         for call in _ALL
-        for model in _with_parts(call.takes)
+        for model in _with_parts(call.model)
         for name in fields_of(model)
     ]
     found += [
@@ -131,26 +89,26 @@ def missing_meanings() -> list[str]:
     return sorted({f"{shape}.{field}" for shape, field in found if not meaning_of(shape, field)})
 
 
-def _described(calls: Sequence[Call]) -> str:
-    """Return the calls one by one; those of one shape together."""
-    return "\n\n".join(_group(list(group)) for _, group in groupby(calls, lambda call: call.shape))
+def _shape(row: AnyRow) -> tuple[object, ...]:
+    """Return what calls of one shape have in common; one that takes nothing stands alone."""
+    return (row.takes, row.gives, row.refuses) if row.takes else (row.path,)
 
 
-def _group(calls: Sequence[Call]) -> str:
-    call = calls[0]
-    heads = " · ".join(f"`{it.method} {it.path}`" for it in calls)
+def _group(rows: Sequence[AnyRow]) -> str:
+    row = rows[0]
+    heads = " · ".join(f"`{it.method} {path_of(it)}`" for it in rows)
     lines = [f"### {heads}", ""]
-    if len(calls) == 1:
-        lines += [call.summary, ""]
+    if len(rows) == 1:
+        lines += [row.says, ""]
     else:
-        lines += [*(f"- `:{it.path.rpartition(':')[2]}` {it.summary}" for it in calls), ""]
-    if call.takes is not None:
-        where = "query" if call.method == "GET" else "body"
-        rows = list(_rows_of_request(call.takes))
-        lines += [table([f"field of the {where}", "allowed", "default", "meaning"], rows), ""]
-    lines.append(f"Answers {_OTHER_ANSWERS.get(call.gives) or _link(call.gives.__name__)}.")
-    if call.refuses:
-        codes = (f"{status_of(error.code)} `{error.code}`" for error in call.refuses)
+        lines += [*(f"- `:{it.path.rpartition(':')[2]}` {it.says}" for it in rows), ""]
+    if row.model is not None:
+        where = "query" if row.method == "GET" else "body"
+        fields = list(_rows_of_request(row.model))
+        lines += [table([f"field of the {where}", "allowed", "default", "meaning"], fields), ""]
+    lines.append(f"Answers {_OTHER_ANSWERS.get(row.gives) or _link(row.gives.__name__)}.")
+    if row.refuses:
+        codes = (f"{status_of(error.code)} `{error.code}`" for error in row.refuses)
         lines.append(f"Refuses with {' · '.join(codes)}.")
     return "\n".join(lines)
 

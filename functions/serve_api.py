@@ -1,7 +1,7 @@
 """Cloud Function serve-api: the runs API.
 
 Called by: people and programs.
-Routes:    leasehold.web.serve_api.ROUTES: /runs, each run, its outputs, files and operations,
+Calls:     leasehold.api.calls.CALLS: /runs, each run, its outputs, files and operations,
            /runs:batch, /registry, /health. docs/http-api.md describes them.
 Shapes:    leasehold.api.
 Answers:   2xx, or {"error": {"code", "message", "details"}} with 400, 401, 403, 404,

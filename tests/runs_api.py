@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from leasehold.domain.change import Change
+from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
 from leasehold.services.engine import Engine
-from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.serve_api import answer_api
 from tests.serving import while_serving
 
@@ -31,8 +30,8 @@ class OpenEngine:
     engine: Engine
     callers: None = None
 
-    def start_run(self, request: StartRequest) -> Change:
-        return start_run(self.engine, request)
+    def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
+        return row.answer(self.engine, request)
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ class DoubledMessage:
         if run.announcement is None:
             return True, ["nobody: no channel wants to know of it"]
         deliveries = self._deliveries_at_last(client, run)
-        lines = [f"{announced_to(deliveries, client.source.now())}: {run.announcement.event}"]
+        lines = [f"{announced_to(deliveries, client.connection.now())}: {run.announcement.event}"]
         sent = sent_to(client.trace(run))
         if len(sent) > len(set(sent)):
             return False, [*lines, f"not done: it was sent to {', '.join(sent)}"]

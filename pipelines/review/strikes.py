@@ -60,7 +60,7 @@ class Striker(ABC):
         self.tell = tell
         self._look = retry_unreachable(partial(client.get, run_id))
         self._trace = retry_unreachable(partial(client.trace, run_id))
-        self.now = client.source.now
+        self.now = client.connection.now
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="strikes", daemon=True)
 

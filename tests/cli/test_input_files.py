@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from leasehold import Client, testing
+from leasehold.client.http_calls import RunsApi
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
     ArtifactNameError,
@@ -142,16 +143,15 @@ def test_a_client_gives_files_over_each_way(
 
 def test_over_http_files_are_base64_by_name(engine: InProcessEngine) -> None:
     with runs_api(engine.engine) as url:
-        client = Client(url)
+        api = RunsApi(url)
         body = {
             "pipeline": "filed",
             "files": {"a.txt": base64.b64encode(b"x" * 2_000_000).decode()},
         }
-        status, run = client.source._api.call("/runs", body)  # type: ignore[attr-defined] # noqa: SLF001 - what it sends
+        status, run = api.call("/runs", body)
         assert status == 201
         with pytest.raises(InvalidRequestError, match="bytes in base64"):
-            client.source._api.call("/runs", {**body, "files": {"a": "?"}})  # type: ignore[attr-defined] # noqa: SLF001 - as above
-        client.close()
+            api.call("/runs", {**body, "files": {"a": "?"}})
 
     (file,) = engine.show(run["runId"]).input_files
     assert file.name == "a.txt"

@@ -33,6 +33,7 @@ RANDOM = {
     "alarmAt",
     "shard",
     "nonce",
+    "life",
     "notBefore",
     "id",
     "setAt",
@@ -109,6 +110,10 @@ def _override(step: str, limits: dict[str, Any]) -> Call:
 
 def _overrides(client: Client, _: list[str]) -> Any:
     return client.overrides()
+
+
+def _upkeep(client: Client, _: list[str]) -> Any:
+    return client.registry(), client.audit(), client.workers()
 
 
 def _deliveries(**wanted: Any) -> Call:
@@ -190,6 +195,7 @@ CALLS: st.SearchStrategy[Call] = st.one_of(
         page_token=mostly([None], ["", "?"]),
     ),
     st.just(_overrides),
+    st.just(_upkeep),
     st.builds(_clear, STEPS),
     st.builds(
         _batch,

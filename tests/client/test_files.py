@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from leasehold import Client
+from leasehold.api import calls
 from leasehold.cli.saved_file import save
-from leasehold.client.server_source import ServerSource
 from leasehold.errors import ServerRefusedError, ServerUnreachableError
 from tests.serving import while_serving
 
@@ -53,11 +54,11 @@ def test_a_file_that_did_not_come_whole_is_not_written(
     sending: Callable[..., str], headers: dict[str, str], tmp_path: Path
 ) -> None:
     """A server that dies breaks off, and a file of half its bytes would look whole."""
-    server = ServerSource(sending(b"12345", **headers))
+    server = Client(sending(b"12345", **headers))
 
     with (
         pytest.raises(ServerUnreachableError, match="broke off after 5 of 7 bytes"),
-        server.open_file("r-1", "a") as content,
+        server.call(calls.FILE, None, "r-1", name="a") as content,
     ):
         save(content, tmp_path / "a", replace=False)
 
@@ -66,17 +67,20 @@ def test_a_file_that_did_not_come_whole_is_not_written(
 
 @pytest.mark.parametrize("size", [None, "", "many", "-5", "1e9"])
 def test_another_server_sends_no_file(sending: Callable[..., str], size: str | None) -> None:
-    server = ServerSource(sending(b"12345", **({} if size is None else {"X_Leasehold_Size": size})))
+    server = Client(sending(b"12345", **({} if size is None else {"X_Leasehold_Size": size})))
 
-    with pytest.raises(ServerRefusedError, match="not as the runs API"), server.open_file("r", "a"):
+    with (
+        pytest.raises(ServerRefusedError, match="not as the runs API"),
+        server.call(calls.FILE, None, "r", name="a"),
+    ):
         pass
 
 
 def test_a_file_has_no_more_than_was_announced(sending: Callable[..., str], tmp_path: Path) -> None:
     """Whoever is at the address may send without end."""
-    server = ServerSource(sending(b"x" * 1_000_000, X_Leasehold_Size="3"))
+    server = Client(sending(b"x" * 1_000_000, X_Leasehold_Size="3"))
 
-    with server.open_file("r-1", "a") as content:
+    with server.call(calls.FILE, None, "r-1", name="a") as content:
         save(content, tmp_path / "a", replace=False)
 
     assert (tmp_path / "a").read_bytes() == b"xxx"

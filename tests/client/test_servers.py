@@ -17,7 +17,6 @@ from leasehold import Client, Manifest
 from leasehold.bootstrap import boot
 from leasehold.client.http_calls import RunsApi
 from leasehold.client.patience import retry_unreachable
-from leasehold.client.server_source import ServerSource
 from leasehold.domain.trace import TraceType
 from leasehold.errors import (
     InvalidRequestError,
@@ -25,7 +24,6 @@ from leasehold.errors import (
     ServerUnreachableError,
     TooLargeError,
 )
-from leasehold.services.read_runs import RunFilter
 from leasehold.testing import InProcessEngine
 from tests.ports import own_port
 from tests.runs_api import runs_api
@@ -90,7 +88,7 @@ def answering(serving: Serving) -> Answering:
 
 
 def look(url: str) -> Any:
-    return ServerSource(url).page(RunFilter(), 50, None)
+    return Client(url).page()
 
 
 @pytest.mark.parametrize("body", [{}, [], {"runs": [{"runId": 1}], "nextPageToken": None}])
@@ -102,7 +100,7 @@ def test_another_kind_of_server_is_told_from_a_runs_api(answering: Answering, bo
 @pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:1"])
 def test_a_server_that_is_not_there_is_said_to_be_unreachable(url: str) -> None:
     with pytest.raises(
-        (ServerUnreachableError, InvalidRequestError), match=r"does not answer|url is"
+        (ServerUnreachableError, InvalidRequestError), match=r"does not answer|address is"
     ):
         look(url)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.web.serve_api import ADDRESSES
+from leasehold.web.serve_api import ROUTES
 from tests.cli.shell import Shell
 
 PAGE = (Path(__file__).parents[2] / "docs/notifications.md").read_text()
@@ -80,13 +80,14 @@ def test_each_address_is_served_and_each_body_is_one_it_takes(line: str) -> None
     (address,) = (word for word in words if word.startswith("$URL"))
     path, _, query = address.replace("$URL", "").replace("$RUN", "r-1").partition("?")
 
-    route, _ = ADDRESSES.bind("x").match(path, method=method)
+    row = ROUTES.row_at(method, path)
 
     given = json.loads(words[words.index("-d") + 1]) if method == "POST" else None
     if query:
         given = dict(pair.split("=") for pair in query.split("&"))
-    if route.takes is not None:
-        route.takes.read(given)
+    assert row is not None
+    if row.model is not None:
+        row.model.read(given)
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")

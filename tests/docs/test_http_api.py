@@ -14,10 +14,10 @@ import pytest
 
 from docs.http_api import missing_meanings
 from leasehold import errors
+from leasehold.api.calls import CALLS
+from leasehold.api.errors import status_of
+from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.testing import InProcessEngine
-from leasehold.web.manage_lease import CALLS
-from leasehold.web.responses import status_of
-from leasehold.web.serve_api import ROUTES
 from pipelines.catalog import GATES, PIPELINES, STEPS
 from tests.builders import environ_of
 from tests.runs_api import runs_api
@@ -31,10 +31,10 @@ def test_each_field_of_the_api_is_described() -> None:
 
 
 def test_each_call_stands_on_the_page() -> None:
-    paths = [re.sub(r"<(?:path:)?run_id>", "{runId}", route.path) for route in ROUTES]
+    rows = (*CALLS, *LEASE_CALLS)
+    paths = [re.sub(r"<(?:path:)?run_id>", "{runId}", row.path) for row in rows]
     paths = [path.replace("<step>", "{step}").replace("<path:name>", "{name}") for path in paths]
-    expected = {f"{route.method} {path}" for route, path in zip(ROUTES, paths, strict=True)}
-    expected |= {f"POST {call.path}" for call in CALLS}
+    expected = {f"{row.method} {path}" for row, path in zip(rows, paths, strict=True)}
 
     heads = [line for line in PAGE.splitlines() if line.startswith("### `")]
 

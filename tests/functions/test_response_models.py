@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import TypeAdapter
 from werkzeug.serving import make_server
 
+from leasehold import Client
+from leasehold.api import calls
+from leasehold.api.call_row import AnyRow
+from leasehold.api.calls import CALLS, specified
 from leasehold.api.errors import ErrorResponse
+from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.api.leases import (
     CheckpointResponse,
     ClaimResponse,
     GetFileResponse,
     RenewResponse,
 )
-from leasehold.api.results import FileEntry, FilesResponse
+from leasehold.api.openapi import path_of
+from leasehold.api.results import FileEntry, FilesQuery, FilesResponse
+from leasehold.api.runs import StartBody
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.tasks import OutcomeResponse
-from leasehold.client.server_source import ServerSource
+from leasehold.client.arguments import Filters
 from leasehold.domain.life import files_folder
-from leasehold.domain.lifecycle import Operation
 from leasehold.errors import InvalidRequestError, UnknownFileError
 from leasehold.services.engine import find_run
 from leasehold.services.limits import MAX_PAGE
-from leasehold.services.operate import OperationRequest
-from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
-from leasehold.web.serve_api import ROUTES, Route
 from tests.functions.conftest import Function
 from tests.serving import while_serving
+
+#: What this API says of itself; `$ref` leads into it.
+SPECIFICATION: dict[str, Any] = json.loads(specified(CALLS))
 
 START = {"pipeline": "three", "input": {"n": 1}, "labels": {"team": "a"}}
 BATCH = {"action": "pause", "filter": {"label": "team:a"}, "limit": 10}
@@ -47,6 +56,17 @@ def is_as(model: Any, answer: Any) -> bool:
     )
 
 
+def problems_with(row: AnyRow, answer: Any) -> list[str]:
+    """Return what an answer has that the specification does not."""
+    described = SPECIFICATION["paths"][path_of(row)][row.method.lower()]["responses"]
+    content = described.get(str(answer.status_code), described["default"])["content"]
+    if answer.mimetype not in content:
+        return [f"it is {answer.mimetype}"]
+    schema = {**SPECIFICATION, **content[answer.mimetype].get("schema", {})}
+    found = OAS31Validator(schema).iter_errors(answer.get_json(silent=True))
+    return [error.message for error in found]
+
+
 def without_nulls(value: Any) -> Any:
     match value:
         case dict():
@@ -57,9 +77,9 @@ def without_nulls(value: Any) -> Any:
             return value
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", CALLS, ids=lambda route: f"{route.method} {route.path}")
 def test_each_page_of_the_api_answers_as_its_model(
-    serve_api: Function, engine: InProcessEngine, route: Route
+    serve_api: Function, engine: InProcessEngine, route: AnyRow
 ) -> None:
     run_id = serve_api.post("/runs", START)[1]["runId"]
     bodies = {"/runs": START, "/runs:batch": BATCH, "/overrides/<step>:set": OVERRIDE}
@@ -92,6 +112,34 @@ def test_each_page_of_the_api_answers_as_its_model(
     else:
         assert answer.status_code < 300
         assert is_as(route.gives, answer.get_json())
+    assert problems_with(route, answer) == []
+
+
+@pytest.mark.parametrize("rows", [CALLS, LEASE_CALLS], ids=["runs", "leases"])
+def test_the_specification_is_valid_and_has_each_call_once(rows: tuple[AnyRow, ...]) -> None:
+    found = json.loads(specified(rows))
+
+    OpenAPIV31SpecValidator(found).validate()
+
+    operations = [operation for path in found["paths"].values() for operation in path.values()]
+    assert sorted(it["operationId"] for it in operations) == sorted({row.name for row in rows})
+    assert len(operations) == len(rows)
+
+
+def test_the_specification_says_what_a_caller_has_to_be_allowed_to_do() -> None:
+    of = {row.name: row.needs.right for row in CALLS}
+
+    assert {name for name, right in of.items() if right == "cancel"} == {"cancel"}
+    assert {row.name for row in CALLS if row.method == "POST"} == {
+        name for name, right in of.items() if right != "read"
+    }
+    assert SPECIFICATION["paths"]["/runs/{runId}:cancel"]["post"]["x-leasehold-right"] == "cancel"
+
+
+def test_a_server_answers_with_its_specification(serve_api: Function) -> None:
+    status, found = serve_api.get("/openapi.json")
+
+    assert (status, found) == (200, SPECIFICATION)
 
 
 @pytest.mark.parametrize(
@@ -168,28 +216,27 @@ def test_the_lease_api_answers_as_its_models(leases: Function) -> None:
 
 
 @pytest.fixture
-def server(serve_api: Function) -> Iterator[ServerSource]:
+def server(serve_api: Function) -> Iterator[Client]:
     """The function behind a real socket, and the client that reads it."""
     server = make_server("127.0.0.1", 0, serve_api.client.application, threaded=True)
     with while_serving(server):
-        yield ServerSource(f"http://127.0.0.1:{server.server_port}")
+        yield Client(f"http://127.0.0.1:{server.server_port}", actor="ada")
 
 
-def test_the_client_reads_what_the_server_answers(server: ServerSource) -> None:
-    wanted = RunFilter(pipeline="three", label="team:a")
-    is_new, run = server.start(StartRequest("three", {"n": 1}, "key", {"team": "a"}))
-    is_newer, same = server.start(StartRequest("three", {"n": 1}, "key", {"team": "a"}))
+def test_the_client_reads_what_the_server_answers(server: Client) -> None:
+    wanted: Filters = {"pipeline": "three", "label": "team:a"}
+    start = StartBody(pipeline="three", input={"n": 1}, idempotency_key="key", labels={"team": "a"})
+    run, is_new = server.call(calls.START, start)
+    same, is_newer = server.call(calls.START, start)
 
-    pause = OperationRequest(Operation.PAUSE, "jörg", "lunch", generation=1)
-    paused = server.operate(run.run_id, pause)
-    batch = OperationRequest(Operation.CANCEL, "ada")
-    dry = server.batch(batch, wanted, limit=MAX_PAGE, dry_run=True)
-    done = server.batch(batch, wanted, limit=MAX_PAGE, dry_run=False)
-    again = server.batch(batch, wanted, limit=MAX_PAGE, dry_run=False)
-    made = server.operate(run.run_id, OperationRequest(Operation.RECREATE, "ada", input={"n": 2}))
+    paused = Client(server.connection, actor="jörg").pause(run, reason="lunch", generation=1)
+    dry = server.batch("cancel", wanted, limit=MAX_PAGE, dry_run=True)
+    done = server.batch("cancel", wanted, limit=MAX_PAGE)
+    again = server.batch("cancel", wanted, limit=MAX_PAGE)
+    made = server.recreate(run, input={"n": 2})
 
-    page = server.page(wanted, 1, None)
-    rest = server.page(wanted, MAX_PAGE, page.next_page_token)
+    page = server.page(limit=1, **wanted)
+    rest = server.page(limit=MAX_PAGE, page_token=page.next_page_token, **wanted)
     assert (is_new, is_newer, same) == (True, False, run)
     assert (paused.run_id, paused.paused) == (run.run_id, True)
     assert (dry.matched, dry.changed, dry.refused) == (1, 0, [])
@@ -201,7 +248,7 @@ def test_the_client_reads_what_the_server_answers(server: ServerSource) -> None:
     assert (actors["run_paused"], actors["run_cancelled"]) == ("jörg", "ada")
 
 
-def test_the_client_reads_outputs_and_files(server: ServerSource, engine: InProcessEngine) -> None:
+def test_the_client_reads_outputs_and_files(server: Client, engine: InProcessEngine) -> None:
     run_id = engine.start("files", {"n": 4}).run_id
     engine.run_until_idle()
     folder = files_folder(find_run(engine.engine, run_id).manifest)
@@ -211,28 +258,26 @@ def test_the_client_reads_outputs_and_files(server: ServerSource, engine: InProc
 
     assert server.output(run_id)["files"] == ["notes/one.txt"]
     assert server.output(run_id, "write_file")["n"] == 4
-    names = [entry.name for entry in server.files(run_id).files]
+    names = [entry.name for entry in server.files(run_id)]
     assert names == [*(f"{number}?a=b #1%2F" for number in range(3)), "notes/one.txt"]
-    rest = server.files(run_id, names[2]).files
+    rest = server.call(calls.FILES, FilesQuery(page_token=names[2]), run_id).files
     assert [(entry.name, entry.size) for entry in rest] == [("notes/one.txt", 3)]
-    with server.open_file(run_id, names[1]) as content:
+    with server.call(calls.FILE, None, run_id, name=names[1]) as content:
         assert content.size == len(large)
         assert b"".join(content.blocks) == large
     with (
         pytest.raises(UnknownFileError, match="has no file 'two'"),
-        server.open_file(run_id, "two"),
+        server.call(calls.FILE, None, run_id, name="two"),
     ):
         pass
 
 
-def test_the_client_knows_the_limits_of_the_server(
-    server: ServerSource, serve_api: Function
-) -> None:
+def test_the_client_knows_the_limits_of_the_server(server: Client, serve_api: Function) -> None:
     limit = f"a whole number from 1 to {MAX_PAGE}"
 
     with pytest.raises(InvalidRequestError, match=f"limit is {MAX_PAGE + 1}; allowed: {limit}"):
-        server.page(RunFilter(), MAX_PAGE + 1, None)
+        server.page(limit=MAX_PAGE + 1)
     with pytest.raises(InvalidRequestError, match="nextPageToken"):
-        server.page(RunFilter(), MAX_PAGE, "of another list")
+        server.page(limit=MAX_PAGE, page_token="of another list")  # noqa: S106 - no secret
     assert limit in serve_api.get(f"/runs?limit={MAX_PAGE + 1}")[1]["error"]["message"]
     assert serve_api.get(f"/runs?limit={MAX_PAGE}")[0] == 200

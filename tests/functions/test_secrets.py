@@ -9,7 +9,8 @@ from typing import Any
 import pydantic_core
 import pytest
 
-from leasehold.client.store_source import StoreSource
+from leasehold import Client
+from leasehold.client.connection import EngineConnection
 from leasehold.domain.document import Write
 from leasehold.domain.manifest import to_document
 from leasehold.domain.trace import TraceType, event_of, loss_ref
@@ -48,8 +49,8 @@ def all_answers(serve_api: Function, engine: InProcessEngine, run_id: str) -> st
     """What everybody reads of a run: over HTTP, and on the command line."""
     paths = ("/runs", f"/runs/{run_id}", f"/runs/{run_id}/trace")
     answers = [serve_api.client.get(path).get_data(as_text=True) for path in paths]
-    source = StoreSource(engine.engine)
-    visible = [source.get(run_id), source.trace(run_id)]
+    client = Client(EngineConnection(engine.engine))
+    visible = [client.get(run_id), client.trace(run_id)]
     return "".join([*answers, *(pydantic_core.to_json(it).decode() for it in visible)])
 
 

@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
-from leasehold import AgentClientError, PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import (
+    AgentClientError,
+    Client,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+)
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.client.store_source import StoreSource
+from leasehold.client.connection import EngineConnection
 from leasehold.domain.document import Write
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.override import override_ref
@@ -20,7 +27,6 @@ from leasehold.in_process import InProcessEngine as PlainEngine
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.attempt import acquired_attempt
 from leasehold.services.execute_step import Hint, arrive
-from leasehold.services.overrides import OverrideRequest
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing import engine as open_engine
 
@@ -62,15 +68,9 @@ def engine(tmp_path: Path, warnings: list[str]) -> Iterator[InProcessEngine]:
 
 def set_(engine: PlainEngine, step: str = "think", hours: float = 2, **limits: Any) -> None:
     """Set an override as the API of this very process does."""
-    given = {"timeout_s": None, "deadline_s": None, **limits}
-    request = OverrideRequest(
-        step_type=step,
-        until=engine.engine.clock.now() + timedelta(hours=hours),
-        why="slow day",
-        actor="ada",
-        **given,
-    )
-    StoreSource(engine.engine).override(request)
+    until = engine.engine.clock.now() + timedelta(hours=hours)
+    client = Client(EngineConnection(engine.engine), actor="ada")
+    client.override(step, until=until, why="slow day", **limits)
 
 
 def write(engine: PlainEngine, step: str = "think", **fields: Any) -> None:

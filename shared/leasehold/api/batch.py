@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -16,7 +16,6 @@ from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import BatchResult
 from leasehold.services.limits import MAX_PAGE, MAX_REASON
 from leasehold.services.operate import OperationRequest
-from leasehold.services.read_runs import RunFilter
 
 
 class BatchBody(RequestModel):
@@ -32,26 +31,6 @@ class BatchBody(RequestModel):
     keep_partial: Annotated[bool, rules.flag()] = False
     anew: Annotated[bool, rules.flag()] = False
     note: Annotated[str, rules.note()] | None = None
-
-    @classmethod
-    def of(cls, request: OperationRequest, wanted: RunFilter, *, limit: int, dry_run: bool) -> Self:
-        """Return a batch as a client sends it."""
-        options: dict[str, Any] = {
-            "keep_partial": request.keep_partial,
-            "anew": request.anew,
-            "note": request.note,
-        }
-        more = {name: value for name, value in options.items() if value}  # as `body_of` has it
-        return cls(
-            action=request.operation,
-            filter=FilterPart.of(wanted),
-            limit=limit,
-            dry_run=dry_run,
-            reason=request.reason,
-            step=request.step,
-            from_step=request.from_step,
-            **more,
-        )
 
     def to_request(self, actor: str) -> OperationRequest:
         """Return the request as the service takes it.

@@ -100,18 +100,9 @@ class DeliveriesQuery(RequestModel):
     )
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 
-    @classmethod
-    def page_of(cls, wanted: DeliveryFilter, limit: int, page_token: str | None) -> Self:
-        """Return a page as a client asks for it."""
-        return cls(channel=wanted.channel, state=wanted.state, limit=limit, page_token=page_token)
-
     def to_filter(self) -> DeliveryFilter:
         """Return the filter as the service takes it."""
         return DeliveryFilter(self.channel, self.state)
-
-    def to_texts(self) -> dict[str, str]:
-        """Return the query as the address has it."""
-        return {name: str(value) for name, value in self.to_json().items()}
 
 
 class DeliveriesResponse(ResponseModel):

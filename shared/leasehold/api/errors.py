@@ -3,9 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from leasehold.api.response_model import ResponseModel
+
+#: What a caller can do about an error, by its code; everything else is a 400.
+_STATUS: Final[Mapping[str, int]] = {
+    "unauthenticated": 401,
+    "caller_not_allowed": 403,
+    "unknown_pipeline": 404,
+    "unknown_run": 404,
+    "unknown_step": 404,
+    "unknown_file": 404,
+    "unknown_key": 404,
+    "unknown_delivery": 404,
+    "nothing_to_claim": 404,
+    "idempotency_key_reused": 409,
+    "run_being_purged": 409,
+    "delivery_claimed": 409,
+    "not_allowed": 409,
+    "run_unfinished": 409,
+    "run_not_completed": 409,
+    "step_not_completed": 409,
+    "state_changed": 409,
+    "already_recreated": 409,
+    "catalog_misfit": 409,
+    "lease_held": 409,
+    "lease_lost": 409,
+    "output_gone": 410,
+    "artifact_not_found": 410,
+    "too_large": 413,
+    "file_too_large": 413,
+    "unreadable_delivery": 500,
+    "unreadable_run": 500,
+    "missing_extra": 500,
+    "certificates_unavailable": 500,  # a 503 would have Cloud Tasks throttle the whole queue
+    "store_unavailable": 503,
+    "not_ready": 503,
+}
 
 
 class ErrorInfo(ResponseModel):
@@ -20,3 +55,8 @@ class ErrorResponse(ResponseModel):
     """`{"error": {"code", "message", "details"}}`, with a status of 400 or above."""
 
     error: ErrorInfo
+
+
+def status_of(code: str) -> int:
+    """Return the status with which an error of Leasehold is answered."""
+    return _STATUS.get(code, 400)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, TypeVar
 
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
@@ -15,8 +15,7 @@ from leasehold.domain.summary import Summary, summary_of
 from leasehold.services.limits import MAX_REASON
 from leasehold.services.operate import AS_BEFORE, OperationRequest
 
-#: The header that says who asks, in UTF-8; where callers sign in, their account stands beside it.
-ACTOR_HEADER: Final = "X-Leasehold-Actor"
+Answer = TypeVar("Answer", bound=Summary)
 
 
 class OperationBody(RequestModel):
@@ -80,54 +79,13 @@ class RecreateBody(OperationBody):
         )
 
 
-#: What each operation takes.
-BODIES: Final[Mapping[Operation, type[OperationBody]]] = {
-    Operation.RETRY: RetryBody,
-    Operation.APPROVE: ApproveBody,
-    Operation.RECREATE: RecreateBody,
-}
-
-
 class ContinuedRun(Summary):
     """A run that a person had go on, and what it keeps of the work that was done."""
 
     kept: KeptCounts | None = None
 
 
-#: What each operation is answered with.
-ANSWERS: Final[Mapping[Operation, type[Summary]]] = {
-    Operation.RETRY: ContinuedRun,
-    Operation.RECREATE: ContinuedRun,
-}
-
-
-def answer_to(operation: Operation, change: Change) -> Summary:
+def answer_to(change: Change, gives: type[Answer]) -> Answer:
     """Return what an operation is answered with: the run; of recreate, the new one."""
-    summary = summary_of(change.created or change.manifest)
-    if operation not in ANSWERS:
-        return summary
-    return ContinuedRun(**dict(summary), kept=change.kept)
-
-
-def body_of(request: OperationRequest) -> OperationBody:
-    """Return an operation as a client sends it.
-
-    A server of a version before this one does not know all fields: what is not said is left out.
-    """
-    given: dict[str, Any] = {
-        "reason": request.reason,
-        "generation": request.generation,
-        "step": request.step,
-    }
-    values: dict[str, Any] = {
-        "from_step": request.from_step,
-        "labels": request.labels,
-        "note": request.note,
-        "keep_partial": request.keep_partial or None,
-        "anew": request.anew or None,
-    }
-    given |= {name: value for name, value in values.items() if value is not None}
-    for name, value in (("input", request.input), ("output", request.output)):
-        if value is not AS_BEFORE:
-            given[name] = value
-    return BODIES.get(request.operation, OperationBody)(**given)
+    facts = dict(summary_of(change.created or change.manifest))
+    return gives(**facts, kept=change.kept) if issubclass(gives, ContinuedRun) else gives(**facts)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.api.response_model import ResponseModel
-from leasehold.domain.moment import moment_text, time_or_date
+from leasehold.domain.moment import time_or_date
 from leasehold.registry.dispatch import MAX_DEADLINE, MIN_DEADLINE
 from leasehold.services.limits import MAX_REASON
 from leasehold.services.overrides import OverrideRequest
@@ -23,16 +23,6 @@ class OverrideBody(RequestModel):
     deadline_s: Annotated[int, rules.whole(_SHORTEST, _LONGEST)] | None = None
     until: Annotated[str, rules.moment()]
     why: Annotated[str, rules.printable(MAX_REASON)]
-
-    @classmethod
-    def of(cls, request: OverrideRequest) -> Self:
-        """Return a request as a client sends it."""
-        return cls(
-            timeout_s=request.timeout_s,
-            deadline_s=request.deadline_s,
-            until=moment_text(request.until),
-            why=request.why,
-        )
 
     def to_request(self, step_type: str, actor: str) -> OverrideRequest:
         """Return the request as the service takes it."""

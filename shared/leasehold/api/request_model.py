@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, get_args
 
@@ -77,6 +78,13 @@ class RequestModel(RequestPart):
         for path in _nulls(found):
             raise _refused(_place(cls, path), None)
         return found
+
+    def to_texts(self) -> dict[str, str | tuple[str, ...]]:
+        """Return the query as an address has it; a field with several texts is repeated."""
+        return {
+            name: value if isinstance(value, str | tuple) else json.dumps(value)
+            for name, value in self.to_json().items()
+        }
 
 
 class RequestField(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Self
@@ -15,7 +14,7 @@ from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.masks import masked_run
-from leasehold.domain.moment import moment_text, time_or_date
+from leasehold.domain.moment import time_or_date
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
@@ -34,17 +33,10 @@ class StartBody(RequestModel):
     max_retries: Annotated[int, rules.whole(0, MAX_RETRIES)] | None = None
     files: Annotated[Mapping[str, str], rules.files()] = {}
 
-    @classmethod
-    def of(cls, request: StartRequest) -> Self:
-        """Return a start as a client sends it."""
-        return cls(
-            pipeline=request.pipeline,
-            input=request.input,
-            idempotency_key=request.idempotency_key,
-            labels=request.labels,
-            max_retries=request.max_retries,
-            files={name: base64.b64encode(data).decode() for name, data in request.files.items()},
-        )
+    def with_files(self, files: Mapping[str, bytes]) -> Self:
+        """Return the start with these files, which no check of a field needs to read again."""
+        encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
+        return self.model_copy(update={"files": encoded})
 
     def to_request(self) -> StartRequest:
         """Return the request as the service takes it."""
@@ -69,21 +61,6 @@ class FilterPart(RequestPart):
     since: Annotated[str, rules.moment()] | None = None
     until: Annotated[str, rules.moment()] | None = None
     step: Annotated[str, rules.filled_text()] | None = None
-
-    @classmethod
-    def of(cls, wanted: RunFilter) -> Self:
-        """Return a filter as a client sends it."""
-        return cls(
-            status=None if wanted.status is None else RunStatus(wanted.status),
-            pipeline=wanted.pipeline,
-            dead_lettered=wanted.dead_lettered,
-            label=wanted.label,
-            paused=wanted.paused,
-            cancelled=wanted.cancelled,
-            since=None if wanted.since is None else moment_text(wanted.since),
-            until=None if wanted.until is None else moment_text(wanted.until),
-            step=wanted.step,
-        )
 
     def to_filter(self) -> RunFilter:
         """Return the filter as the service takes it."""
@@ -126,29 +103,12 @@ class RunsQuery(FilterPart, RequestModel):
     )
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 
-    @classmethod
-    def page_of(cls, wanted: RunFilter, limit: int, page_token: str | None) -> Self:
-        """Return a page as a client asks for it."""
-        return cls(**{**dict(cls.of(wanted)), "limit": limit, "page_token": page_token})
-
-    def to_texts(self) -> dict[str, str | tuple[str, ...]]:
-        """Return the query as the address has it; a field with several texts is repeated."""
-        return {
-            name: value if isinstance(value, str | tuple) else json.dumps(value)
-            for name, value in self.to_json().items()
-        }
-
 
 class RunsResponse(ResponseModel):
     """A page of runs, newest first, and where the next one begins; None: there are no more."""
 
     runs: list[Summary]
     next_page_token: str | None
-
-    @classmethod
-    def of(cls, page: RunPage[Summary]) -> Self:
-        """Return a page as it is answered."""
-        return cls(runs=page.runs, next_page_token=page.next_page_token)
 
 
 class ManifestsResponse(ResponseModel):

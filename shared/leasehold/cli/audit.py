@@ -7,6 +7,8 @@ from typing import Final
 
 import click
 
+from leasehold.api import calls
+from leasehold.api.call_row import CallRequest
 from leasehold.api.upkeep import AuditedRun, AuditResponse
 from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.exit_codes import DONE, FOUND
@@ -14,10 +16,9 @@ from leasehold.cli.invocation import command_line
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
-from leasehold.client.server_upkeep import ServerUpkeep
+from leasehold.client.client import Client
 from leasehold.presentation.formatting import StyledText
 from leasehold.registry.pipelines import NO_CATALOG
-from leasehold.services.audit import audit as audit_runs
 from leasehold.services.audit import waiting_for_code
 from leasehold.services.worker_notes import missing_server
 
@@ -39,10 +40,11 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     """  # noqa: D301
     missing, waiting = None, 0
     if url is not None:
-        answer = ServerUpkeep(url).audit(repair=repair)
+        answer = Client(url).audit(repair=repair)
     else:
         with bundle_to_change(catalog=None if repair else NO_CATALOG) as bundle:
-            answer = AuditResponse.of(audit_runs(bundle.engine, repair=repair))
+            row = calls.REPAIR if repair else calls.AUDIT
+            answer = row.answer(bundle.engine, CallRequest(None))
             missing = missing_server(bundle.engine)
             waiting = waiting_for_code(bundle.engine)
     if as_json:

@@ -75,7 +75,7 @@ def batch(
     with client_at(url) as client:
         fits = cast("Filters", asdict(wanted))
         done = client.batch(operation, fits, limit=limit, dry_run=dry_run, **words)
-        is_left = operation in _MOVING and not client.source.delivers()
+        is_left = operation in _MOVING and not client.connection.delivers()
     if as_json:
         print_json(BatchResponse.of(done))
         return

@@ -30,8 +30,8 @@ def deliver(*, run_id: str, channel: str, reason: str, url: str | None, as_json:
     """  # noqa: D301
     with client_at(url) as client:
         delivery = client.deliver(run_id, channel, reason=reason)
-        is_sent_here = client.source.announces()
-        now = client.source.now()
+        is_sent_here = client.connection.announces()
+        now = client.connection.now()
     if as_json:
         print_json(delivery)
         return

@@ -55,7 +55,7 @@ def deliveries(
     wanted = DeliveryFilter(channel, None if state is None else DeliveryState(state))
     with client_at(url) as client:
         page = _page(client, run_id, wanted, limit, page_token)
-        now = client.source.now()
+        now = client.connection.now()
     if as_json:
         print_json({"deliveries": page.deliveries, "nextPageToken": page.next_page_token})
     elif page.deliveries:

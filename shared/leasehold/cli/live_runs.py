@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
+from collections.abc import Iterator
+from functools import partial
 
+from leasehold.api import calls
+from leasehold.api.runs import RunsQuery
 from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import on_this_store, open_bundle, purpose_on_store
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
-from leasehold.client.server_upkeep import ServerUpkeep
-from leasehold.services.catalog_fit import LIMIT_CHANGED, LiveRunCheck, RunMisfit, live_runs
+from leasehold.client.client import Client
+from leasehold.domain.manifest import Manifest
+from leasehold.services.catalog_fit import (
+    LIMIT_CHANGED,
+    LIVE,
+    GivenValue,
+    LiveRunCheck,
+    RunMisfit,
+    live_runs,
+)
+from leasehold.services.limits import DEFAULT_PAGE
 
 
 def check_live_runs(url: str | None, *, as_json: bool) -> int:
@@ -37,17 +51,42 @@ def check_live_runs(url: str | None, *, as_json: bool) -> int:
 
 def _misfits(url: str | None) -> tuple[int, list[RunMisfit]]:
     """Return how many runs were looked at, and what was found of them."""
-    server = None if url is None else ServerUpkeep(url)
+    server = None if url is None else Client(url)
     purpose = Purpose.PREVIEW if server else purpose_on_store(Purpose.READ)
     found: list[RunMisfit] = []
     count = 0
     with open_bundle(purpose=purpose, warns=False) as bundle:
-        runs = live_runs(bundle.engine) if server is None else server.live_runs()
-        look = LiveRunCheck(bundle.engine, None if server is None else server.load)
+        runs = live_runs(bundle.engine) if server is None else _live_runs(server)
+        look = LiveRunCheck(bundle.engine, None if server is None else partial(_load, server))
         for run in runs:
             count += 1
             found += look.misfits(run)
     return count, found
+
+
+def _live_runs(server: Client) -> Iterator[Manifest]:
+    """Yield the runs of a server that have not ended, each once, read page by page."""
+    seen: set[str] = set()
+    for status in LIVE:
+        query = RunsQuery(status=status, dead_lettered=False, limit=DEFAULT_PAGE)
+        while True:
+            page = server.call(calls.MANIFESTS, query)
+            for run in map(Manifest.model_validate, page.runs):
+                if not run.is_terminal and run.run_id not in seen:
+                    seen.add(run.run_id)
+                    yield run
+            if page.next_page_token is None:
+                break
+            query = query.model_copy(update={"page_token": page.next_page_token})
+
+
+def _load(server: Client, value: GivenValue) -> str:
+    """Return the text of a value of a run; a large one only the server can reach."""
+    if value.kept.ref is None:
+        return value.kept.text or "null"
+    if value.source is None:
+        return json.dumps(server.call(calls.INPUT, None, value.run))
+    return json.dumps(server.output(value.run, value.source))
 
 
 def _fields(one: RunMisfit) -> dict[str, str]:

@@ -126,7 +126,7 @@ def _operate(
     """Do it; answer with the run afterwards, after a recreate with the new one."""
     with client_at(url) as client:
         run: Summary = getattr(client, operation.value)(run_id, **words)
-        left = None if client.source.delivers() else client.get(run)
+        left = None if client.connection.delivers() else client.get(run)
     _print_run(run_id, run, as_json=as_json)
     if as_json:
         return

@@ -6,6 +6,8 @@ from typing import Final
 
 import click
 
+from leasehold.api import calls
+from leasehold.api.call_row import CallRequest
 from leasehold.api.registry import (
     ChannelReport,
     PipelineReport,
@@ -21,7 +23,7 @@ from leasehold.cli.override_line import override_line
 from leasehold.cli.settings_files import note_settings_files
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
-from leasehold.client.server_upkeep import ServerUpkeep
+from leasehold.client.client import Client
 from leasehold.domain.override import OVERRIDE
 from leasehold.errors import (
     MissingExtraError,
@@ -30,7 +32,6 @@ from leasehold.errors import (
     StoreVersionError,
 )
 from leasehold.presentation.formatting import StyledText
-from leasehold.services.registry_report import registry_report
 
 _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "WAITS", "HEARTBEAT")
 _COLUMNS_OF_PROCESSES: Final = ("STEP", "ISOLATION", "CLEANUP", "MEMORY")
@@ -52,7 +53,7 @@ def registry(*, url: str | None, as_json: bool) -> None:
     Example:
       PIPELINE_EXTRACTION_TIMEOUT_MS=60000 leasehold registry
     """  # noqa: D301
-    report = _report_here() if url is None else ServerUpkeep(url).registry()
+    report = _report_here() if url is None else Client(url).registry()
     if as_json:
         print_json(report)
         return
@@ -80,10 +81,10 @@ def _report_here() -> RegistryResponse:
     """Return what is in force in this environment; without its store, no override is."""
     try:
         with open_bundle(purpose=purpose_on_store(Purpose.READ)) as bundle:
-            return RegistryResponse.model_validate(registry_report(bundle.engine))
+            return calls.REGISTRY.answer(bundle.engine, CallRequest(None))
     except (SettingError, StoreUnavailableError, StoreVersionError, MissingExtraError) as error:
         with open_bundle(purpose=Purpose.PREVIEW) as bundle:
-            report = RegistryResponse.model_validate(registry_report(bundle.engine))
+            report = calls.REGISTRY.answer(bundle.engine, CallRequest(None))
         return report.model_copy(update={"overrides_problem": error.message})
 
 

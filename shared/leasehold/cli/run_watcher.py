@@ -73,7 +73,7 @@ def view_of(client: Client, run_id: str, *, patience: float | None = None) -> Vi
     trace = retry_unreachable(partial(client.trace, run_id), seconds=patience, report=note_outage)
     pause = partial(time.sleep, LOOK_EVERY_S)
     look = ServerLook(client).look
-    return View(_Paced(show), trace, pause, now=client.source.now, look_for_server=look)
+    return View(_Paced(show), trace, pause, now=client.connection.now, look_for_server=look)
 
 
 def note_outage(error: LeaseholdError | None) -> None:
@@ -136,7 +136,7 @@ class ServerLook:
         if self._has_said or time.monotonic() < self._again_at:
             return
         with suppress(LeaseholdError):
-            if words := self._client.source.missing_server():
+            if words := self._client.connection.missing_server():
                 note(f"{words}. Waiting for one.")
                 self._has_said = True
         self._again_at = time.monotonic() + _LOOK_FOR_SERVER_S

@@ -55,7 +55,7 @@ def runs(
     """  # noqa: D301
     with client_at(url) as client:
         page = _whole_page(client, replace(wanted, step=at_step), limit, page_token)
-        now = client.source.now()
+        now = client.connection.now()
     if as_json:
         print_json({"runs": page.runs, "nextPageToken": page.next_page_token})
     else:

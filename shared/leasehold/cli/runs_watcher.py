@@ -74,8 +74,8 @@ def runs_display(client: Client, *, as_json: bool) -> RunsDisplay:
     if not as_json and can_draw(sys.stdout):
         from leasehold.cli.live_display import LiveTable  # noqa: PLC0415 - rich
 
-        return LiveTable(client.source.now)
-    printed = print_json_line if as_json else partial(print_run_line, client.source.now)
+        return LiveTable(client.connection.now)
+    printed = print_json_line if as_json else partial(print_run_line, client.connection.now)
     return LinesOfRuns(partial(_read, client), printed)
 
 

@@ -51,7 +51,7 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
       leasehold show r-0123456789abcdef
     """  # noqa: D301
     with client_at(url) as client:
-        run, now = client.get(run_id), client.source.now()
+        run, now = client.get(run_id), client.connection.now()
         deliveries = () if as_json else _deliveries(client, run)
     if as_json:
         print_json(to_document(run))

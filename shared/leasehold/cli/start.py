@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from leasehold.api.runs import StartBody
 from leasehold.bootstrap import Purpose, log_report
 from leasehold.cli.bundle import open_bundle
 from leasehold.cli.exit_codes import DONE, end_on_sigterm, explain_interrupt
@@ -30,8 +31,9 @@ from leasehold.cli.run_watcher import LOOK_EVERY_S, View, display_on, wait_for, 
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
 from leasehold.client.arguments import read_files
+from leasehold.client.client import Client
+from leasehold.client.connection import EngineConnection
 from leasehold.client.start_once import start_once
-from leasehold.client.store_source import StoreSource
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import Summary
@@ -146,7 +148,7 @@ def _record(
     """
     ended, output = None, None
     with client_at(url) as client:
-        is_new, run = start_once(client.source, request)
+        run, is_new = start_once(client.connection, _body_of(request))
         if not as_json and not is_new:
             note(_EXISTING)
         if wait:
@@ -166,6 +168,18 @@ def _record(
         note("look at it with:", command_line("show", run.run_id, "--url", url))
     _note_command(run, command)
     return DONE
+
+
+def _body_of(request: StartRequest) -> StartBody:
+    """Return the start as a client makes it."""
+    body = StartBody(
+        pipeline=request.pipeline,
+        input=request.input,
+        idempotency_key=request.idempotency_key,
+        labels=request.labels,
+        max_retries=request.max_retries,
+    )
+    return body.with_files(request.files)
 
 
 def _note_command(run: Summary, command: str | None) -> None:
@@ -199,7 +213,9 @@ def _run_in_process(request: StartRequest, run_id: str, *, command: str, as_json
         explain_interrupt(meaning, command),
     ):
         ended = _run_to_end(local, request, quiet=as_json)
-        output = read_result(ended, StoreSource(local.engine).output) if as_json else None
+        output = (
+            read_result(ended, Client(EngineConnection(local.engine)).output) if as_json else None
+        )
     return print_result_json(ended, output) if as_json else print_result(ended)
 
 

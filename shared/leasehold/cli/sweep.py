@@ -11,7 +11,7 @@ from leasehold.cli.delivery_hint import hint_for_runs
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_facts, print_json
-from leasehold.client.server_upkeep import ServerUpkeep
+from leasehold.client.client import Client
 from leasehold.services.sweep import sweep as sweep_runs
 
 
@@ -29,7 +29,7 @@ def sweep(*, url: str | None, as_json: bool) -> None:
     """  # noqa: D301
     is_left = False
     if url is not None:
-        done = ServerUpkeep(url).sweep()
+        done = Client(url).sweep()
     else:
         with bundle_to_change(announces_by_hand=True) as bundle:
             done = SweepResponse.model_validate(sweep_runs(bundle.engine).counts())

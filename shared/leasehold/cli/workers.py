@@ -8,16 +8,13 @@ from typing import Final
 
 import click
 
-from leasehold.api.upkeep import WorkerReport, WorkersResponse
-from leasehold.bootstrap import Purpose
-from leasehold.cli.bundle import on_this_store, open_bundle, purpose_on_store
+from leasehold.api.upkeep import WorkerReport
+from leasehold.cli.bundle import on_this_store
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
-from leasehold.client.server_upkeep import ServerUpkeep
 from leasehold.presentation.formatting import StyledText, ago, stamp
-from leasehold.registry.pipelines import NO_CATALOG
-from leasehold.services.worker_notes import live_workers
 
 _COLUMNS: Final = ("PROCESS", "KIND", "STARTED", "SEEN", "CODE", "STEPS")
 _CODE: Final = 8  # characters of a hash, enough to tell two from each other
@@ -35,12 +32,8 @@ def workers(*, url: str | None, as_json: bool) -> None:
     Example:
       leasehold workers
     """  # noqa: D301
-    if url is not None:
-        answer = ServerUpkeep(url).workers()
-    else:
-        purpose = purpose_on_store(Purpose.READ)
-        with open_bundle(purpose=purpose, catalog=NO_CATALOG, warns=False) as bundle:
-            answer = WorkersResponse.of(live_workers(bundle.engine))
+    with client_at(url) as client:
+        answer = client.workers()
     if as_json:
         print_json(answer)
     elif answer.workers:

@@ -1,4 +1,1 @@
-"""The engine from outside: the same calls, over a server's runs API or on a store.
-
-`Source` says what can be called; `ServerSource` and `StoreSource` are its two ways.
-"""
+"""The engine from outside: the calls of `leasehold.api.calls`, over HTTP or on a store."""

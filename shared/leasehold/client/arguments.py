@@ -12,7 +12,9 @@ from leasehold.domain.json_text import canonical, plain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
-from leasehold.errors import InvalidRequestError
+from leasehold.errors import InvalidRequestError, UnknownKeyError
+from leasehold.registry.dispatch import STEP_TYPE_WORDS, is_step_type
+from leasehold.services.limits import MAX_NAME
 
 _MAX_SHOWN: Final = 200
 
@@ -78,8 +80,19 @@ def id_of(run: Run) -> str:
 
 def filter_fields(wanted: Filters) -> dict[str, Any]:
     """Return the fields of a filter that are given, as JSON has them."""
-    given = ((name, value) for name, value in wanted.items() if value is not None)
-    return {name: it.isoformat() if isinstance(it, datetime) else it for name, it in given}
+    given = without_none(wanted)
+    return {name: it.isoformat() if isinstance(it, datetime) else it for name, it in given.items()}
+
+
+def without_none(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are given: None is not."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def check_step(step: str) -> None:
+    """Refuse what can be the name of no step: it would be another address."""
+    if not is_step_type(step):
+        raise UnknownKeyError(registry="dispatch", key=step[:MAX_NAME], known=STEP_TYPE_WORDS)
 
 
 def start_options(how: RunOptions) -> StartOptions:

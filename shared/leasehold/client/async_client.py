@@ -91,6 +91,11 @@ class AsyncClient:
     overrides = _twin(Client.overrides)
     override = _twin(Client.override)
     clear_override = _twin(Client.clear_override)
+    registry = _twin(Client.registry)
+    workers = _twin(Client.workers)
+    audit = _twin(Client.audit)
+    sweep = _twin(Client.sweep)
+    call = _twin(Client.call)
 
     async def wait(
         self,

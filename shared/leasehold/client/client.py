@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import chain
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Self, TypeVar, Unpack, overload
 
+from leasehold.api import calls
 from leasehold.api.batch import BatchBody
+from leasehold.api.call_row import Answer, CallRequest, CallRow, Given, Needs
+from leasehold.api.deliveries import (
+    DeliverBody,
+    DeliveriesQuery,
+    DeliveriesResponse,
+    DeliveryReport,
+)
 from leasehold.api.operations import (
     ApproveBody,
     ContinuedRun,
@@ -17,29 +25,32 @@ from leasehold.api.operations import (
     RecreateBody,
     RetryBody,
 )
-from leasehold.api.results import FileEntry
+from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
+from leasehold.api.registry import RegistryResponse
+from leasehold.api.results import FileEntry, FilesQuery
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
-from leasehold.api.upkeep import WhyResponse
+from leasehold.api.sweep import SweepResponse
+from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
 from leasehold.client.arguments import (
     Decision,
     Files,
     Filters,
     Run,
     RunOptions,
+    check_step,
     filter_fields,
     id_of,
     plain_input,
     read_files,
     start_options,
+    without_none,
 )
 from leasehold.client.caller import checked_actor, this_user
-from leasehold.client.connection import LOG, connect
-from leasehold.client.delivery_calls import DeliveryCalls
-from leasehold.client.override_calls import OverrideCalls
+from leasehold.client.connection import LOG, Connection, connect
 from leasehold.client.run_wait import OnChange, RunWait
-from leasehold.client.source import Source
 from leasehold.client.start_once import start_once
 from leasehold.client.typed_result import read_as
+from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
@@ -54,14 +65,15 @@ _PAGE: Final = 200
 T = TypeVar("T")
 
 
-class Client(DeliveryCalls, OverrideCalls):
+class Client:
     """Starts, reads and changes runs, over a server's runs API or on a store.
 
     Many threads may use one client. A store stays open until the client is closed.
 
     Args:
         address: a server (`http://HOST:PORT`, `https://HOST`) or a store (`sqlite:///PATH`,
-            `firestore://PROJECT/DATABASE`); None: the store of LEASEHOLD_STORE.
+            `firestore://PROJECT/DATABASE`); None: the store of LEASEHOLD_STORE. Or a connection
+            that is open.
         environ: for a store, the settings: where its artifacts are, its queue, its catalog;
             None: those of the process.
         actor: who asks for operations, for the trace; None: `user@host`.
@@ -77,24 +89,19 @@ class Client(DeliveryCalls, OverrideCalls):
 
     def __init__(
         self,
-        address: str | None = None,
+        address: str | Connection | None = None,
         *,
         environ: Mapping[str, str] | None = None,
         actor: str | None = None,
         warn: Callable[[str], object] | None = None,
     ) -> None:
         self.actor: Final = this_user() if actor is None else checked_actor(actor)
-        self._connection = connect(address, environ, warn)
+        self.connection: Connection = connect(address, environ, warn)
         self._has_warned = False
-
-    @property
-    def source(self) -> Source:
-        """The calls themselves, as a server or a store takes them."""
-        return self._connection.source()
 
     def close(self) -> None:
         """Close the store."""
-        self._connection.close()
+        self.connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -147,8 +154,8 @@ class Client(DeliveryCalls, OverrideCalls):
             "labels": dict(labels or {}),
             "max_retries": max_retries,
         }
-        request = StartBody.model_validate(given).to_request()
-        _, run = start_once(self.source, replace(request, files=read_files(files)))
+        body = StartBody.model_validate(given)
+        run = start_once(self.connection, body.with_files(read_files(files))).value
         self._warn_where_nothing_delivers(run)
         return run
 
@@ -216,7 +223,7 @@ class Client(DeliveryCalls, OverrideCalls):
 
     def get(self, run: Run) -> Manifest:
         """Return the run as it is now."""
-        return self.source.get(id_of(run))
+        return self.call(calls.SHOW, None, run)
 
     def output(self, run: Run, step: str | None = None) -> Any:
         """Return the output of a step, as JSON has it; None: that of the run, as `result` does.
@@ -224,14 +231,16 @@ class Client(DeliveryCalls, OverrideCalls):
         Raises:
             UnknownStepError, StepNotCompletedError: the run has no such step, the step no output.
         """
-        return self.source.output(id_of(run), step)
+        if step is None:
+            return self.call(calls.OUTPUT, None, run)
+        return self.call(calls.STEP_OUTPUT, None, run, step=step)
 
     def files(self, run: Run) -> list[FileEntry]:
         """Return names and sizes of the files that the run's handlers stored, sorted by name."""
-        run_id, token = id_of(run), None
+        token: str | None = None
         found: list[FileEntry] = []
         while True:
-            page = self.source.files(run_id, token)
+            page = self.call(calls.FILES, FilesQuery(page_token=token), run)
             found += page.files
             token = page.next_page_token
             if token is None:
@@ -243,16 +252,16 @@ class Client(DeliveryCalls, OverrideCalls):
         Raises:
             UnknownFileError, ArtifactNameError: there is none of that name, or can be none.
         """
-        with self.source.open_file(id_of(run), name) as content:
+        with self.call(calls.FILE, None, run, name=name) as content:
             return b"".join(content.blocks)
 
     def trace(self, run: Run) -> list[TraceEvent]:
         """Return all that happened to the run, oldest first."""
-        return self.source.trace(id_of(run))
+        return self.call(calls.TRACE, None, run).events
 
     def why(self, run: Run) -> WhyResponse:
         """Return what the run waits for, until when, and what a person can do about it."""
-        return self.source.why(id_of(run))
+        return self.call(calls.WHY, None, run)
 
     def runs(self, **wanted: Unpack[Filters]) -> Iterator[Summary]:
         """Return all runs that fit, newest first; they are read in pages, as they are asked for."""
@@ -267,8 +276,30 @@ class Client(DeliveryCalls, OverrideCalls):
     ) -> RunsResponse:
         """Return at most `limit` runs that fit, newest first, and the token of the next page."""
         given = {**filter_fields(wanted), "limit": limit, "page_token": page_token}
-        query = RunsQuery.model_validate(given)
-        return self.source.page(query.to_filter(), query.limit, query.page_token)
+        return self.call(calls.RUNS, RunsQuery.model_validate(given))
+
+    def deliveries(self, run: Run) -> list[DeliveryReport]:
+        """Return what channels were told of the run, or are still owed, newest first."""
+        return self.call(calls.RUN_DELIVERIES, None, run).deliveries
+
+    def list_deliveries(
+        self,
+        *,
+        channel: str | None = None,
+        state: DeliveryState | str | None = None,
+        limit: int = DEFAULT_PAGE,
+        page_token: str | None = None,
+    ) -> DeliveriesResponse:
+        """Return at most `limit` deliveries of all runs that fit, newest first.
+
+        Args:
+            channel: those to this channel, also to one that no catalog has any more.
+            state: "due", "claimed", "announced" or "given_up".
+            limit: how many at most.
+            page_token: `next_page_token` of an earlier answer to the same filter.
+        """
+        given = {"channel": channel, "state": state, "limit": limit, "pageToken": page_token}
+        return self.call(calls.DELIVERIES, DeliveriesQuery.model_validate(without_none(given)))
 
     # -- to change --------------------------------------------------------------------------------
 
@@ -282,15 +313,15 @@ class Client(DeliveryCalls, OverrideCalls):
             NotAllowedError: the state of the run forbids it.
             StateChangedError: the run is not what the caller looked at.
         """
-        return self._operate(run, Operation.PAUSE, OperationBody(**decision))
+        return self.call(calls.PAUSE, OperationBody(**decision), run)
 
     def resume(self, run: Run, **decision: Unpack[Decision]) -> Summary:
         """Dispatch the next attempt of a paused run now; raises as `pause`."""
-        return self._operate(run, Operation.RESUME, OperationBody(**decision))
+        return self.call(calls.RESUME, OperationBody(**decision), run)
 
     def cancel(self, run: Run, **decision: Unpack[Decision]) -> Summary:
         """End a run for good; raises as `pause`."""
-        return self._operate(run, Operation.CANCEL, OperationBody(**decision))
+        return self.call(calls.CANCEL, OperationBody(**decision), run)
 
     def retry(
         self,
@@ -308,8 +339,7 @@ class Client(DeliveryCalls, OverrideCalls):
             anew: drop what the step has kept: its checkpoint, results of calls, and trials.
             decision: see `Decision`.
         """
-        body = RetryBody(note=note, anew=anew, **decision)
-        return cast("ContinuedRun", self._operate(run, Operation.RETRY, body))
+        return self.call(calls.RETRY, RetryBody(note=note, anew=anew, **decision), run)
 
     def approve(
         self, run: Run, *, output: Any = AS_BEFORE, **decision: Unpack[Decision]
@@ -327,7 +357,7 @@ class Client(DeliveryCalls, OverrideCalls):
         given: dict[str, Any] = (
             {} if output is AS_BEFORE else {"output": plain_input(output, "output")}
         )
-        return self._operate(run, Operation.APPROVE, ApproveBody(**given, **decision))
+        return self.call(calls.APPROVE, ApproveBody(**given, **decision), run)
 
     def recreate(
         self,
@@ -359,7 +389,7 @@ class Client(DeliveryCalls, OverrideCalls):
         given: dict[str, Any] = {} if input is AS_BEFORE else {"input": plain_input(input)}
         given |= {"keep_partial": keep_partial, "anew": anew}
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
-        return cast("ContinuedRun", self._operate(run, Operation.RECREATE, body))
+        return self.call(calls.RECREATE, body, run)
 
     def batch(
         self,
@@ -403,23 +433,117 @@ class Client(DeliveryCalls, OverrideCalls):
         if note is not None:
             given["note"] = note
         body = BatchBody.model_validate(given)
-        request, fits = body.to_request(self.actor), body.filter.to_filter()
-        return self.source.batch(request, fits, limit=limit, dry_run=dry_run)
+        needs = calls.OPERATIONS[body.action].needs
+        return self.call(calls.BATCH, body, needs=needs).to_result()
+
+    def deliver(self, run: Run, channel: str, *, reason: str = "") -> DeliveryReport:
+        """Have a channel told of the run once more, as the run was announced last.
+
+        One that is due already is sent now, and not doubled. After one that was announced, or
+        given up, another is sent, whose idempotency key the provider has not seen.
+
+        Args:
+            run: the run.
+            channel: a channel of the catalog.
+            reason: kept in the run's trace, with who asks.
+
+        Raises:
+            UnknownKeyError: the catalog has no such channel.
+            UnknownDeliveryError: nothing was announced of the run so far.
+            DeliveryClaimedError: somebody tells the channel right now.
+        """
+        return self.call(calls.DELIVER, DeliverBody(channel=channel, reason=reason), run)
+
+    # -- limits of steps, which go over those of a step's entry, and under its variables -----------
+
+    def overrides(self) -> list[OverrideReport]:
+        """Return all of them, also those that are over or refused."""
+        return self.call(calls.OVERRIDES, None).overrides
+
+    def override(
+        self,
+        step: str,
+        *,
+        until: datetime | timedelta | str,
+        why: str,
+        timeout_s: float | None = None,
+        deadline_s: int | None = None,
+    ) -> OverrideChange:
+        """Set the limits of a step until a time: in force at its next dispatch, retries included.
+
+        They replace the whole of what was set for the step before; the answer has both.
+
+        Args:
+            step: the step type.
+            until: when it ends by itself: a time, text as `2026-11-22T06:00:00Z`, or how long.
+            why: the reason; shown to all who read it.
+            timeout_s: seconds that its handler may run; None: as without.
+            deadline_s: whole seconds that its queue listens to an attempt; None: as without.
+
+        Raises:
+            UnknownKeyError: there is no such step.
+            InvalidRequestError: it would break the time ladder, or its time is past. Nothing was
+                changed.
+        """
+        check_step(step)
+        if isinstance(until, timedelta):
+            until = self.connection.now() + until
+        given = {
+            "timeoutS": timeout_s,
+            "deadlineS": deadline_s,
+            "until": until.isoformat() if isinstance(until, datetime) else until,
+            "why": why,
+        }
+        return self.call(calls.OVERRIDE, OverrideBody.model_validate(given), step=step)
+
+    def clear_override(self, step: str) -> OverrideChange:
+        """Delete the override of a step, if there is one; the answer has it as `replaced`."""
+        check_step(step)
+        return self.call(calls.CLEAR_OVERRIDE, None, step=step)
+
+    # -- what people on call ask -------------------------------------------------------------------
+
+    def registry(self) -> RegistryResponse:
+        """Return what is in force per step type, and where each value comes from."""
+        return self.call(calls.REGISTRY, None)
+
+    def workers(self) -> WorkersResponse:
+        """Return who noted within the last minutes that it works here, the latest first."""
+        return self.call(calls.WORKERS, None)
+
+    def audit(self, *, repair: bool = False) -> AuditResponse:
+        """Return the runs that nobody and nothing would move, and repair them if that is wanted."""
+        return self.call(calls.REPAIR if repair else calls.AUDIT, None)
+
+    def sweep(self) -> SweepResponse:
+        """Attend to the runs whose alarm is due, once; return what was done."""
+        return self.call(calls.SWEEP, None)
 
     # -- inside -----------------------------------------------------------------------------------
 
+    def call(
+        self,
+        row: CallRow[Given, Answer],
+        given: Given,
+        run: Run = "",
+        *,
+        step: str = "",
+        name: str = "",
+        needs: Needs | None = None,
+    ) -> Answer:
+        """Make a call of the table of calls, `leasehold.api.calls`."""
+        request = CallRequest(given, id_of(run), step, name, self.actor)
+        return self.connection.call(row, request, needs)
+
     def _warn_where_nothing_delivers(self, run: Summary) -> None:
         """Log once who runs what is started here, where no queue delivers it."""
-        if not self._has_warned and not self.source.delivers():
+        if not self._has_warned and not self.connection.delivers():
             self._has_warned = True
             LOG.warning(
                 "run %s waits for a worker: this process runs nothing. `leasehold serve` or "
                 "`leasehold dev` on the same store runs it.",
                 run.run_id,
             )
-
-    def _operate(self, run: Run, operation: Operation, body: OperationBody) -> Summary:
-        return self.source.operate(id_of(run), body.to_request(operation, self.actor))
 
 
 def pages_of(page: Callable[..., RunsResponse], wanted: Filters) -> Iterator[list[Summary]]:

@@ -1,44 +1,259 @@
-"""What an address stands for: a server, or a store that is opened when it is needed."""
+"""Where the calls of a client are answered: by a server, by a store, or by an engine at hand.
+
+All three take the rows of the table of calls: the server is sent them over HTTP; on a store this
+process does what the row says, with an engine that knows as much as the row needs.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, Protocol, cast
+from urllib.parse import quote, urlencode
 
-from leasehold.client.http_calls import is_server
-from leasehold.client.server_source import ServerSource
-from leasehold.client.source import Source
+import pydantic_core
+from pydantic import JsonValue
+
+from leasehold.api.call_row import (
+    ACTOR_HEADER,
+    Answer,
+    AnyRow,
+    CallRequest,
+    CallRow,
+    Created,
+    Given,
+    JsonText,
+    Needs,
+)
+from leasehold.bootstrap import delivers_events, delivers_tasks, system_clock
+from leasehold.client.http_calls import RunsApi, is_server
 from leasehold.client.store import Store
-from leasehold.client.store_source import StoreSource
-from leasehold.errors import InvalidRequestError
+from leasehold.domain.manifest import Manifest, is_run_id, shown_manifest
+from leasehold.errors import InvalidRequestError, UnknownRunError
 from leasehold.registry.settings import SETTINGS
+from leasehold.services.engine import Engine
+from leasehold.services.worker_notes import missing_server
 
 LOG: Final = logging.getLogger("leasehold.client")
 
+_PLACE: Final = re.compile(r"<(?:path:)?(\w+)>")
+_CREATED: Final = 201
+_LONGEST_ID: Final = 128
 
-class Connection(NamedTuple):
-    """A server or a store in use: where runs are read and changed now, and how it is closed."""
 
-    source: Callable[[], Source]
-    close: Callable[[], None]
+class Connection(Protocol):
+    """Runs, wherever they are kept; each call means the same, and raises the same, in all places.
+
+    Raises, in each method:
+        ServerUnreachableError, StoreUnavailableError: nobody answers, or not now. Retryable.
+    """
+
+    def call(
+        self, row: CallRow[Given, Answer], request: CallRequest[Given], needs: Needs | None = None
+    ) -> Answer:
+        """Return the answer to a call; what is JSON of any shape, as its value.
+
+        Args:
+            row: the call.
+            request: what is given with it.
+            needs: what it needs where that depends on the request; None: what the row says.
+        """
+        ...
+
+    def now(self) -> datetime:
+        """Return the time."""
+        ...
+
+    def announces(self) -> bool:
+        """Return whether what is due to a channel reaches who sends it, without a server here."""
+        ...
+
+    def delivers(self) -> bool:
+        """Return whether what is changed here reaches a worker without a server of the store."""
+        ...
+
+    def missing_server(self) -> str | None:
+        """Return in words that live runs wait and nobody works on them; None: somebody does."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open."""
+        ...
 
 
 def connect(
-    address: str | None,
+    address: str | Connection | None,
     environ: Mapping[str, str] | None,
     warn: Callable[[str], object] | None,
 ) -> Connection:
     """Return what is at the address; see `Client`."""
+    if not isinstance(address, str | None):
+        return address
     if address is not None and is_server(address):
-        server = ServerSource(address)
-        return Connection(lambda: server, lambda: None)  # no connection is kept open
+        return ServerConnection(address)
     settings = os.environ if environ is None else environ
     if address is not None:
         settings = {**settings, "LEASEHOLD_STORE": _checked(address)}
-    store = Store(settings, warn or LOG.warning)
-    return Connection(lambda: StoreSource(store.to_read(), store), store.close)
+    return StoreConnection(Store(settings, warn or LOG.warning))
+
+
+class ServerConnection:
+    """A server, over its runs API; no connection is kept open.
+
+    Raises, in each method:
+        ServerUnreachableError: it does not answer.
+        ServerRefusedError: what it answers is not of this API.
+        LeaseholdError: the error that it answers with, as if it had been raised here.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.api: Final = RunsApi(url)
+
+    def call(
+        self,
+        row: CallRow[Given, Answer],
+        request: CallRequest[Given],
+        needs: Needs | None = None,  # noqa: ARG002 - the server has all of it
+    ) -> Answer:
+        """Return the answer of the server."""
+        path, given = _path_of(row, request), cast("Any", request.given)
+        if row.gives is bytes:
+            return cast("Answer", self.api.open(path))
+        body = None
+        if row.method == "POST":
+            body = {} if given is None else given.to_json()
+        elif given is not None and (query := given.to_texts()):
+            path = f"{path}?{urlencode(query, doseq=True)}"
+        headers = _named(request.actor) if row.names_actor else {}
+        status, found = self.api.call(path, body, headers=headers, timeout=row.timeout_s)
+        value = self.api.read(partial(_read, row, request), found)
+        return cast("Answer", Created(value, status == _CREATED) if row.creates else value)
+
+    def now(self) -> datetime:
+        """Return the time of this machine; the API has none."""
+        return system_clock().now()
+
+    def announces(self) -> bool:
+        """Return True: the server sees to what is due to its channels."""
+        return True
+
+    def delivers(self) -> bool:
+        """Return True: the server sees to what it has changed."""
+        return True
+
+    def missing_server(self) -> str | None:
+        """Return None: whoever answers works, or functions do when they are called."""
+        return None
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+class EngineConnection:
+    """An engine that is open in this process, whatever a call needs of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def call(
+        self, row: CallRow[Given, Answer], request: CallRequest[Given], needs: Needs | None = None
+    ) -> Answer:
+        """Return what the row answers with the engine."""
+        answer: Any = row.answer(self._engine_for(needs or row.needs), request)
+        return cast(
+            "Answer", pydantic_core.from_json(answer) if isinstance(answer, JsonText) else answer
+        )
+
+    def now(self) -> datetime:
+        """Return the time of the store."""
+        return self._engine_for(Needs.READ).clock.now()
+
+    def announces(self) -> bool:
+        """Return whether there is a bus that takes messages to the sender of another process."""
+        return delivers_events(self._engine_for(Needs.CHANGE))
+
+    def delivers(self) -> bool:
+        """Return whether there is a queue that takes tasks to workers of other processes."""
+        return delivers_tasks(self._engine_for(Needs.READ))
+
+    def missing_server(self) -> str | None:
+        """Return in words that live runs wait and nobody works on them; None: somebody does."""
+        return missing_server(self._engine_for(Needs.READ))
+
+    def close(self) -> None:
+        """Close nothing: the engine is somebody else's."""
+
+    def _engine_for(self, _: Needs) -> Engine:
+        return self._engine
+
+
+class StoreConnection(EngineConnection):
+    """A store, which is opened when it is needed, and with a catalog only for what needs one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def call(
+        self, row: CallRow[Given, Answer], request: CallRequest[Given], needs: Needs | None = None
+    ) -> Answer:
+        """Return what the row answers on the store; what is refused makes no store."""
+        if (needs or row.needs) is Needs.BEGIN and not self._store.is_there():
+            row.answer(self._store.to_change(), request)
+            self._store.make()
+        return super().call(row, request, needs)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def _engine_for(self, needs: Needs) -> Engine:
+        match needs:
+            case Needs.READ | Needs.PAUSE:
+                return self._store.to_read()
+            case Needs.EXPLAIN:
+                return self._store.to_explain()
+            case Needs.CANCEL:
+                return self._store.to_cancel()
+            case Needs.CATALOG | Needs.CHANGE | Needs.BEGIN:
+                return self._store.to_change()
+
+
+def _path_of(row: AnyRow, request: CallRequest[Any]) -> str:
+    """Return the path of a request, or raise UnknownRunError for what can be the id of none."""
+
+    def value(place: re.Match[str]) -> str:
+        given: str = getattr(request, place[1])
+        if place[1] == "run_id" and not is_run_id(given):
+            raise UnknownRunError(run_id=given[:_LONGEST_ID])
+        return quote(given, safe="/" if place[1] == "name" else "")
+
+    return _PLACE.sub(value, row.path)
+
+
+def _read(row: AnyRow, request: CallRequest[Any], answer: Any) -> Any:
+    """Return an answer as its row has it.
+
+    Raises:
+        ValueError: it is another one; or a page that leads to itself, and would be read for ever.
+    """
+    if row.gives is JsonValue:
+        return answer
+    if row.gives is Manifest:
+        return shown_manifest(request.run_id, answer)
+    value = row.gives.model_validate(answer)
+    token = getattr(request.given, "page_token", None)
+    if token is not None and value.next_page_token == token:
+        raise ValueError(token)
+    return value
+
+
+def _named(actor: str) -> dict[str, str]:
+    """Return the header that says who asks: UTF-8, in the way that headers are sent."""
+    return {ACTOR_HEADER: actor.encode(errors="replace").decode("latin-1")}
 
 
 def _checked(address: str) -> str:

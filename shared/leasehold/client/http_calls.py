@@ -17,13 +17,11 @@ from urllib.parse import urlsplit
 from leasehold.api.errors import ErrorInfo
 from leasehold.api.results import SIZE_HEADER
 from leasehold.client.server_errors import error_of
-from leasehold.domain.manifest import is_run_id
 from leasehold.errors import (
     InvalidRequestError,
     LeaseholdError,
     ServerRefusedError,
     ServerUnreachableError,
-    UnknownRunError,
 )
 from leasehold.ports.artifacts import ArtifactContent
 
@@ -45,7 +43,6 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_DIGITS: Final = 20
 _CHUNK: Final = 64 * 1024
 _LONGEST_MESSAGE: Final = 1000
-_LONGEST_ID: Final = 128
 
 #: A file of any size is read in blocks of at most so many bytes.
 _BLOCK_BYTES: Final = 1024 * 1024
@@ -200,13 +197,6 @@ def _size(text: str | None) -> int:
     if text is None or not text.isdecimal():
         raise ValueError
     return int(text)
-
-
-def path_of(run_id: str) -> str:
-    """Return the path of a run, or raise UnknownRunError for what can be the id of none."""
-    if not is_run_id(run_id):
-        raise UnknownRunError(run_id=run_id[:_LONGEST_ID])
-    return f"/runs/{run_id}"
 
 
 def is_server(url: str) -> bool:

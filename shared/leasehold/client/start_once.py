@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import replace
 
+from leasehold.api import calls
+from leasehold.api.call_row import CallRequest, Created
+from leasehold.api.runs import StartBody
+from leasehold.client.connection import Connection
 from leasehold.client.patience import ASK_AGAIN_S, Patience
-from leasehold.client.source import Source
 from leasehold.domain.summary import Summary
 from leasehold.errors import LeaseholdError
-from leasehold.services.start_run import StartRequest
 
 
-def start_once(source: Source, request: StartRequest) -> tuple[bool, Summary]:
-    """Start the run, or find the one that the key started before; return whether it is new, and it.
+def start_once(connection: Connection, body: StartBody) -> Created[Summary]:
+    """Start the run, or find the one that the key started before.
 
     A request without an idempotency key gets one, so that it can be made again. It is, for a
     while, where the answer was lost: then nobody else could know whether there is a run.
@@ -23,15 +24,16 @@ def start_once(source: Source, request: StartRequest) -> tuple[bool, Summary]:
         ServerUnreachableError, StoreUnavailableError: it may be started or not; a note has the key
             to start it with once more.
     """
-    key = request.idempotency_key or f"client-{secrets.token_hex(8)}"
+    key = body.idempotency_key or f"client-{secrets.token_hex(8)}"
+    request = CallRequest(body.model_copy(update={"idempotency_key": key}))
     patience = Patience()
     while True:
         try:
-            is_new, run = source.start(replace(request, idempotency_key=key))
+            begun = connection.call(calls.START, request)
         except LeaseholdError as error:
             _raise_unless_retried(error, patience, key)
         else:
-            return is_new or request.idempotency_key is None, run
+            return begun._replace(is_new=begun.is_new or body.idempotency_key is None)
         time.sleep(ASK_AGAIN_S)
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final
 
 import flask
 
-from leasehold.domain.change import Change
+from leasehold.api import calls
+from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Created, Given, JsonText
+from leasehold.api.registry import HealthResponse
+from leasehold.api.runs import StartBody
+from leasehold.domain.summary import Summary
+from leasehold.errors import NotReadyError
 from leasehold.in_process import InProcessEngine
 from leasehold.services.engine import Engine
-from leasehold.services.start_run import StartRequest
 from leasehold.web import manage_lease, serve_api
-from leasehold.web.loopback_guard import LoopbackGuard, refusal_of
-from leasehold.web.manage_lease import answer_lease
-from leasehold.web.responses import refuse_path
-from leasehold.web.serve_api import answer_api
+from leasehold.web.entry import entry
+from leasehold.web.loopback_guard import LoopbackCallers, refusal_of
+from leasehold.web.routes import Routes
 
-_LEASES: Final = "/leases:"
-_PATHS: Final = (*serve_api.PATHS, *manage_lease.PATHS)
+_ROUTES: Final = Routes((*serve_api.ROUTES.rows, *manage_lease.ROUTES.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,45 +30,57 @@ class LocalEngine:
 
     So a run that is started gets an idle worker in the same commit, what an operation dispatches
     is in the workers' own queue, and a handler whose run is cancelled hears of it.
+
+    Args:
+        local: the engine.
+        callers: nobody signs in; pages of strangers are kept off.
     """
 
     local: InProcessEngine
-    callers: None = None  # nobody signs in; the guard before it keeps pages of strangers off
+    callers: LoopbackCallers
 
-    @property
-    def engine(self) -> Engine:
-        """The engine."""
-        return self.local.engine
+    def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
+        """Answer a request with the engine."""
+        own: Mapping[AnyRow, Any] = {
+            calls.START: self._start,
+            calls.READY: self._ready,
+            calls.OPENAPI: self._openapi,
+        }
+        answered: Answer = own.get(row, row.answer)(self.local.engine, request)
+        return answered
 
-    @property
-    def looks_after_runs(self) -> bool:
-        """Whether the clockwork has looked lately."""
-        return self.local.looks_after_runs
-
-    def start_run(self, request: StartRequest) -> Change:
+    def _start(self, _: Engine, request: CallRequest[StartBody]) -> Created[Summary]:
         """Start a run; an idle worker has its lease when this returns."""
-        return self.local.start_run(request)
+        return calls.started(self.local.start_run(request.given.to_request()))
+
+    def _ready(self, engine: Engine, request: CallRequest[None]) -> HealthResponse:
+        """Say that it could work, if the clockwork has looked lately, too."""
+        if not self.local.looks_after_runs:
+            problem = "it still takes up the runs of the store, or its clockwork hangs"
+            raise NotReadyError(problem=problem)
+        return calls.READY.answer(engine, request)
+
+    def _openapi(self, _engine: Engine, _: CallRequest[None]) -> JsonText:
+        return calls.specified(_ROUTES.rows)
 
 
-def make_app(local: InProcessEngine, hosts: Sequence[str] | None) -> LoopbackGuard:
+def make_app(
+    local: InProcessEngine, hosts: Sequence[str] | None
+) -> Callable[[dict[str, Any], Any], Iterable[bytes]]:
     """Return the application, behind what strangers' web pages cannot pass.
 
     Args:
         local: the engine.
         hosts: by which it may be called; see `LoopbackGuard`.
     """
-    source = LocalEngine(local)
+    source = LocalEngine(local, LoopbackCallers(hosts))
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        request = flask.Request(environ)
-        path = request.path
-        response = (answer_lease if path.startswith(_LEASES) else answer_api)(source, request)
-        if response.status_code == HTTPStatus.NOT_FOUND and not _is_served(path):
-            response = refuse_path(path, _PATHS)  # each of the two knows its own paths only
+        response = _answer(source, flask.Request(environ))
         answered: Iterable[bytes] = response(environ, start_response)
         return answered
 
-    return LoopbackGuard(answer, hosts)
+    return answer
 
 
 def body_limit(head: Mapping[str, str], hosts: Sequence[str] | None) -> int:
@@ -79,11 +92,10 @@ def body_limit(head: Mapping[str, str], hosts: Sequence[str] | None) -> int:
     """
     if refusal_of(dict(head), hosts) is not None:
         return 0
-    method, path = head["REQUEST_METHOD"], head["PATH_INFO"]
-    if path.startswith(_LEASES):
-        return manage_lease.body_limit(path)
-    return serve_api.body_limit(method, path)
+    row = _ROUTES.row_at(head["REQUEST_METHOD"], head["PATH_INFO"])
+    return 0 if row is None else row.limit
 
 
-def _is_served(path: str) -> bool:
-    return path in manage_lease.PATHS or serve_api.is_path(path)
+@entry
+def _answer(source: LocalEngine, request: flask.Request) -> flask.Response:
+    return _ROUTES.answer(source, request)

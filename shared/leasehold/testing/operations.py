@@ -1,39 +1,38 @@
-"""What people do to runs, as methods of the engine of a test."""
+"""What people do to runs, as methods of the engine of a test: those of the client."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol, TypeVar, Unpack, overload
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-import pydantic_core
-
-from leasehold.api.batch import BatchBody
-from leasehold.api.operations import (
-    ApproveBody,
-    OperationBody,
-    RecreateBody,
-    RetryBody,
-)
+from leasehold.api import calls
+from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, Needs
 from leasehold.api.runs import RunsQuery
-from leasehold.client.arguments import Decision, Filters, filter_fields
+from leasehold.client.arguments import Filters, Run, filter_fields
+from leasehold.client.client import Client
+from leasehold.client.connection import EngineConnection
 from leasehold.client.typed_result import read_as
-from leasehold.domain.json_text import plain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.summary import Summary
 from leasehold.services.audit import AuditResult, audit
-from leasehold.services.batch import BatchResult, batch
 from leasehold.services.engine import Engine
-from leasehold.services.operate import AS_BEFORE, operate
-from leasehold.services.read_results import read_output
+from leasehold.services.operate import operate
 from leasehold.services.read_runs import matching_runs
 from leasehold.services.sweep import sweep
 from leasehold.services.sweep_result import SweepResult
 from leasehold.testing.arguments import checked_run_id
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Who asks, in the trace of a run.
 ACTOR: Final = "test"
+
+_OPERATIONS: Final[Mapping[AnyRow, Operation]] = {
+    row: operation for operation, row in calls.OPERATIONS.items()
+}
 
 
 class _InProcess(Protocol):
@@ -43,6 +42,57 @@ class _InProcess(Protocol):
     def engine(self) -> Engine: ...
 
     def adopt(self, run_id: str) -> None: ...
+
+
+class _KitConnection(EngineConnection):
+    """The engine of a test: what was operated on is answered whole, and a new run goes on here."""
+
+    def __init__(self, kit: _InProcess) -> None:
+        super().__init__(kit.engine)
+        self._kit = kit
+
+    def call(
+        self, row: CallRow[Given, Answer], request: CallRequest[Given], needs: Needs | None = None
+    ) -> Answer:
+        """Return what the row answers; of an operation, the manifest."""
+        operation = _OPERATIONS.get(row)
+        if operation is None:
+            return super().call(row, request, needs)
+        body: Any = request.given
+        change = operate(
+            self._kit.engine, request.run_id, body.to_request(operation, request.actor)
+        )
+        if change.created is not None:
+            self._kit.adopt(change.created.run_id)
+        return cast("Answer", change.created or change.manifest)
+
+
+def _client(kit: _InProcess) -> Client:
+    return Client(_KitConnection(kit), actor=ACTOR)
+
+
+def _operation(
+    method: Callable[Concatenate[Client, Run, P], Summary],
+) -> Callable[Concatenate[_InProcess, str, P], Manifest]:
+    """Return an operation of `Client` as one of a test, which is answered with the manifest."""
+
+    @wraps(method)
+    def operation(kit: _InProcess, run_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Manifest:
+        return cast("Manifest", method(_client(kit), checked_run_id(run_id), *args, **kwargs))
+
+    return operation
+
+
+def _twin(
+    method: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[_InProcess, P], T]:
+    """Return a method of `Client` as one of a test."""
+
+    @wraps(method)
+    def twin(kit: _InProcess, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(_client(kit), *args, **kwargs)
+
+    return twin
 
 
 class Operations:
@@ -55,85 +105,13 @@ class Operations:
         StateChangedError: it is not at the generation or the step that was given.
     """
 
-    def pause(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
-        """Let a running attempt end, and dispatch nothing more until the run is resumed."""
-        return _operate(self, run_id, Operation.PAUSE, OperationBody(**decision))
-
-    def resume(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
-        """Dispatch the next attempt of a paused run now."""
-        return _operate(self, run_id, Operation.RESUME, OperationBody(**decision))
-
-    def cancel(self: _InProcess, run_id: str, **decision: Unpack[Decision]) -> Manifest:
-        """End a run for good."""
-        return _operate(self, run_id, Operation.CANCEL, OperationBody(**decision))
-
-    def retry(
-        self: _InProcess,
-        run_id: str,
-        *,
-        note: str | None = None,
-        anew: bool = False,
-        **decision: Unpack[Decision],
-    ) -> Manifest:
-        """Run the step again that failed or is blocked, without its backoff; see `Client.retry`."""
-        body = RetryBody(note=note, anew=anew, **decision)
-        return _operate(self, run_id, Operation.RETRY, body)
-
-    def approve(
-        self: _InProcess, run_id: str, *, output: Any = AS_BEFORE, **decision: Unpack[Decision]
-    ) -> Manifest:
-        """Hand off the output that a gate refused, or an edited one; see `Client.approve`."""
-        given: dict[str, Any] = {} if output is AS_BEFORE else {"output": plain(output)}
-        return _operate(self, run_id, Operation.APPROVE, ApproveBody(**given, **decision))
-
-    def recreate(
-        self: _InProcess,
-        run_id: str,
-        *,
-        from_step: str | None = None,
-        input: Any = AS_BEFORE,  # noqa: A002 - the word of the API
-        labels: Mapping[str, str] | None = None,
-        keep_partial: bool = False,
-        anew: bool = False,
-        **decision: Unpack[Decision],
-    ) -> Manifest:
-        """Make a new run of one that is over, and return the new one; see `Client.recreate`."""
-        given: dict[str, Any] = {} if input is AS_BEFORE else {"input": plain(input)}
-        given |= {"keep_partial": keep_partial, "anew": anew}
-        body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
-        return _operate(self, run_id, Operation.RECREATE, body)
-
-    def batch(
-        self: _InProcess,
-        operation: Operation | str,
-        wanted: Filters,
-        *,
-        limit: int,
-        dry_run: bool = False,
-        reason: str = "",
-        step: str | None = None,
-        from_step: str | None = None,
-        keep_partial: bool = False,
-        anew: bool = False,
-        note: str | None = None,
-    ) -> BatchResult:
-        """Do an operation on the runs that fit, newest first; see `Client.batch`."""
-        given: dict[str, Any] = {
-            "action": operation,
-            "filter": filter_fields(wanted),
-            "limit": limit,
-            "dry_run": dry_run,
-            "reason": reason,
-            "step": step,
-            "from_step": from_step,
-            "keep_partial": keep_partial,
-            "anew": anew,
-        }
-        if note is not None:
-            given["note"] = note
-        body = BatchBody.model_validate(given)
-        request, fits = body.to_request(ACTOR), body.filter.to_filter()
-        return batch(self.engine, request, fits, limit=limit, dry_run=dry_run)
+    pause = _operation(Client.pause)
+    resume = _operation(Client.resume)
+    cancel = _operation(Client.cancel)
+    retry = _operation(Client.retry)
+    approve = _operation(Client.approve)
+    recreate = _operation(Client.recreate)
+    batch = _twin(Client.batch)
 
     def sweep(self: _InProcess) -> SweepResult:
         """Attend to each run of the store whose alarm is due, as Cloud Scheduler has it done."""
@@ -169,14 +147,5 @@ class Operations:
             RunUnfinishedError, RunNotCompletedError: the run has no output.
             ResultMismatchError: the output does not fit the model.
         """
-        value = pydantic_core.from_json(read_output(self.engine, checked_run_id(run_id), step))
+        value = _client(self).output(checked_run_id(run_id), step)
         return value if model is None else read_as(model, value, run_id)
-
-
-def _operate(
-    engine: _InProcess, run_id: str, operation: Operation, body: OperationBody
-) -> Manifest:
-    change = operate(engine.engine, checked_run_id(run_id), body.to_request(operation, ACTOR))
-    if change.created is not None:
-        engine.adopt(change.created.run_id)
-    return change.created or change.manifest

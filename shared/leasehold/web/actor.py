@@ -7,7 +7,7 @@ from typing import Final
 
 from werkzeug.datastructures import Headers
 
-from leasehold.api.operations import ACTOR_HEADER
+from leasehold.api.call_row import ACTOR_HEADER
 from leasehold.errors import InvalidRequestError
 from leasehold.services.limits import MAX_ACTOR
 

@@ -7,32 +7,29 @@ Run has not checked is checked here (decision 0031).
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 import flask
 from werkzeug import Request
 
+from leasehold.api.call_row import BODY_BYTES
 from leasehold.bootstrap import system_clock
 from leasehold.domain.printable import one_line
 from leasehold.errors import CallerNotAllowedError, LeaseholdError, UnauthenticatedError
-from leasehold.logs.for_cloud import lines_of_request
 from leasehold.ports.clock import Clock
 from leasehold.registry.half_set import ON_CLOUD_RUN
 from leasehold.registry.setting_texts import IAM
 from leasehold.web.certificates import Certificates
 from leasehold.web.id_tokens import Identity, read_identity
-from leasehold.web.request_body import BODY_BYTES, drop_rest
+from leasehold.web.request_body import drop_rest
 from leasehold.web.responses import refuse_for
 
 _LOG: Final = logging.getLogger("leasehold.callers")
-
-AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 #: Where the email of who calls is kept for the answer; no header of a request can get there.
 _CALLER: Final = "leasehold.caller"
@@ -99,6 +96,21 @@ class CallerCheck:
         self._check_audience(identity)
         return identity.email
 
+    def refusal_of(self, request: Request) -> flask.Response | None:
+        """Return the answer to a request whose caller may not; None: it may, and is noted."""
+        if _CALLER in request.environ:
+            return None
+        try:
+            request.environ[_CALLER] = self.caller_of(request.environ)
+        except LeaseholdError as error:
+            _LOG.warning("a call is refused: %s", error)
+            drop_rest(request, BODY_BYTES)
+            refused = refuse_for(error)
+            if isinstance(error, UnauthenticatedError):
+                refused.headers["WWW-Authenticate"] = "Bearer"
+            return refused
+        return None
+
     def _check_account(self, identity: Identity) -> None:
         if self.accounts == (IAM,):
             if not identity.is_checked_by_google:  # anybody has an account of Google's
@@ -120,62 +132,6 @@ class CallerCheck:
             return not identity.email.endswith(_SERVICE_ACCOUNT)
         own = _OWN_ADDRESS.format(service=re.escape(self.service))
         return re.fullmatch(own, identity.audience, re.ASCII) is not None
-
-
-class HasCallers(Protocol):
-    """What answers: it knows who may call it."""
-
-    @property
-    def callers(self) -> CallerCheck | None:
-        """Who may call it; None: another check stands before it."""
-        ...
-
-
-Opened = TypeVar("Opened", bound=HasCallers)
-
-
-def checks_caller(
-    answer: Callable[[Opened, AnyRequest], flask.Response],
-) -> Callable[[Opened, AnyRequest], flask.Response]:
-    """Decorate `answer` so that it is called only for those who may call."""
-
-    @functools.wraps(answer)
-    def answer_checked(opened: Opened, request: AnyRequest) -> flask.Response:
-        refused = refusal_of(opened.callers, request)
-        return answer(opened, request) if refused is None else refused
-
-    return answer_checked
-
-
-def check_every_request(opened: HasCallers) -> None:
-    """Have the framework ask who calls before it does anything else with a request.
-
-    It answers some paths itself, and reads an event whole before it calls the function. Without
-    an application nobody serves: the function is only imported.
-    """
-
-    def refused() -> flask.Response | None:
-        with lines_of_request(flask.request.headers):
-            return refusal_of(opened.callers, flask.request)
-
-    if flask.has_app_context():
-        flask.current_app.before_request(refused)
-
-
-def refusal_of(callers: CallerCheck | None, request: Request) -> flask.Response | None:
-    """Return the answer to a request whose caller may not; None: it may."""
-    if callers is None or _CALLER in request.environ:
-        return None
-    try:
-        request.environ[_CALLER] = callers.caller_of(request.environ)
-    except LeaseholdError as error:
-        _LOG.warning("a call is refused: %s", error)
-        drop_rest(request, BODY_BYTES)
-        refused = refuse_for(error)
-        if isinstance(error, UnauthenticatedError):
-            refused.headers["WWW-Authenticate"] = "Bearer"
-        return refused
-    return None
 
 
 def caller_of(request: Request) -> str:

@@ -21,8 +21,8 @@ from leasehold.domain.status import Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError, TooLargeError
 from leasehold.logs.for_cloud import lines_of_request
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
-from leasehold.web.callers import refusal_of
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
+from leasehold.web.entry import entered
 from leasehold.web.responses import refuse
 
 _LOG: Final = logging.getLogger("leasehold.deliver_notification")
@@ -39,8 +39,7 @@ def answer_event(provider: EngineProvider, event: CloudEvent) -> None:
     Raises:
         HTTPException: it is answered with 500, and has to come again.
     """
-    with lines_of_request(flask.request.headers):
-        refused = refusal_of(provider.callers, flask.request)
+    with entered(provider, flask.request) as refused:
         if refused is not None:
             flask.abort(refused)
         if SHUTDOWN.shutdown_requested:

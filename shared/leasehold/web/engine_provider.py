@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
+from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
 from leasehold.bootstrap import Bundle, boot, check_home, load_catalog
-from leasehold.domain.change import Change
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.logs.stderr_log import log_as_json
 from leasehold.registry.half_set import check_functions
@@ -23,9 +23,9 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down
-from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.worker_notes import Presence
-from leasehold.web.callers import CallerCheck, check_every_request
+from leasehold.web.callers import CallerCheck
+from leasehold.web.entry import check_every_request
 from leasehold.worker.holder import HOLDER
 from leasehold.worker.project_sources import ProjectSources
 from leasehold.worker.shutdown import ENDING, ShutdownCoordinator
@@ -34,29 +34,6 @@ _LOG: Final = logging.getLogger("leasehold.engine")
 
 #: Of this process; it listens for signals from the import of a function on.
 SHUTDOWN: Final = ShutdownCoordinator()
-
-
-class EngineSource(Protocol):
-    """Where an answer gets its engine: that of a function, or of a server that works itself."""
-
-    @property
-    def engine(self) -> Engine:
-        """The engine; its stores may be opened by this."""
-        ...
-
-    @property
-    def callers(self) -> CallerCheck | None:
-        """Who may call; None: what stands before the answer has checked that."""
-        ...
-
-    @property
-    def looks_after_runs(self) -> bool:
-        """Whether whoever looks after runs here does: True where that is another function's."""
-        ...
-
-    def start_run(self, request: StartRequest) -> Change:
-        """Start a run, as `services.start_run` has it."""
-        ...
 
 
 @dataclass(slots=True)
@@ -108,14 +85,9 @@ class EngineProvider:
                 SHUTDOWN.watch()
             return self._bundle.engine
 
-    @property
-    def looks_after_runs(self) -> bool:
-        """True: the sweep is a function of its own."""
-        return True
-
-    def start_run(self, request: StartRequest) -> Change:
-        """Start a run; a worker gets it from the queue."""
-        return start_run(self.engine, request)
+    def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
+        """Answer a request with the engine."""
+        return row.answer(self.engine, request)
 
     def note_presence(self) -> None:
         """Note that this process works, in a call that nobody waits for; once a minute at most.

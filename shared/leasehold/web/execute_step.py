@@ -11,18 +11,15 @@ from leasehold.api.tasks import OutcomeResponse, TaskBody
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
-from leasehold.web.callers import checks_caller
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
-from leasehold.web.request_body import drops_rest, json_body
-from leasehold.web.request_trace import names_trace
+from leasehold.web.entry import entry
+from leasehold.web.request_body import json_body
 from leasehold.web.responses import refuse, refuse_for, refuse_method, respond
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
 
 
-@names_trace
-@drops_rest
-@checks_caller
+@entry
 def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Run the attempt that the task names.
 

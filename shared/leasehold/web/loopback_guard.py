@@ -58,6 +58,21 @@ class LoopbackGuard:
         return refused(environ, start_response)
 
 
+class LoopbackCallers:
+    """Says of a request whether it may come in, for a server that answers all its paths itself.
+
+    Args:
+        hosts: as of `LoopbackGuard`.
+    """
+
+    def __init__(self, hosts: Sequence[str] | None) -> None:
+        self._hosts = hosts
+
+    def refusal_of(self, request: Request) -> Response | None:
+        """Return the answer to a request that may not come in; None: it may."""
+        return refusal_of(request.environ, self._hosts)
+
+
 def refusal_of(environ: dict[str, Any], hosts: Sequence[str] | None = LOOPBACK) -> Response | None:
     """Return the answer to a request that may not come in; None: it may."""
     host, port = environ.get("HTTP_HOST", "").lower(), environ["SERVER_PORT"]

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pydantic_core
 from werkzeug import Request
 
+from leasehold.api.call_row import BODY_BYTES
 from leasehold.domain.json_text import check_finite
 from leasehold.errors import InvalidRequestError, TooLargeError
 
-#: A body larger than this is refused unread: an input of 1 MiB, and what stands around it.
-BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
-
 #: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
 _BLOCK_BYTES: Final = 64 * 1024
-
-AnyRequest = TypeVar("AnyRequest", bound=Request)
-Opened = TypeVar("Opened")
-Answered = TypeVar("Answered")
 
 
 def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
@@ -44,27 +37,11 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
     return value
 
 
-def drops_rest(
-    answer: Callable[[Opened, AnyRequest], Answered],
-) -> Callable[[Opened, AnyRequest], Answered]:
-    """Decorate `answer` so that what it left unread of the body is dropped after it.
+def drop_rest(request: Request, most: float = math.inf) -> None:
+    """Read what is left of the body, block by block, and keep none of it.
 
     The framework would read the rest whole; and a client that still sends while the connection is
     closed does not get its answer.
-    """
-
-    @functools.wraps(answer)
-    def answer_and_drop(opened: Opened, request: AnyRequest) -> Answered:
-        try:
-            return answer(opened, request)
-        finally:
-            drop_rest(request)
-
-    return answer_and_drop
-
-
-def drop_rest(request: Request, most: float = math.inf) -> None:
-    """Read what is left of the body, block by block, and keep none of it.
 
     Args:
         request: the request; its body is empty afterwards.

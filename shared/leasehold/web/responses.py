@@ -9,7 +9,7 @@ from typing import Any, Final
 import flask
 import pydantic_core
 
-from leasehold.api.errors import ErrorInfo, ErrorResponse
+from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
 from leasehold.errors import LeaseholdError
 
 _LOG: Final = logging.getLogger("leasehold.web")
@@ -18,41 +18,6 @@ _LOG: Final = logging.getLogger("leasehold.web")
 _LONGEST_MESSAGE: Final = 1000
 
 _OUTAGE: Final = 503
-
-#: What a caller can do about an error, by its code; everything else is a 400.
-_STATUS: Final[Mapping[str, int]] = {
-    "unauthenticated": 401,
-    "caller_not_allowed": 403,
-    "unknown_pipeline": 404,
-    "unknown_run": 404,
-    "unknown_step": 404,
-    "unknown_file": 404,
-    "unknown_key": 404,
-    "unknown_delivery": 404,
-    "nothing_to_claim": 404,
-    "idempotency_key_reused": 409,
-    "run_being_purged": 409,
-    "delivery_claimed": 409,
-    "not_allowed": 409,
-    "run_unfinished": 409,
-    "run_not_completed": 409,
-    "step_not_completed": 409,
-    "state_changed": 409,
-    "already_recreated": 409,
-    "catalog_misfit": 409,
-    "lease_held": 409,
-    "lease_lost": 409,
-    "output_gone": 410,
-    "artifact_not_found": 410,
-    "too_large": 413,
-    "file_too_large": 413,
-    "unreadable_delivery": 500,
-    "unreadable_run": 500,
-    "missing_extra": 500,
-    "certificates_unavailable": 500,  # a 503 would have Cloud Tasks throttle the whole queue
-    "store_unavailable": _OUTAGE,
-    "not_ready": _OUTAGE,
-}
 
 
 def respond(value: Any, status: int = 200, *, exclude_none: bool = False) -> flask.Response:
@@ -86,11 +51,6 @@ def refuse_path(path: str, known: Iterable[str]) -> flask.Response:
 def refuse_for(error: LeaseholdError) -> flask.Response:
     """Answer with an error of Leasehold."""
     return refuse(status_of(error.code), error.code, error.message, error.details)
-
-
-def status_of(code: str) -> int:
-    """Return the status with which an error of Leasehold is answered."""
-    return _STATUS.get(code, 400)
 
 
 def refuse_method(path: str, allowed: str) -> flask.Response:

@@ -9,24 +9,16 @@ from leasehold.registry.half_set import ON_CLOUD_RUN
 from leasehold.services.adopt_runs import look_at_blocked
 from leasehold.services.sweep import sweep
 from leasehold.services.sweep_result import Report
-from leasehold.web.callers import checks_caller
 from leasehold.web.engine_provider import EngineProvider
-from leasehold.web.request_body import drops_rest
-from leasehold.web.request_trace import names_trace
-from leasehold.web.responses import guarded, refuse_method, respond
+from leasehold.web.entry import entry
+from leasehold.web.responses import refuse_method, respond
 
 
-@names_trace
-@drops_rest
-@checks_caller
+@entry
 def answer_sweep(provider: EngineProvider, request: flask.Request) -> flask.Response:
     """Sweep once; what was done is logged too, because Cloud Scheduler reads no answer."""
     if request.method != "POST":
         return refuse_method("sweep_dead_letters", "POST")
-    return guarded(lambda: _sweep(provider))
-
-
-def _sweep(provider: EngineProvider) -> flask.Response:
     if not provider.has_looked:
         look_at_blocked(provider.engine)
         provider.has_looked = True

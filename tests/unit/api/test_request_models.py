@@ -13,6 +13,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from leasehold import api
 from leasehold.api.batch import BatchBody
+from leasehold.api.call_row import AnyRow
+from leasehold.api.calls import CALLS
 from leasehold.api.deliveries import DeliverBody, DeliveriesQuery
 from leasehold.api.events import EventBody, PushBody
 from leasehold.api.leases import (
@@ -28,7 +30,7 @@ from leasehold.api.leases import (
     ReleaseBody,
     RenewBody,
 )
-from leasehold.api.operations import ApproveBody, OperationBody, RecreateBody, RetryBody, body_of
+from leasehold.api.operations import ApproveBody, OperationBody, RecreateBody, RetryBody
 from leasehold.api.overrides import OverrideBody
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import FilesQuery
@@ -37,7 +39,7 @@ from leasehold.api.tasks import TaskBody
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import InvalidRequestError
 from leasehold.services.limits import MAX_INTEGER, MAX_KEY, MAX_NAME, MAX_PAGE, MAX_REASON
-from leasehold.services.operate import AS_BEFORE, OperationRequest
+from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
 from leasehold.services.start_run import StartRequest
 
@@ -264,63 +266,94 @@ def test_a_number_of_a_query_is_digits_alone(text: str, allowed: bool) -> None:
         assert refusal(RunsQuery, {"limit": text}).details["value"] == text
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        OperationRequest(Operation.PAUSE, "ada"),
-        OperationRequest(Operation.RETRY, "ada", "corrected", generation=4, step="report"),
-        OperationRequest(Operation.RECREATE, "ada", from_step="report", labels={"a": "b"}),
-        OperationRequest(Operation.RECREATE, "ada", input=None),
-        OperationRequest(Operation.RECREATE, "ada", input={"n": 1}, labels={}),
-    ],
-)
-def test_an_operation_arrives_as_the_client_sent_it(request_: OperationRequest) -> None:
-    sent = body_of(request_)
+@pytest.mark.parametrize("row", [row for row in CALLS if row.model], ids=lambda row: row.path)
+def test_a_request_arrives_as_the_client_sent_it(row: AnyRow) -> None:
+    assert row.model is not None
+    sent = row.model.read(RIGHT[row.model])
 
-    arrived = type(sent).read(json.loads(json.dumps(sent.to_json())))
-
-    assert arrived.to_request(request_.operation, "ada") == request_
-    assert ("input" in sent.to_json()) == (request_.input is not AS_BEFORE)
+    assert type(sent).read(json.loads(json.dumps(sent.to_json()))) == sent
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    ("operation", "sent", "asked"),
     [
-        RunFilter(),
-        RunFilter("ERROR", "p", False, "k:v"),
-        RunFilter(label=("k:v", "a:b, c", 'say:"hi"')),
-        RunFilter(dead_lettered=True),
-        RunFilter(paused=True, cancelled=False, step="draft"),
-        RunFilter(
-            since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 2, 1, 12, 30, 1, 5, UTC)
+        (Operation.PAUSE, OperationBody(), {}),
+        (
+            Operation.RETRY,
+            RetryBody(reason="corrected", generation=4, step="report"),
+            {"reason": "corrected", "generation": 4, "step": "report"},
+        ),
+        (
+            Operation.RECREATE,
+            RecreateBody(from_step="report", labels={"a": "b"}),
+            {"from_step": "report", "labels": {"a": "b"}},
+        ),
+        (Operation.RECREATE, RecreateBody(input=None), {"input": None}),
+        (Operation.APPROVE, ApproveBody(output=None), {"output": None}),
+        (
+            Operation.RECREATE,
+            RecreateBody(input={"n": 1}, labels={}),
+            {"input": {"n": 1}, "labels": {}},
         ),
     ],
 )
-def test_a_filter_arrives_as_the_client_sent_it(wanted: RunFilter) -> None:
-    query = RunsQuery.read(RunsQuery.page_of(wanted, 7, "token").to_texts())
-    request = OperationRequest(Operation.RECREATE, "ada", "why", from_step="a", step="b")
-    sent = BatchBody.of(request, wanted, limit=MAX_PAGE, dry_run=True).to_json()
-    body = BatchBody.read(json.loads(json.dumps(sent)))
+def test_an_operation_arrives_as_the_client_sent_it(
+    operation: Operation, sent: OperationBody, asked: dict[str, Any]
+) -> None:
+    arrived = type(sent).read(json.loads(json.dumps(sent.to_json())))
 
-    assert (query.to_filter(), query.limit, query.page_token) == (wanted, 7, "token")
-    assert (body.filter.to_filter(), body.to_request("ada")) == (wanted, request)
+    assert arrived.to_request(operation, "ada") == OperationRequest(operation, "ada", **asked)
+    assert ("input" in sent.to_json()) == ("input" in asked)
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [StartRequest("p", None), StartRequest("p", {"n": 1}, "k", {"a": "b"}), StartRequest("", [])],
-)
-def test_a_start_arrives_as_the_client_sent_it(request_: StartRequest) -> None:
-    sent = json.loads(json.dumps(StartBody.of(request_).to_json()))
+TOKEN = "token"  # noqa: S105 - no secret
+FILTERS: list[tuple[dict[str, Any], RunFilter]] = [
+    ({}, RunFilter()),
+    (
+        {"status": "ERROR", "pipeline": "p", "dead_lettered": False, "label": "k:v"},
+        RunFilter("ERROR", "p", False, "k:v"),
+    ),
+    (
+        {"label": ("k:v", "a:b, c", 'say:"hi"')},
+        RunFilter(label=("k:v", "a:b, c", 'say:"hi"')),
+    ),
+    ({"dead_lettered": True}, RunFilter(dead_lettered=True)),
+    (
+        {"paused": True, "cancelled": False, "step": "draft"},
+        RunFilter(paused=True, cancelled=False, step="draft"),
+    ),
+    (
+        {"since": "2026-01-01", "until": "2026-02-01T12:30:01.000005Z"},
+        RunFilter(
+            since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 2, 1, 12, 30, 1, 5, UTC)
+        ),
+    ),
+]
 
-    assert StartBody.read(sent).to_request() == request_
+
+@pytest.mark.parametrize(("given", "wanted"), FILTERS)
+def test_a_filter_arrives_as_the_client_sent_it(given: dict[str, Any], wanted: RunFilter) -> None:
+    query = RunsQuery.read(RunsQuery(**given, limit=7, page_token=TOKEN).to_texts())
+    sent = BatchBody.model_validate({"action": "recreate", "filter": given, "limit": MAX_PAGE})
+    body = BatchBody.read(json.loads(json.dumps(sent.to_json())))
+
+    assert (query.to_filter(), query.limit, query.page_token) == (wanted, 7, TOKEN)
+    assert body.filter.to_filter() == wanted
+
+
+def test_the_files_of_a_start_arrive_as_the_client_sent_them() -> None:
+    sent = StartBody(pipeline="p", input={"n": 1}, idempotency_key="k").with_files({"a": b"\xff"})
+
+    arrived = StartBody.read(json.loads(json.dumps(sent.to_json()))).to_request()
+
+    assert arrived == StartRequest("p", {"n": 1}, "k", files={"a": b"\xff"})
 
 
 def test_the_client_refuses_what_the_server_would() -> None:
     with pytest.raises(InvalidRequestError, match="limit is 1001; allowed: a whole number"):
-        RunsQuery.page_of(RunFilter(), MAX_PAGE + 1, None)
+        RunsQuery(limit=MAX_PAGE + 1)
     with pytest.raises(InvalidRequestError, match="reason is 'xxx"):
-        body_of(OperationRequest(Operation.PAUSE, "ada", "x" * (MAX_REASON + 1)))
+        OperationBody(reason="x" * (MAX_REASON + 1))
 
 
 @pytest.mark.parametrize("model", models())

@@ -1,0 +1,134 @@
+"""A row of the table of calls: all that a call is, wherever it is served, made or described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
+
+from leasehold.errors import LeaseholdError
+from leasehold.services.engine import Engine
+
+if TYPE_CHECKING:  # a function that takes no request needs none
+    from leasehold.api.request_model import RequestModel
+
+#: A body larger than this is refused unread: an input of 1 MiB, and what stands around it.
+BODY_BYTES: Final = 1024 * 1024 + 64 * 1024
+
+#: The header that says who asks, in UTF-8; where callers sign in, their account stands beside it.
+ACTOR_HEADER: Final = "X-Leasehold-Actor"
+
+Given = TypeVar("Given")
+Answer = TypeVar("Answer")
+Value = TypeVar("Value")
+
+
+class Right(StrEnum):
+    """What a caller has to be allowed to do."""
+
+    READ = "read"
+    CHANGE = "change"
+    CANCEL = "cancel"
+
+
+class Needs(StrEnum):
+    """What a call needs of the place where it is answered, and so what its caller may do there.
+
+    The engine of a function has all of it. A client of a store opens no more than this.
+    """
+
+    READ = "read"  # the store
+    EXPLAIN = "explain"  # the store, and the rules of the catalog where there is one
+    CATALOG = "catalog"  # the catalog, and what the store says of it
+    PAUSE = "pause"  # the store: it changes runs, and dispatches no step
+    CANCEL = "cancel"  # the store: without a catalog that can be used, the sweep tells channels
+    CHANGE = "change"  # the catalog
+    BEGIN = "begin"  # the catalog; and a store that is not there is made
+
+    @property
+    def right(self) -> Right:
+        """What the caller has to be allowed to do."""
+        if self in (Needs.READ, Needs.EXPLAIN, Needs.CATALOG):
+            return Right.READ
+        return Right.CANCEL if self is Needs.CANCEL else Right.CHANGE
+
+
+class Created(NamedTuple, Generic[Value]):
+    """An answer that says whether what it names was made by this call: a 201, else a 200."""
+
+    value: Value
+    is_new: bool
+
+
+class JsonText(str):
+    """An answer that is JSON text already, of any shape."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest(Generic[Given]):
+    """One request, as a row answers it.
+
+    Args:
+        given: the body or the query; None: the row takes none.
+        run_id: the run that the path names; so `step` and `name`.
+        actor: who asks, for the trace; empty: the row keeps nobody.
+    """
+
+    given: Given
+    run_id: str = ""
+    step: str = ""
+    name: str = ""
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallRow(Generic[Given, Answer]):
+    """A call. Functions serve it, clients make it, the docs and the specification list it.
+
+    Args:
+        name: what programs call it by: its `operationId`.
+        method: of HTTP.
+        path: of HTTP, as werkzeug writes it; its parts are fields of `CallRequest`.
+        says: what it does or answers, in a sentence or two.
+        takes: the body of a POST, the query of a GET; None: neither is looked at.
+        gives: what is answered; errors are `ErrorResponse`. `JsonValue`: JSON of any shape;
+            `bytes`: a file, which is opened and read in blocks.
+        answer: answers it, with an engine.
+        needs: what it needs, and what its caller may do.
+        refuses: the errors of its own, for the docs; any call may refuse what it takes, and any
+            store may be away.
+        limit: the most bytes of a body.
+        creates: it answers with `Created`.
+        names_actor: who asks is kept, as `X-Leasehold-Actor` and the sign-in say it.
+        omits_none: the answer has no fields that are null.
+        is_long: an answer of it may take megabytes.
+        timeout_s: how long a client waits for the answer.
+    """
+
+    name: str
+    method: str
+    path: str
+    says: str
+    takes: type[Given] | None
+    gives: Any
+    answer: Callable[[Engine, CallRequest[Given]], Answer]
+    needs: Needs = Needs.READ
+    refuses: tuple[type[LeaseholdError], ...] = ()
+    limit: int = BODY_BYTES
+    creates: bool = False
+    names_actor: bool = False
+    omits_none: bool = False
+    is_long: bool = False
+    timeout_s: float = 30.0
+
+    @property
+    def model(self) -> type[RequestModel] | None:
+        """What it takes, as the model that it is; `None` is none."""
+        return cast("type[RequestModel] | None", self.takes)
+
+
+#: Any row of a table.
+AnyRow = CallRow[Any, Any]
