@@ -45,6 +45,17 @@ def refuse(ctx: StepContext, given: Any) -> Any:
     raise PermanentError("the folder is gone", code="folder_missing")
 
 
+def look_up(ctx: StepContext, given: Any) -> Any:
+    """Have calls made once, and fail for good: their results stay."""
+    ctx.once("small", _looked_up, given["word"])
+    ctx.once("large", _looked_up, "x" * 100_000, keep=True)
+    raise PermanentError("the folder is gone", code="folder_missing")
+
+
+def _looked_up(word: str) -> dict[str, str]:
+    return {"word": word}
+
+
 def check(ctx: GateContext, output: Answer) -> None:
     """Refuse what has no words."""
     if not output.words:
@@ -54,19 +65,20 @@ def check(ctx: GateContext, output: Answer) -> None:
 def _entry(name: str, gates: tuple[str, ...] = ()) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
-        handler=f"tests.client.catalog:{name.partition('_')[0]}",
+        handler=f"tests.client.catalog:{name}",
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
         gates=gates,
     )
 
 
-STEPS = Registry("dispatch", [_entry("ask", ("words",)), _entry("refuse")])
+STEPS = Registry("dispatch", [_entry("ask", ("words",)), _entry("refuse"), _entry("look_up")])
 PIPELINES = Registry(
     "pipelines",
     [
         PipelineEntry(name="answers", steps=("ask",)),
         PipelineEntry(name="refuses", steps=("refuse",)),
+        PipelineEntry(name="looks_up", steps=("look_up",)),
     ],
 )
 GATES = Registry("gates", [GateEntry(name="words", check="tests.client.catalog:check")])

@@ -138,7 +138,9 @@ CALLS: st.SearchStrategy[Call] = st.one_of(
         mostly([{"theText": "why?"}], [{"theText": 1}, None, [[]]]),
         LABELS,
     ),
-    st.builds(_on_run, st.sampled_from(["get", "trace", "result", "output", "files"]), PLACES),
+    st.builds(
+        _on_run, st.sampled_from(["get", "trace", "result", "output", "files", "calls"]), PLACES
+    ),
     st.builds(
         _on_run,
         st.sampled_from(["pause", "resume", "cancel", "retry", "approve", "recreate"]),

@@ -255,3 +255,16 @@ def test_an_address_that_is_none_is_refused_at_once(address: str) -> None:
 def test_an_actor_that_no_trace_can_show_is_refused(actor: str) -> None:
     with pytest.raises(InvalidRequestError, match="actor is"):
         Client(actor=actor)
+
+
+def test_the_results_of_calls_made_once_are_listed(client: Client, asking: Asking) -> None:
+    run = asking.end("looks_up", {"word": "a\nb"})
+
+    small, large = client.calls(run)
+
+    assert (small.step, small.trial, small.key) == ("look_up", 1, "small")
+    assert (small.result, small.keep, small.is_large) == ({"word": "a\nb"}, False, False)
+    assert (large.key, large.result, large.keep, large.is_large) == ("large", None, True, True)
+    assert client.calls(asking.end()) == []
+    with pytest.raises(UnknownRunError):
+        client.calls("r-none")

@@ -44,7 +44,7 @@ from leasehold.api.operations import (
 )
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverridesResponse
 from leasehold.api.registry import HealthResponse, RegistryResponse
-from leasehold.api.results import FilesQuery, FilesResponse
+from leasehold.api.results import CallReport, CallsResponse, FilesQuery, FilesResponse
 from leasehold.api.runs import ManifestsResponse, RunsQuery, RunsResponse, StartBody, TraceResponse
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
@@ -158,6 +158,11 @@ def _step_output(engine: Engine, request: CallRequest[None]) -> JsonText:
     return JsonText(read_output(engine, request.run_id, request.step))
 
 
+def _calls(engine: Engine, request: CallRequest[None]) -> CallsResponse:
+    run = read_run(engine, request.run_id)
+    return CallsResponse(calls=[CallReport.of(one) for one in run.calls])
+
+
 def _files(engine: Engine, request: CallRequest[FilesQuery]) -> FilesResponse:
     query = request.given
     page = list_files(engine, request.run_id, limit=query.limit, page_token=query.page_token)
@@ -266,6 +271,16 @@ STEP_OUTPUT: Final[CallRow[None, Any]] = CallRow(
     JsonValue,
     _step_output,
     refuses=_OF_STEP,
+)
+ONCE: Final = CallRow(
+    "calls",
+    "GET",
+    "/runs/<run_id>/calls",
+    "The results of calls made once that a run has; no attempt makes these calls again.",
+    None,
+    CallsResponse,
+    _calls,
+    refuses=_OF_RUN,
 )
 FILES: Final = CallRow(
     "files",
@@ -642,6 +657,7 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     INPUT,
     OUTPUT,
     STEP_OUTPUT,
+    ONCE,
     FILES,
     FILE,
     RUN_DELIVERIES,

@@ -1,14 +1,16 @@
-"""`/runs/{id}/files`: the files of a run. Its outputs are answered as what they are: any JSON."""
+"""`/runs/{id}/files` and `/calls`. Outputs of a run are answered as what they are: any JSON."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
+import pydantic_core
 from pydantic import BeforeValidator
 
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.api.response_model import ResponseModel
+from leasehold.domain.kept_work import CallResult
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_results import FilePage
 
@@ -43,3 +45,35 @@ class FilesResponse(ResponseModel):
         """Return a page as it is answered."""
         files = [FileEntry(name=name, size=size) for name, size in page.sizes.items()]
         return cls(files=files, next_page_token=page.next_page_token)
+
+
+class CallReport(ResponseModel):
+    """The result of a call that a handler had made once (`ctx.once`); it is not made again."""
+
+    step: str
+    trial: int
+    key: str
+    type: str
+    keep: bool
+    result: Any
+    is_large: bool
+
+    @classmethod
+    def of(cls, call: CallResult) -> Self:
+        """Return a result as it is answered."""
+        text = call.inline
+        return cls(
+            step=call.step,
+            trial=call.trial,
+            key=call.key,
+            type=call.type,
+            keep=call.keep,
+            result=None if text is None else pydantic_core.from_json(text),
+            is_large=text is None,
+        )
+
+
+class CallsResponse(ResponseModel):
+    """`GET /runs/{id}/calls`: the results that the run has now, in the order of the calls."""
+
+    calls: list[CallReport]

@@ -35,6 +35,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "output", "Print the output of RUN once it is completed, or that of its STEP."
     ),
     "files": CommandRow("files", "List the files of RUN, or print the bytes of the file NAME."),
+    "calls": CommandRow(
+        "calls", "List the results of calls made once that RUN has: no attempt makes these again."
+    ),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "why": CommandRow(
         "why", "Say in one sentence what a run waits for, until when, and what happens then."

@@ -75,6 +75,7 @@ class AsyncClient:
     output = _twin(Client.output)
     files = _twin(Client.files)
     file = _twin(Client.file)
+    calls = _twin(Client.calls)
     trace = _twin(Client.trace)
     why = _twin(Client.why)
     page = _twin(Client.page)

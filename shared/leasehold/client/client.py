@@ -27,7 +27,7 @@ from leasehold.api.operations import (
 )
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
 from leasehold.api.registry import RegistryResponse
-from leasehold.api.results import FileEntry, FilesQuery
+from leasehold.api.results import CallReport, FileEntry, FilesQuery
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
@@ -254,6 +254,10 @@ class Client:
         """
         with self.call(calls.FILE, None, run, name=name) as content:
             return b"".join(content.blocks)
+
+    def calls(self, run: Run) -> list[CallReport]:
+        """Return the results of calls made once that the run has; none of them is made again."""
+        return self.call(calls.ONCE, None, run).calls
 
     def trace(self, run: Run) -> list[TraceEvent]:
         """Return all that happened to the run, oldest first."""
