@@ -22,6 +22,7 @@ AT = "2026-01-01T00:00:00Z"
 
 RUN = {
     "runId": f"r-{EVIL}",
+    "life": "12345678",
     "pipeline": EVIL,
     "plan": [EVIL],
     "labels": [EVIL],
@@ -45,6 +46,7 @@ RUN = {
         "notBefore": AT,
         "timeoutMs": 1000,
         "deadlineS": 60,
+        "cleanupMs": 500,
         "maxRetries": 0,
         "queue": EVIL,
         "sources": {},
@@ -97,6 +99,8 @@ REGISTRY = {"steps": [STEP], "pipelines": [{"name": EVIL, "steps": [EVIL]}]}
 REGISTRY["overridesProblem"] = EVIL
 COUNTS = ("recovered", "redispatched", "stillQueued", "unattended", "reannounced", "archived")
 SWEEP = dict.fromkeys((*COUNTS, "deadLettered", "purged", "documentsRead"), 1)
+CALL = {"step": EVIL, "trial": 1, "key": EVIL, "type": EVIL, "keep": False, "result": EVIL}
+CALL["isLarge"] = False
 SWEEP |= {"byReason": {EVIL: 1}, "more": False}
 
 
@@ -111,6 +115,7 @@ class Hostile(BaseHTTPRequestHandler):
         answers: dict[str, Any] = {
             "/runs": {"runs": [RUN], "nextPageToken": f"{EVIL}{next(PAGES)}"},
             "/runs/r-1/why": WHY,
+            "/runs/r-1/calls": {"calls": [CALL]},
             "/audit": AUDIT,
             "/registry": REGISTRY,
             "/overrides": {"overrides": [OVERRIDE]},
@@ -160,6 +165,7 @@ COMMANDS = [
     ("deliver", "r-1", "--channel", "slack"),
     ("trace", "r-1"),
     ("why", "r-1"),
+    ("calls", "r-1"),
     ("audit",),
     ("audit", "--repair"),
     ("registry",),

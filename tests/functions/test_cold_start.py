@@ -151,7 +151,7 @@ def test_each_function_of_the_table_loads_what_it_uses_when_it_uses_it(bundle: B
         bundle,
         "execute_step",
         Call("POST", "/", tasks[0], 200, {"Firestore", "Cloud Tasks"}),
-        Call("POST", "/", tasks[1], 200, {"Pub/Sub", "Cloud Storage"}),
+        Call("POST", "/", tasks[1], 200, {"Pub/Sub"}),
     )
     (owed,) = bundle.documents.query(Query("deliveries"))
     answers(
