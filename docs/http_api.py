@@ -80,7 +80,7 @@ def missing_meanings() -> list[str]:
     found = [
         (model.__name__, name)
         for call in _ALL
-        for model in _with_parts(call.model)
+        for model in _with_parts(call.takes)
         for name in fields_of(model)
     ]
     found += [
@@ -102,9 +102,9 @@ def _group(rows: Sequence[AnyRow]) -> str:
         lines += [row.says, ""]
     else:
         lines += [*(f"- `:{it.path.rpartition(':')[2]}` {it.says}" for it in rows), ""]
-    if row.model is not None:
+    if row.takes is not None:
         where = "query" if row.method == "GET" else "body"
-        fields = list(_rows_of_request(row.model))
+        fields = list(_rows_of_request(row.takes))
         lines += [table([f"field of the {where}", "allowed", "default", "meaning"], fields), ""]
     lines.append(f"Answers {_OTHER_ANSWERS.get(row.gives) or _link(row.gives.__name__)}.")
     if row.refuses:

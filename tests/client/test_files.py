@@ -58,7 +58,7 @@ def test_a_file_that_did_not_come_whole_is_not_written(
 
     with (
         pytest.raises(ServerUnreachableError, match="broke off after 5 of 7 bytes"),
-        server.call(calls.FILE, None, "r-1", name="a") as content,
+        server.call(calls.file, None, "r-1", name="a") as content,
     ):
         save(content, tmp_path / "a", replace=False)
 
@@ -71,7 +71,7 @@ def test_another_server_sends_no_file(sending: Callable[..., str], size: str | N
 
     with (
         pytest.raises(ServerRefusedError, match="not as the runs API"),
-        server.call(calls.FILE, None, "r", name="a"),
+        server.call(calls.file, None, "r", name="a"),
     ):
         pass
 
@@ -80,7 +80,7 @@ def test_a_file_has_no_more_than_was_announced(sending: Callable[..., str], tmp_
     """Whoever is at the address may send without end."""
     server = Client(sending(b"x" * 1_000_000, X_Leasehold_Size="3"))
 
-    with server.call(calls.FILE, None, "r-1", name="a") as content:
+    with server.call(calls.file, None, "r-1", name="a") as content:
         save(content, tmp_path / "a", replace=False)
 
     assert (tmp_path / "a").read_bytes() == b"xxx"

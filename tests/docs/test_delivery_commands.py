@@ -86,8 +86,8 @@ def test_each_address_is_served_and_each_body_is_one_it_takes(line: str) -> None
     if query:
         given = dict(pair.split("=") for pair in query.split("&"))
     assert row is not None
-    if row.model is not None:
-        row.model.read(given)
+    if row.takes is not None:
+        row.takes.read(given)
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")

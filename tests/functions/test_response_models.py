@@ -226,8 +226,8 @@ def server(serve_api: Function) -> Iterator[Client]:
 def test_the_client_reads_what_the_server_answers(server: Client) -> None:
     wanted: Filters = {"pipeline": "three", "label": "team:a"}
     start = StartBody(pipeline="three", input={"n": 1}, idempotency_key="key", labels={"team": "a"})
-    run, is_new = server.call(calls.START, start)
-    same, is_newer = server.call(calls.START, start)
+    run, is_new = server.call(calls.start, start)
+    same, is_newer = server.call(calls.start, start)
 
     paused = Client(server.connection, actor="jörg").pause(run, reason="lunch", generation=1)
     dry = server.batch("cancel", wanted, limit=MAX_PAGE, dry_run=True)
@@ -260,14 +260,14 @@ def test_the_client_reads_outputs_and_files(server: Client, engine: InProcessEng
     assert server.output(run_id, "write_file")["n"] == 4
     names = [entry.name for entry in server.files(run_id)]
     assert names == [*(f"{number}?a=b #1%2F" for number in range(3)), "notes/one.txt"]
-    rest = server.call(calls.FILES, FilesQuery(page_token=names[2]), run_id).files
+    rest = server.call(calls.files, FilesQuery(page_token=names[2]), run_id).files
     assert [(entry.name, entry.size) for entry in rest] == [("notes/one.txt", 3)]
-    with server.call(calls.FILE, None, run_id, name=names[1]) as content:
+    with server.call(calls.file, None, run_id, name=names[1]) as content:
         assert content.size == len(large)
         assert b"".join(content.blocks) == large
     with (
         pytest.raises(UnknownFileError, match="has no file 'two'"),
-        server.call(calls.FILE, None, run_id, name="two"),
+        server.call(calls.file, None, run_id, name="two"),
     ):
         pass
 

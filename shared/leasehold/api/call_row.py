@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypedDict, TypeVar, Unpack
+
+from pydantic.alias_generators import to_camel
 
 from leasehold.errors import LeaseholdError
 from leasehold.services.engine import Engine
@@ -84,6 +86,19 @@ class CallRequest(Generic[Given]):
     actor: str = ""
 
 
+class Columns(TypedDict, total=False):
+    """The columns of a row that have a default; see `CallRow`."""
+
+    needs: Needs
+    refuses: tuple[type[LeaseholdError], ...]
+    limit: int
+    creates: bool
+    names_actor: bool
+    omits_none: bool
+    is_long: bool
+    timeout_s: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CallRow(Generic[Given, Answer]):
     """A call. Functions serve it, clients make it, the docs and the specification list it.
@@ -112,7 +127,7 @@ class CallRow(Generic[Given, Answer]):
     method: str
     path: str
     says: str
-    takes: type[Given] | None
+    takes: type[RequestModel] | None
     gives: Any
     answer: Callable[[Engine, CallRequest[Given]], Answer]
     needs: Needs = Needs.READ
@@ -124,11 +139,34 @@ class CallRow(Generic[Given, Answer]):
     is_long: bool = False
     timeout_s: float = 30.0
 
-    @property
-    def model(self) -> type[RequestModel] | None:
-        """What it takes, as the model that it is; `None` is none."""
-        return cast("type[RequestModel] | None", self.takes)
-
 
 #: Any row of a table.
 AnyRow = CallRow[Any, Any]
+
+
+def call(
+    method: str,
+    path: str,
+    gives: Any,
+    takes: type[RequestModel] | None = None,
+    *,
+    name: str | None = None,
+    **columns: Unpack[Columns],
+) -> Callable[[Callable[[Engine, CallRequest[Given]], Answer]], CallRow[Given, Answer]]:
+    """Return what makes a row of the function below it, whose docstring says what it does.
+
+    Args:
+        method: of HTTP; so `path`, `gives`, `takes` and the further columns, as of `CallRow`.
+        path: as above.
+        gives: as above.
+        takes: as above; the function gets it as `given`.
+        name: as above; None: that of the function.
+        columns: as above.
+    """
+
+    def row_of(answer: Callable[[Engine, CallRequest[Given]], Answer]) -> CallRow[Given, Answer]:
+        says = " ".join((answer.__doc__ or "").split())
+        own = to_camel(answer.__name__) if name is None else name
+        return CallRow(own, method, path, says, takes, gives, answer, **columns)
+
+    return row_of

@@ -1,8 +1,9 @@
 """The table of calls of the runs API: a row is all that there is to know of a call.
 
-`web/` serves the rows, clients make them, over HTTP or on a store; commands, the test kit, the
+Each function here is a row, with the columns above it, and its docstring for a sentence. `web/`
+serves the rows, clients make them, over HTTP or on a store; commands, the test kit, the
 specification and docs/http-api.md follow. So all ways agree by construction, and a new call is a
-row, its function and its models.
+row and its models.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from leasehold.api.call_row import (
     Created,
     JsonText,
     Needs,
+    call,
 )
 from leasehold.api.deliveries import (
     DeliverBody,
@@ -54,14 +56,14 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.ports.artifacts import ArtifactContent
-from leasehold.services.audit import audit
-from leasehold.services.batch import batch
+from leasehold.services import overrides as limits
+from leasehold.services.audit import audit as audit_runs
+from leasehold.services.batch import batch as change_runs
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_run
 from leasehold.services.limits import FILE_BYTES
 from leasehold.services.operate import operate
-from leasehold.services.overrides import clear_override, list_overrides, set_override
 from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.read_deliveries import list_deliveries, read_deliveries
 from leasehold.services.read_results import list_files, open_file, read_input, read_output
@@ -69,7 +71,7 @@ from leasehold.services.read_runs import list_runs, list_summaries, read_run, re
 from leasehold.services.readiness import check_ready
 from leasehold.services.registry_report import registry_report
 from leasehold.services.start_run import start_run
-from leasehold.services.sweep import sweep
+from leasehold.services.sweep import sweep as sweep_runs
 from leasehold.services.sweep_result import Report
 from leasehold.services.sweep_times import sweep_time
 from leasehold.services.worker_notes import live_workers
@@ -110,79 +112,13 @@ _OF_OPERATION: Final[tuple[type[errors.LeaseholdError], ...]] = (
 # -- runs ------------------------------------------------------------------------------------------
 
 
-def _start(engine: Engine, request: CallRequest[StartBody]) -> Created[Summary]:
-    return started(start_run(engine, request.given.to_request()))
-
-
-def started(change: Change) -> Created[Summary]:
-    """Return what a start is answered with."""
-    return Created(summary_of(change.manifest), change.outcome is Outcome.STARTED)
-
-
-def _runs(engine: Engine, request: CallRequest[RunsQuery]) -> RunsResponse:
-    query = request.given
-    wanted, token = query.to_filter(), query.page_token
-    page = list_summaries(engine, wanted, limit=query.limit, page_token=token)
-    return RunsResponse(runs=page.runs, next_page_token=page.next_page_token)
-
-
-def _manifests(engine: Engine, request: CallRequest[RunsQuery]) -> ManifestsResponse:
-    query = request.given
-    wanted, token = query.to_filter(), query.page_token
-    limit = min(query.limit, WHOLE_RUNS)
-    return ManifestsResponse.of(list_runs(engine, wanted, limit=limit, page_token=token))
-
-
-def _show(engine: Engine, request: CallRequest[None]) -> Manifest:
-    return read_run(engine, request.run_id)
-
-
-def _trace(engine: Engine, request: CallRequest[None]) -> TraceResponse:
-    return TraceResponse(events=read_timeline(engine, request.run_id))
-
-
-def _why(engine: Engine, request: CallRequest[None]) -> WhyResponse:
-    here = partial(is_gone, host=host_name())
-    return WhyResponse.of(explain_run(engine, request.run_id, is_gone=here))
-
-
-def _input(engine: Engine, request: CallRequest[None]) -> JsonText:
-    return JsonText(read_input(engine, request.run_id))
-
-
-def _output(engine: Engine, request: CallRequest[None]) -> JsonText:
-    return JsonText(read_output(engine, request.run_id))
-
-
-def _step_output(engine: Engine, request: CallRequest[None]) -> JsonText:
-    return JsonText(read_output(engine, request.run_id, request.step))
-
-
-def _calls(engine: Engine, request: CallRequest[None]) -> CallsResponse:
-    run = read_run(engine, request.run_id)
-    return CallsResponse(calls=[CallReport.of(one) for one in run.calls])
-
-
-def _files(engine: Engine, request: CallRequest[FilesQuery]) -> FilesResponse:
-    query = request.given
-    page = list_files(engine, request.run_id, limit=query.limit, page_token=query.page_token)
-    return FilesResponse.of(page)
-
-
-def _file(engine: Engine, request: CallRequest[None]) -> AbstractContextManager[ArtifactContent]:
-    return open_file(engine, request.run_id, request.name)
-
-
-START: Final = CallRow(
-    "start",
+@call(
     "POST",
     "/runs",
-    "201 with the summary; 200 with that of the run which the key started before.",
-    StartBody,
     Summary,
-    _start,
-    Needs.BEGIN,
-    (
+    takes=StartBody,
+    needs=Needs.BEGIN,
+    refuses=(
         errors.UnknownPipelineError,
         errors.InvalidInputError,
         errors.HandlerNotFoundError,
@@ -197,111 +133,96 @@ START: Final = CallRow(
     limit=START_BYTES,
     creates=True,
 )
-RUNS: Final = CallRow(
-    "runs",
-    "GET",
-    "/runs",
-    "The summaries of a page, newest first.",
-    RunsQuery,
-    RunsResponse,
-    _runs,
-    is_long=True,
-)
-MANIFESTS: Final = CallRow(
-    "manifests",
-    "GET",
-    "/manifests",
-    "The manifests of a page, 50 at most, newest first; each may be as large as a run gets.",
-    RunsQuery,
-    ManifestsResponse,
-    _manifests,
-    timeout_s=_LONG_S,
-)
-SHOW: Final = CallRow(
-    "run", "GET", "/runs/<run_id>", "The manifest.", None, Manifest, _show, refuses=_OF_RUN
-)
-TRACE: Final = CallRow(
-    "trace",
-    "GET",
-    "/runs/<run_id>/trace",
-    "The whole timeline, oldest first.",
-    None,
-    TraceResponse,
-    _trace,
-    refuses=_OF_RUN,
-    omits_none=True,
-)
-WHY: Final = CallRow(
-    "why",
-    "GET",
-    "/runs/<run_id>/why",
-    "What a run waits for, until when, and what a person can do about it.",
-    None,
-    WhyResponse,
-    _why,
-    Needs.EXPLAIN,
-    _OF_RUN,
-)
-INPUT: Final[CallRow[None, Any]] = CallRow(
-    "input",
+def start(engine: Engine, request: CallRequest[StartBody]) -> Created[Summary]:
+    """201 with the summary; 200 with that of the run which the key started before."""
+    return started(start_run(engine, request.given.to_request()))
+
+
+def started(change: Change) -> Created[Summary]:
+    """Return what a start is answered with."""
+    return Created(summary_of(change.manifest), change.outcome is Outcome.STARTED)
+
+
+@call("GET", "/runs", RunsResponse, takes=RunsQuery, is_long=True)
+def runs(engine: Engine, request: CallRequest[RunsQuery]) -> RunsResponse:
+    """The summaries of a page, newest first."""
+    query = request.given
+    wanted, token = query.to_filter(), query.page_token
+    page = list_summaries(engine, wanted, limit=query.limit, page_token=token)
+    return RunsResponse(runs=page.runs, next_page_token=page.next_page_token)
+
+
+@call("GET", "/manifests", ManifestsResponse, takes=RunsQuery, timeout_s=_LONG_S)
+def manifests(engine: Engine, request: CallRequest[RunsQuery]) -> ManifestsResponse:
+    """The manifests of a page, 50 at most, newest first; each may be as large as a run gets."""
+    query = request.given
+    wanted, token = query.to_filter(), query.page_token
+    limit = min(query.limit, WHOLE_RUNS)
+    return ManifestsResponse.of(list_runs(engine, wanted, limit=limit, page_token=token))
+
+
+@call("GET", "/runs/<run_id>", Manifest, refuses=_OF_RUN)
+def run(engine: Engine, request: CallRequest[None]) -> Manifest:
+    """The manifest."""
+    return read_run(engine, request.run_id)
+
+
+@call("GET", "/runs/<run_id>/trace", TraceResponse, refuses=_OF_RUN, omits_none=True)
+def trace(engine: Engine, request: CallRequest[None]) -> TraceResponse:
+    """The whole timeline, oldest first."""
+    return TraceResponse(events=read_timeline(engine, request.run_id))
+
+
+@call("GET", "/runs/<run_id>/why", WhyResponse, needs=Needs.EXPLAIN, refuses=_OF_RUN)
+def why(engine: Engine, request: CallRequest[None]) -> WhyResponse:
+    """What a run waits for, until when, and what a person can do about it."""
+    here = partial(is_gone, host=host_name())
+    return WhyResponse.of(explain_run(engine, request.run_id, is_gone=here))
+
+
+@call(
     "GET",
     "/runs/<run_id>/input",
-    "What the run was started with, as it is.",
-    None,
     JsonValue,
-    _input,
     refuses=(*_OF_RUN, errors.ArtifactNotFoundError),
+    name="input",
 )
-OUTPUT: Final[CallRow[None, Any]] = CallRow(
-    "output",
-    "GET",
-    "/runs/<run_id>/output",
-    "The output of the run: that of its last step, as it is, once the run is completed.",
-    None,
-    JsonValue,
-    _output,
-    refuses=_OF_OUTPUT,
-)
-STEP_OUTPUT: Final[CallRow[None, Any]] = CallRow(
-    "stepOutput",
-    "GET",
-    "/runs/<run_id>/steps/<step>/output",
-    "The output of a step, as it is; also one that a gate holds back for a decision.",
-    None,
-    JsonValue,
-    _step_output,
-    refuses=_OF_STEP,
-)
-ONCE: Final = CallRow(
-    "calls",
-    "GET",
-    "/runs/<run_id>/calls",
-    "The results of calls made once that a run has; no attempt makes these calls again.",
-    None,
-    CallsResponse,
-    _calls,
-    refuses=_OF_RUN,
-)
-FILES: Final = CallRow(
-    "files",
-    "GET",
-    "/runs/<run_id>/files",
-    "The files that handlers of the run stored, and their sizes.",
-    FilesQuery,
-    FilesResponse,
-    _files,
-    refuses=_OF_RUN,
-)
-FILE: Final = CallRow(
-    "file",
-    "GET",
-    "/runs/<run_id>/files/<path:name>",
-    "The bytes of a file; its name may have `/`. HEAD answers its size alone.",
-    None,
-    bytes,
-    _file,
-    refuses=_OF_FILE,
-)
+def run_input(engine: Engine, request: CallRequest[None]) -> Any:
+    """What the run was started with, as it is."""
+    return JsonText(read_input(engine, request.run_id))
+
+
+@call("GET", "/runs/<run_id>/output", JsonValue, refuses=_OF_OUTPUT)
+def output(engine: Engine, request: CallRequest[None]) -> Any:
+    """The output of the run: that of its last step, as it is, once the run is completed."""
+    return JsonText(read_output(engine, request.run_id))
+
+
+@call("GET", "/runs/<run_id>/steps/<step>/output", JsonValue, refuses=_OF_STEP)
+def step_output(engine: Engine, request: CallRequest[None]) -> Any:
+    """The output of a step, as it is; also one that a gate holds back for a decision."""
+    return JsonText(read_output(engine, request.run_id, request.step))
+
+
+@call("GET", "/runs/<run_id>/calls", CallsResponse, refuses=_OF_RUN, name="calls")
+def once(engine: Engine, request: CallRequest[None]) -> CallsResponse:
+    """The results of calls made once that a run has; no attempt makes these calls again."""
+    made = read_run(engine, request.run_id).calls
+    return CallsResponse(calls=[CallReport.of(one) for one in made])
+
+
+@call("GET", "/runs/<run_id>/files", FilesResponse, takes=FilesQuery, refuses=_OF_RUN)
+def files(engine: Engine, request: CallRequest[FilesQuery]) -> FilesResponse:
+    """The files that handlers of the run stored, and their sizes."""
+    query = request.given
+    page = list_files(engine, request.run_id, limit=query.limit, page_token=query.page_token)
+    return FilesResponse.of(page)
+
+
+@call("GET", "/runs/<run_id>/files/<path:name>", bytes, refuses=_OF_FILE)
+def file(engine: Engine, request: CallRequest[None]) -> AbstractContextManager[ArtifactContent]:
+    """The bytes of a file; its name may have `/`. HEAD answers its size alone."""
+    return open_file(engine, request.run_id, request.name)
 
 
 # -- what people do --------------------------------------------------------------------------------
@@ -321,54 +242,56 @@ def _operation(
         asked = request.given.to_request(operation, request.actor)
         return answer_to(operate(engine, request.run_id, asked), gives)
 
-    return CallRow(
-        operation.value,
-        "POST",
-        f"/runs/<run_id>:{operation}",
-        says,
-        takes,
-        gives,
-        operated,
-        needs,
-        (*_OF_OPERATION, *refuses),
-        names_actor=True,
-    )
+    operated.__name__, operated.__doc__ = operation.value, says
+    path, own = f"/runs/<run_id>:{operation}", (*_OF_OPERATION, *refuses)
+    return call("POST", path, gives, takes, needs=needs, refuses=own, names_actor=True)(operated)
 
 
-def _batch(engine: Engine, request: CallRequest[BatchBody]) -> BatchResponse:
+@call(
+    "POST",
+    "/runs:batch",
+    BatchResponse,
+    takes=BatchBody,
+    needs=Needs.CHANGE,
+    names_actor=True,
+    timeout_s=_LONG_S,
+)
+def batch(engine: Engine, request: CallRequest[BatchBody]) -> BatchResponse:
+    """How many runs fit and were changed, and which were refused, and why."""
     body = request.given
     asked, wanted = body.to_request(request.actor), body.filter.to_filter()
-    return BatchResponse.of(batch(engine, asked, wanted, limit=body.limit, dry_run=body.dry_run))
+    done = change_runs(engine, asked, wanted, limit=body.limit, dry_run=body.dry_run)
+    return BatchResponse.of(done)
 
 
-PAUSE: Final = _operation(
+pause: Final = _operation(
     Operation.PAUSE,
     "A running attempt ends and is recorded; nothing more is dispatched.",
     OperationBody,
     Summary,
     needs=Needs.PAUSE,
 )
-RESUME: Final = _operation(
+resume: Final = _operation(
     Operation.RESUME,
     "The next attempt is dispatched at once, without waiting for its backoff.",
     OperationBody,
     Summary,
 )
-CANCEL: Final = _operation(
+cancel: Final = _operation(
     Operation.CANCEL,
     "The run is terminal. A running attempt has lost its lease.",
     OperationBody,
     Summary,
     needs=Needs.CANCEL,
 )
-RETRY: Final = _operation(
+retry: Final = _operation(
     Operation.RETRY,
     "The step runs again, at once, with what it has kept; an output that a gate refused is "
     "dropped.",
     RetryBody,
     ContinuedRun,
 )
-APPROVE: Final = _operation(
+approve: Final = _operation(
     Operation.APPROVE,
     "The output that was kept, or an edited one, is handed off.",
     ApproveBody,
@@ -377,7 +300,7 @@ APPROVE: Final = _operation(
     errors.HandlerNotFoundError,
     errors.TooLargeError,
 )
-RECREATE: Final = _operation(
+recreate: Final = _operation(
     Operation.RECREATE,
     "A new run goes on where this one stopped, and keeps what was paid for; of a completed one it "
     "begins at the first step.",
@@ -395,67 +318,40 @@ RECREATE: Final = _operation(
     errors.TooLargeError,
 )
 OPERATIONS: Final[Mapping[Operation, AnyRow]] = {
-    Operation.PAUSE: PAUSE,
-    Operation.RESUME: RESUME,
-    Operation.CANCEL: CANCEL,
-    Operation.RETRY: RETRY,
-    Operation.APPROVE: APPROVE,
-    Operation.RECREATE: RECREATE,
+    Operation.PAUSE: pause,
+    Operation.RESUME: resume,
+    Operation.CANCEL: cancel,
+    Operation.RETRY: retry,
+    Operation.APPROVE: approve,
+    Operation.RECREATE: recreate,
 }
-BATCH: Final = CallRow(
-    "batch",
-    "POST",
-    "/runs:batch",
-    "How many runs fit and were changed, and which were refused, and why.",
-    BatchBody,
-    BatchResponse,
-    _batch,
-    Needs.CHANGE,
-    names_actor=True,
-    timeout_s=_LONG_S,
-)
 
 
 # -- announcements ---------------------------------------------------------------------------------
 
 
-def _run_deliveries(engine: Engine, request: CallRequest[None]) -> RunDeliveriesResponse:
+@call("GET", "/runs/<run_id>/deliveries", RunDeliveriesResponse, refuses=_OF_RUN)
+def run_deliveries(engine: Engine, request: CallRequest[None]) -> RunDeliveriesResponse:
+    """What channels were told of a run, or are owed, newest first."""
     return RunDeliveriesResponse.of(read_deliveries(engine, request.run_id))
 
 
-def _deliveries(engine: Engine, request: CallRequest[DeliveriesQuery]) -> DeliveriesResponse:
+@call("GET", "/deliveries", DeliveriesResponse, takes=DeliveriesQuery)
+def deliveries(engine: Engine, request: CallRequest[DeliveriesQuery]) -> DeliveriesResponse:
+    """What channels were told of all runs, or are owed: a page, newest first."""
     query = request.given
     wanted, token = query.to_filter(), query.page_token
     page = list_deliveries(engine, wanted, limit=query.limit, page_token=token)
     return DeliveriesResponse.of(page)
 
 
-def _deliver(engine: Engine, request: CallRequest[DeliverBody]) -> DeliveryReport:
-    body, actor = request.given, request.actor
-    owed = request_delivery(engine, request.run_id, body.channel, actor=actor, reason=body.reason)
-    return DeliveryReport.of(owed)
-
-
-RUN_DELIVERIES: Final = CallRow(
-    "runDeliveries",
-    "GET",
-    "/runs/<run_id>/deliveries",
-    "What channels were told of a run, or are owed, newest first.",
-    None,
-    RunDeliveriesResponse,
-    _run_deliveries,
-    refuses=_OF_RUN,
-)
-DELIVER: Final = CallRow(
-    "deliver",
+@call(
     "POST",
     "/runs/<run_id>:deliver",
-    "Tell a channel of the run once more, as it was announced last.",
-    DeliverBody,
     DeliveryReport,
-    _deliver,
-    Needs.CHANGE,
-    (
+    takes=DeliverBody,
+    needs=Needs.CHANGE,
+    refuses=(
         *_OF_RUN,
         errors.UnknownKeyError,
         errors.UnknownDeliveryError,
@@ -464,64 +360,96 @@ DELIVER: Final = CallRow(
     ),
     names_actor=True,
 )
-DELIVERIES: Final = CallRow(
-    "deliveries",
-    "GET",
-    "/deliveries",
-    "What channels were told of all runs, or are owed: a page, newest first.",
-    DeliveriesQuery,
-    DeliveriesResponse,
-    _deliveries,
-)
+def deliver(engine: Engine, request: CallRequest[DeliverBody]) -> DeliveryReport:
+    """Tell a channel of the run once more, as it was announced last."""
+    body, actor = request.given, request.actor
+    owed = request_delivery(engine, request.run_id, body.channel, actor=actor, reason=body.reason)
+    return DeliveryReport.of(owed)
 
 
 # -- upkeep ----------------------------------------------------------------------------------------
 
 
-def _audit(engine: Engine, _: CallRequest[None]) -> AuditResponse:
-    return AuditResponse.of(audit(engine))
+@call("GET", "/audit", AuditResponse, timeout_s=_LONG_S)
+def audit(engine: Engine, _: CallRequest[None]) -> AuditResponse:
+    """Which runs are not in order, and what their repair came to."""
+    return AuditResponse.of(audit_runs(engine))
 
 
-def _repair(engine: Engine, _: CallRequest[None]) -> AuditResponse:
-    return AuditResponse.of(audit(engine, repair=True))
+@call("POST", "/audit:repair", AuditResponse, needs=Needs.CHANGE, timeout_s=_LONG_S)
+def repair(engine: Engine, _: CallRequest[None]) -> AuditResponse:
+    """Which runs are not in order, and what their repair came to."""
+    return AuditResponse.of(audit_runs(engine, repair=True))
 
 
-def _sweep(engine: Engine, _: CallRequest[None]) -> SweepResponse:
-    done = sweep(engine, time=sweep_time("serve_api"), report=Report.IF_DUE)
+@call("POST", "/sweep", SweepResponse, needs=Needs.CHANGE, timeout_s=_LONG_S)
+def sweep(engine: Engine, _: CallRequest[None]) -> SweepResponse:
+    """One sweep, as Cloud Scheduler has one each minute."""
+    done = sweep_runs(engine, time=sweep_time("serve_api"), report=Report.IF_DUE)
     return SweepResponse.model_validate(done.counts())
 
 
-def _registry(engine: Engine, _: CallRequest[None]) -> RegistryResponse:
+@call("GET", "/registry", RegistryResponse, needs=Needs.CATALOG)
+def registry(engine: Engine, _: CallRequest[None]) -> RegistryResponse:
+    """What is in force per step type, with the source of each value."""
     return RegistryResponse.model_validate(registry_report(engine))
 
 
-def _workers(engine: Engine, _: CallRequest[None]) -> WorkersResponse:
+@call("GET", "/workers", WorkersResponse)
+def workers(engine: Engine, _: CallRequest[None]) -> WorkersResponse:
+    """Who works on the store; of deployed functions, those that did within the last minutes."""
     return WorkersResponse.of(live_workers(engine))
 
 
-def _overrides(engine: Engine, _: CallRequest[None]) -> OverridesResponse:
-    return OverridesResponse.model_validate({"overrides": list_overrides(engine)})
+@call("GET", "/overrides", OverridesResponse, needs=Needs.EXPLAIN)
+def overrides(engine: Engine, _: CallRequest[None]) -> OverridesResponse:
+    """The overrides of step limits, with who set them, why, and until when."""
+    return OverridesResponse.model_validate({"overrides": limits.list_overrides(engine)})
 
 
-def _override(engine: Engine, request: CallRequest[OverrideBody]) -> OverrideChange:
+@call(
+    "POST",
+    "/overrides/<step>:set",
+    OverrideChange,
+    takes=OverrideBody,
+    needs=Needs.BEGIN,
+    refuses=(errors.UnknownKeyError,),
+    names_actor=True,
+)
+def override(engine: Engine, request: CallRequest[OverrideBody]) -> OverrideChange:
+    """What is set now, in force at the next dispatch within 10 s, and what was set before."""
     asked = request.given.to_request(request.step, request.actor)
-    return OverrideChange.model_validate(set_override(engine, asked))
+    return OverrideChange.model_validate(limits.set_override(engine, asked))
 
 
-def _clear(engine: Engine, request: CallRequest[None]) -> OverrideChange:
-    return OverrideChange.model_validate(clear_override(engine, request.step))
+@call(
+    "POST",
+    "/overrides/<step>:clear",
+    OverrideChange,
+    needs=Needs.CHANGE,
+    refuses=(errors.UnknownKeyError,),
+)
+def clear_override(engine: Engine, request: CallRequest[None]) -> OverrideChange:
+    """What was set for the step, which has its own limits again from the next dispatch on."""
+    return OverrideChange.model_validate(limits.clear_override(engine, request.step))
 
 
-def _health(_engine: Engine, _: CallRequest[None]) -> HealthResponse:
+@call("GET", "/health", HealthResponse)
+def health(_engine: Engine, _: CallRequest[None]) -> HealthResponse:
+    """The function runs; whether its store answers, other requests tell."""
     return HealthResponse()
 
 
-def _ready(engine: Engine, _: CallRequest[None]) -> HealthResponse:
+@call("GET", "/ready", HealthResponse, refuses=(errors.NotReadyError,))
+def ready(engine: Engine, _: CallRequest[None]) -> HealthResponse:
+    """It could work now: its store takes a write, and its artifacts answer, within 3 s."""
     check_ready(engine)
     return HealthResponse()
 
 
-def _openapi(_engine: Engine, _: CallRequest[None]) -> JsonText:
+@call("GET", "/openapi.json", JsonValue)
+def openapi(_engine: Engine, _: CallRequest[None]) -> Any:
+    """This API as an OpenAPI 3.1 specification."""
     return specified(CALLS)
 
 
@@ -533,147 +461,34 @@ def specified(rows: tuple[AnyRow, ...]) -> JsonText:
     return JsonText(json.dumps(specification(rows)))
 
 
-AUDIT: Final = CallRow(
-    "audit",
-    "GET",
-    "/audit",
-    "Which runs are not in order, and what their repair came to.",
-    None,
-    AuditResponse,
-    _audit,
-    timeout_s=_LONG_S,
-)
-REPAIR: Final = CallRow(
-    "repair",
-    "POST",
-    "/audit:repair",
-    "Which runs are not in order, and what their repair came to.",
-    None,
-    AuditResponse,
-    _repair,
-    Needs.CHANGE,
-    timeout_s=_LONG_S,
-)
-SWEEP: Final = CallRow(
-    "sweep",
-    "POST",
-    "/sweep",
-    "One sweep, as Cloud Scheduler has one each minute.",
-    None,
-    SweepResponse,
-    _sweep,
-    Needs.CHANGE,
-    timeout_s=_LONG_S,
-)
-REGISTRY: Final = CallRow(
-    "registry",
-    "GET",
-    "/registry",
-    "What is in force per step type, with the source of each value.",
-    None,
-    RegistryResponse,
-    _registry,
-    Needs.CATALOG,
-)
-WORKERS: Final = CallRow(
-    "workers",
-    "GET",
-    "/workers",
-    "Who works on the store; of deployed functions, those that did within the last minutes.",
-    None,
-    WorkersResponse,
-    _workers,
-)
-OVERRIDES: Final = CallRow(
-    "overrides",
-    "GET",
-    "/overrides",
-    "The overrides of step limits, with who set them, why, and until when.",
-    None,
-    OverridesResponse,
-    _overrides,
-    Needs.EXPLAIN,
-)
-OVERRIDE: Final = CallRow(
-    "override",
-    "POST",
-    "/overrides/<step>:set",
-    "What is set now, in force at the next dispatch within 10 s, and what was set before.",
-    OverrideBody,
-    OverrideChange,
-    _override,
-    Needs.BEGIN,
-    (errors.UnknownKeyError,),
-    names_actor=True,
-)
-CLEAR_OVERRIDE: Final = CallRow(
-    "clearOverride",
-    "POST",
-    "/overrides/<step>:clear",
-    "What was set for the step, which has its own limits again from the next dispatch on.",
-    None,
-    OverrideChange,
-    _clear,
-    Needs.CHANGE,
-    (errors.UnknownKeyError,),
-)
-HEALTH: Final = CallRow(
-    "health",
-    "GET",
-    "/health",
-    "The function runs; whether its store answers, other requests tell.",
-    None,
-    HealthResponse,
-    _health,
-)
-OPENAPI: Final[CallRow[None, Any]] = CallRow(
-    "openapi",
-    "GET",
-    "/openapi.json",
-    "This API as an OpenAPI 3.1 specification.",
-    None,
-    JsonValue,
-    _openapi,
-)
-READY: Final = CallRow(
-    "ready",
-    "GET",
-    "/ready",
-    "It could work now: its store takes a write, and its artifacts answer, within 3 s.",
-    None,
-    HealthResponse,
-    _ready,
-    refuses=(errors.NotReadyError,),
-)
-
 #: All calls of the runs API, in the order of docs/http-api.md.
 CALLS: Final[tuple[AnyRow, ...]] = (
-    START,
-    RUNS,
-    MANIFESTS,
-    SHOW,
-    TRACE,
-    WHY,
-    INPUT,
-    OUTPUT,
-    STEP_OUTPUT,
-    ONCE,
-    FILES,
-    FILE,
-    RUN_DELIVERIES,
+    start,
+    runs,
+    manifests,
+    run,
+    trace,
+    why,
+    run_input,
+    output,
+    step_output,
+    once,
+    files,
+    file,
+    run_deliveries,
     *OPERATIONS.values(),
-    DELIVER,
-    BATCH,
-    DELIVERIES,
-    AUDIT,
-    REPAIR,
-    SWEEP,
-    REGISTRY,
-    WORKERS,
-    OVERRIDES,
-    OVERRIDE,
-    CLEAR_OVERRIDE,
-    HEALTH,
-    READY,
-    OPENAPI,
+    deliver,
+    batch,
+    deliveries,
+    audit,
+    repair,
+    sweep,
+    registry,
+    workers,
+    overrides,
+    override,
+    clear_override,
+    health,
+    ready,
+    openapi,
 )

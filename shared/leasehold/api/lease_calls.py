@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import pydantic_core
 
 from leasehold import errors
-from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, Needs
+from leasehold.api.call_row import AnyRow, CallRequest, Needs, call
 from leasehold.api.leases import (
     AcquireBody,
     CheckpointBody,
@@ -61,24 +60,74 @@ _HELD: Final = (errors.UnknownRunError, errors.UnreadableRunError, errors.LeaseL
 _FILE: Final = (*_HELD, errors.ArtifactNameError, errors.FileTooLargeError)
 
 
-def _claim(engine: Engine, request: CallRequest[ClaimBody]) -> ClaimResponse:
+@call(
+    "POST",
+    "/leases:claim",
+    ClaimResponse,
+    ClaimBody,
+    needs=Needs.CHANGE,
+    refuses=(
+        *_CLAIM,
+        errors.UnknownKeyError,
+    ),
+    limit=OUTPUT_BODY_BYTES,
+)
+def claim(engine: Engine, request: CallRequest[ClaimBody]) -> ClaimResponse:
+    """The step of a type that waits longest."""
     body = request.given
     return _claimed(claim_step(engine, body.step_type, body.holder))
 
 
-def _acquire(engine: Engine, request: CallRequest[AcquireBody]) -> ClaimResponse:
+@call(
+    "POST",
+    "/leases:acquire",
+    ClaimResponse,
+    AcquireBody,
+    needs=Needs.CHANGE,
+    refuses=(
+        *_CLAIM,
+        errors.UnknownRunError,
+        errors.LeaseHeldError,
+    ),
+    limit=OUTPUT_BODY_BYTES,
+)
+def acquire(engine: Engine, request: CallRequest[AcquireBody]) -> ClaimResponse:
+    """The current step of one run."""
     body = request.given
     return _claimed(acquire_run(engine, body.run_id, body.holder))
 
 
-def _renew(engine: Engine, request: CallRequest[RenewBody]) -> RenewResponse:
+@call(
+    "POST",
+    "/leases:renew",
+    RenewResponse,
+    RenewBody,
+    needs=Needs.CHANGE,
+    refuses=_HELD,
+    limit=OUTPUT_BODY_BYTES,
+)
+def renew(engine: Engine, request: CallRequest[RenewBody]) -> RenewResponse:
+    """Until when the lease runs now, and at most."""
     body = request.given
     change = renew_lease(engine, _credentials(body), _progress(body.progress))
     lease = _lease(change.manifest)
     return RenewResponse(expires_at=lease.expires_at, max_expires_at=lease.max_expires_at)
 
 
-def _checkpoint(engine: Engine, request: CallRequest[CheckpointBody]) -> CheckpointResponse:
+@call(
+    "POST",
+    "/leases:checkpoint",
+    CheckpointResponse,
+    CheckpointBody,
+    needs=Needs.CHANGE,
+    refuses=(
+        *_HELD,
+        errors.TooLargeError,
+    ),
+    limit=OUTPUT_BODY_BYTES,
+)
+def checkpoint(engine: Engine, request: CallRequest[CheckpointBody]) -> CheckpointResponse:
+    """What there is so far is kept; until when the lease runs now."""
     body = request.given
     run = save_checkpoint(
         engine,
@@ -90,35 +139,105 @@ def _checkpoint(engine: Engine, request: CallRequest[CheckpointBody]) -> Checkpo
     return CheckpointResponse(expires_at=_lease(run).expires_at)
 
 
-def _complete(engine: Engine, request: CallRequest[CompleteBody]) -> OutcomeResponse:
+@call(
+    "POST",
+    "/leases:complete",
+    OutcomeResponse,
+    CompleteBody,
+    needs=Needs.CHANGE,
+    refuses=(
+        *_HELD,
+        errors.InvalidOutputError,
+        errors.TooLargeError,
+    ),
+    limit=OUTPUT_BODY_BYTES,
+    omits_none=True,
+)
+def complete(engine: Engine, request: CallRequest[CompleteBody]) -> OutcomeResponse:
+    """The output is recorded, and the run moves on."""
     body = request.given
     return _outcome(complete_step(engine, _credentials(body), body.output, body.status))
 
 
-def _fail(engine: Engine, request: CallRequest[FailBody]) -> OutcomeResponse:
+@call(
+    "POST",
+    "/leases:fail",
+    OutcomeResponse,
+    FailBody,
+    needs=Needs.CHANGE,
+    refuses=_HELD,
+    limit=OUTPUT_BODY_BYTES,
+    omits_none=True,
+)
+def fail(engine: Engine, request: CallRequest[FailBody]) -> OutcomeResponse:
+    """The error is recorded, and the step is tried again or given up."""
     body = request.given
     error = _error(body.error).with_(retry_after_s=body.retry_after_s)
     return _outcome(fail_step(engine, _credentials(body), error, permanent=body.permanent))
 
 
-def _release(engine: Engine, request: CallRequest[ReleaseBody]) -> OutcomeResponse:
+@call(
+    "POST",
+    "/leases:release",
+    OutcomeResponse,
+    ReleaseBody,
+    needs=Needs.CHANGE,
+    refuses=_HELD,
+    limit=OUTPUT_BODY_BYTES,
+    omits_none=True,
+)
+def release(engine: Engine, request: CallRequest[ReleaseBody]) -> OutcomeResponse:
+    """The lease is released, for another worker to go on."""
     body = request.given
     return _outcome(release_step(engine, _credentials(body), continued=body.continued))
 
 
-def _put_file(engine: Engine, request: CallRequest[PutFileBody]) -> FileEntry:
+@call(
+    "POST",
+    "/leases:putFile",
+    FileEntry,
+    PutFileBody,
+    needs=Needs.CHANGE,
+    refuses=_FILE,
+    limit=FILE_BODY_BYTES,
+)
+def put_file(engine: Engine, request: CallRequest[PutFileBody]) -> FileEntry:
+    """The file is stored."""
     body = request.given
     leased_files.put_file(engine, _credentials(body), body.name, body.content)
     return FileEntry(name=body.name, size=len(body.content))
 
 
-def _get_file(engine: Engine, request: CallRequest[GetFileBody]) -> GetFileResponse:
+@call(
+    "POST",
+    "/leases:getFile",
+    GetFileResponse,
+    GetFileBody,
+    needs=Needs.CHANGE,
+    refuses=(
+        *_FILE,
+        errors.UnknownFileError,
+    ),
+    limit=OUTPUT_BODY_BYTES,
+)
+def get_file(engine: Engine, request: CallRequest[GetFileBody]) -> GetFileResponse:
+    """A file of the run, whole, in base64."""
     body = request.given
     data = leased_files.get_file(engine, _credentials(body), body.name)
     return GetFileResponse.of(body.name, data)
 
 
-def _list_files(engine: Engine, request: CallRequest[ListFilesBody]) -> FilesResponse:
+@call(
+    "POST",
+    "/leases:listFiles",
+    FilesResponse,
+    ListFilesBody,
+    needs=Needs.CHANGE,
+    refuses=_HELD,
+    limit=OUTPUT_BODY_BYTES,
+)
+def list_files(engine: Engine, request: CallRequest[ListFilesBody]) -> FilesResponse:
+    """The files of the run, and their sizes."""
     body = request.given
     page = leased_files.list_leased_files(
         engine, _credentials(body), limit=body.limit, page_token=body.page_token
@@ -126,120 +245,17 @@ def _list_files(engine: Engine, request: CallRequest[ListFilesBody]) -> FilesRes
     return FilesResponse.of(page)
 
 
-def _row(
-    name: str,
-    says: str,
-    takes: type[Given],
-    gives: type[Answer],
-    answer: Callable[[Engine, CallRequest[Given]], Answer],
-    *refuses: type[errors.LeaseholdError],
-    limit: int = OUTPUT_BODY_BYTES,
-) -> CallRow[Given, Answer]:
-    """Return the row of a call of a worker."""
-    return CallRow(
-        name,
-        "POST",
-        f"/leases:{name}",
-        says,
-        takes,
-        gives,
-        answer,
-        Needs.CHANGE,
-        refuses,
-        limit=limit,
-        omits_none=gives is OutcomeResponse,
-    )
-
-
 LEASE_CALLS: Final[tuple[AnyRow, ...]] = (
-    _row(
-        "claim",
-        "The step of a type that waits longest.",
-        ClaimBody,
-        ClaimResponse,
-        _claim,
-        *_CLAIM,
-        errors.UnknownKeyError,
-    ),
-    _row(
-        "acquire",
-        "The current step of one run.",
-        AcquireBody,
-        ClaimResponse,
-        _acquire,
-        *_CLAIM,
-        errors.UnknownRunError,
-        errors.LeaseHeldError,
-    ),
-    _row(
-        "renew",
-        "Until when the lease runs now, and at most.",
-        RenewBody,
-        RenewResponse,
-        _renew,
-        *_HELD,
-    ),
-    _row(
-        "checkpoint",
-        "What there is so far is kept; until when the lease runs now.",
-        CheckpointBody,
-        CheckpointResponse,
-        _checkpoint,
-        *_HELD,
-        errors.TooLargeError,
-    ),
-    _row(
-        "complete",
-        "The output is recorded, and the run moves on.",
-        CompleteBody,
-        OutcomeResponse,
-        _complete,
-        *_HELD,
-        errors.InvalidOutputError,
-        errors.TooLargeError,
-    ),
-    _row(
-        "fail",
-        "The error is recorded, and the step is tried again or given up.",
-        FailBody,
-        OutcomeResponse,
-        _fail,
-        *_HELD,
-    ),
-    _row(
-        "release",
-        "The lease is released, for another worker to go on.",
-        ReleaseBody,
-        OutcomeResponse,
-        _release,
-        *_HELD,
-    ),
-    _row(
-        "putFile",
-        "The file is stored.",
-        PutFileBody,
-        FileEntry,
-        _put_file,
-        *_FILE,
-        limit=FILE_BODY_BYTES,
-    ),
-    _row(
-        "getFile",
-        "A file of the run, whole, in base64.",
-        GetFileBody,
-        GetFileResponse,
-        _get_file,
-        *_FILE,
-        errors.UnknownFileError,
-    ),
-    _row(
-        "listFiles",
-        "The files of the run, and their sizes.",
-        ListFilesBody,
-        FilesResponse,
-        _list_files,
-        *_HELD,
-    ),
+    claim,
+    acquire,
+    renew,
+    checkpoint,
+    complete,
+    fail,
+    release,
+    put_file,
+    get_file,
+    list_files,
 )
 
 

@@ -79,8 +79,8 @@ class _Schemas:
             (ErrorResponse, "serialization"): None
         }
         for row in rows:
-            if row.model is not None:
-                wanted[row.model, "validation"] = None
+            if row.takes is not None:
+                wanted[row.takes, "validation"] = None
             if row.gives not in (JsonValue, bytes):
                 wanted[row.gives, "serialization"] = None
         self._refs, found = models_json_schema(list(wanted), by_alias=True, ref_template=_REF)
@@ -123,9 +123,9 @@ def _operation(row: AnyRow, schemas: _Schemas) -> Json:
     }
     if parameters := list(_parameters(row, schemas)):
         operation["parameters"] = parameters
-    if row.method == "POST" and row.model is not None:
-        content = {_JSON: {"schema": schemas.taken(row.model)}}
-        operation["requestBody"] = {"content": content, "required": _is_required(row.model)}
+    if row.method == "POST" and row.takes is not None:
+        content = {_JSON: {"schema": schemas.taken(row.takes)}}
+        operation["requestBody"] = {"content": content, "required": _is_required(row.takes)}
     return operation
 
 
@@ -143,9 +143,9 @@ def _parameters(row: AnyRow, schemas: _Schemas) -> Iterator[Json]:
             "description": _PLACES[name],
             "schema": {"type": "string"},
         }
-    if row.method == "GET" and row.model is not None:
-        for name in fields_of(row.model):
-            schema = dict(schemas.fields(row.model)[name])
+    if row.method == "GET" and row.takes is not None:
+        for name in fields_of(row.takes):
+            schema = dict(schemas.fields(row.takes)[name])
             words = schema.pop("description", "")
             yield {"name": name, "in": "query", "description": words, "schema": schema}
     if row.names_actor:

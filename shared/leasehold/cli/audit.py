@@ -43,7 +43,7 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
         answer = Client(url).audit(repair=repair)
     else:
         with bundle_to_change(catalog=None if repair else NO_CATALOG) as bundle:
-            row = calls.REPAIR if repair else calls.AUDIT
+            row = calls.repair if repair else calls.audit
             answer = row.answer(bundle.engine, CallRequest(None))
             missing = missing_server(bundle.engine)
             waiting = waiting_for_code(bundle.engine)

@@ -62,7 +62,7 @@ def files(
         raise click.UsageError("--json lists the files; allowed: without NAME.")
     place = None if target is None else check_target(Path(target), replace=force)
     answer = sys.stdout  # whatever else is printed meanwhile, as by a catalog, is no answer
-    with client_at(url) as client, client.call(calls.FILE, None, run_id, name=name) as content:
+    with client_at(url) as client, client.call(calls.file, None, run_id, name=name) as content:
         if place is not None:
             save(content, place, replace=force)
             note(f"{content.size:,} bytes written to {place}")

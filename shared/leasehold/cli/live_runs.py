@@ -70,7 +70,7 @@ def _live_runs(server: Client) -> Iterator[Manifest]:
     for status in LIVE:
         query = RunsQuery(status=status, dead_lettered=False, limit=DEFAULT_PAGE)
         while True:
-            page = server.call(calls.MANIFESTS, query)
+            page = server.call(calls.manifests, query)
             for run in map(Manifest.model_validate, page.runs):
                 if not run.is_terminal and run.run_id not in seen:
                     seen.add(run.run_id)
@@ -85,7 +85,7 @@ def _load(server: Client, value: GivenValue) -> str:
     if value.kept.ref is None:
         return value.kept.text or "null"
     if value.source is None:
-        return json.dumps(server.call(calls.INPUT, None, value.run))
+        return json.dumps(server.call(calls.run_input, None, value.run))
     return json.dumps(server.output(value.run, value.source))
 
 

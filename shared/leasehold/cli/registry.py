@@ -81,10 +81,10 @@ def _report_here() -> RegistryResponse:
     """Return what is in force in this environment; without its store, no override is."""
     try:
         with open_bundle(purpose=purpose_on_store(Purpose.READ)) as bundle:
-            return calls.REGISTRY.answer(bundle.engine, CallRequest(None))
+            return calls.registry.answer(bundle.engine, CallRequest(None))
     except (SettingError, StoreUnavailableError, StoreVersionError, MissingExtraError) as error:
         with open_bundle(purpose=Purpose.PREVIEW) as bundle:
-            report = calls.REGISTRY.answer(bundle.engine, CallRequest(None))
+            report = calls.registry.answer(bundle.engine, CallRequest(None))
         return report.model_copy(update={"overrides_problem": error.message})
 
 

@@ -223,7 +223,7 @@ class Client:
 
     def get(self, run: Run) -> Manifest:
         """Return the run as it is now."""
-        return self.call(calls.SHOW, None, run)
+        return self.call(calls.run, None, run)
 
     def output(self, run: Run, step: str | None = None) -> Any:
         """Return the output of a step, as JSON has it; None: that of the run, as `result` does.
@@ -232,15 +232,15 @@ class Client:
             UnknownStepError, StepNotCompletedError: the run has no such step, the step no output.
         """
         if step is None:
-            return self.call(calls.OUTPUT, None, run)
-        return self.call(calls.STEP_OUTPUT, None, run, step=step)
+            return self.call(calls.output, None, run)
+        return self.call(calls.step_output, None, run, step=step)
 
     def files(self, run: Run) -> list[FileEntry]:
         """Return names and sizes of the files that the run's handlers stored, sorted by name."""
         token: str | None = None
         found: list[FileEntry] = []
         while True:
-            page = self.call(calls.FILES, FilesQuery(page_token=token), run)
+            page = self.call(calls.files, FilesQuery(page_token=token), run)
             found += page.files
             token = page.next_page_token
             if token is None:
@@ -252,20 +252,20 @@ class Client:
         Raises:
             UnknownFileError, ArtifactNameError: there is none of that name, or can be none.
         """
-        with self.call(calls.FILE, None, run, name=name) as content:
+        with self.call(calls.file, None, run, name=name) as content:
             return b"".join(content.blocks)
 
     def calls(self, run: Run) -> list[CallReport]:
         """Return the results of calls made once that the run has; none of them is made again."""
-        return self.call(calls.ONCE, None, run).calls
+        return self.call(calls.once, None, run).calls
 
     def trace(self, run: Run) -> list[TraceEvent]:
         """Return all that happened to the run, oldest first."""
-        return self.call(calls.TRACE, None, run).events
+        return self.call(calls.trace, None, run).events
 
     def why(self, run: Run) -> WhyResponse:
         """Return what the run waits for, until when, and what a person can do about it."""
-        return self.call(calls.WHY, None, run)
+        return self.call(calls.why, None, run)
 
     def runs(self, **wanted: Unpack[Filters]) -> Iterator[Summary]:
         """Return all runs that fit, newest first; they are read in pages, as they are asked for."""
@@ -280,11 +280,11 @@ class Client:
     ) -> RunsResponse:
         """Return at most `limit` runs that fit, newest first, and the token of the next page."""
         given = {**filter_fields(wanted), "limit": limit, "page_token": page_token}
-        return self.call(calls.RUNS, RunsQuery.model_validate(given))
+        return self.call(calls.runs, RunsQuery.model_validate(given))
 
     def deliveries(self, run: Run) -> list[DeliveryReport]:
         """Return what channels were told of the run, or are still owed, newest first."""
-        return self.call(calls.RUN_DELIVERIES, None, run).deliveries
+        return self.call(calls.run_deliveries, None, run).deliveries
 
     def list_deliveries(
         self,
@@ -303,7 +303,7 @@ class Client:
             page_token: `next_page_token` of an earlier answer to the same filter.
         """
         given = {"channel": channel, "state": state, "limit": limit, "pageToken": page_token}
-        return self.call(calls.DELIVERIES, DeliveriesQuery.model_validate(without_none(given)))
+        return self.call(calls.deliveries, DeliveriesQuery.model_validate(without_none(given)))
 
     # -- to change --------------------------------------------------------------------------------
 
@@ -317,15 +317,15 @@ class Client:
             NotAllowedError: the state of the run forbids it.
             StateChangedError: the run is not what the caller looked at.
         """
-        return self.call(calls.PAUSE, OperationBody(**decision), run)
+        return self.call(calls.pause, OperationBody(**decision), run)
 
     def resume(self, run: Run, **decision: Unpack[Decision]) -> Summary:
         """Dispatch the next attempt of a paused run now; raises as `pause`."""
-        return self.call(calls.RESUME, OperationBody(**decision), run)
+        return self.call(calls.resume, OperationBody(**decision), run)
 
     def cancel(self, run: Run, **decision: Unpack[Decision]) -> Summary:
         """End a run for good; raises as `pause`."""
-        return self.call(calls.CANCEL, OperationBody(**decision), run)
+        return self.call(calls.cancel, OperationBody(**decision), run)
 
     def retry(
         self,
@@ -343,7 +343,7 @@ class Client:
             anew: drop what the step has kept: its checkpoint, results of calls, and trials.
             decision: see `Decision`.
         """
-        return self.call(calls.RETRY, RetryBody(note=note, anew=anew, **decision), run)
+        return self.call(calls.retry, RetryBody(note=note, anew=anew, **decision), run)
 
     def approve(
         self, run: Run, *, output: Any = AS_BEFORE, **decision: Unpack[Decision]
@@ -361,7 +361,7 @@ class Client:
         given: dict[str, Any] = (
             {} if output is AS_BEFORE else {"output": plain_input(output, "output")}
         )
-        return self.call(calls.APPROVE, ApproveBody(**given, **decision), run)
+        return self.call(calls.approve, ApproveBody(**given, **decision), run)
 
     def recreate(
         self,
@@ -393,7 +393,7 @@ class Client:
         given: dict[str, Any] = {} if input is AS_BEFORE else {"input": plain_input(input)}
         given |= {"keep_partial": keep_partial, "anew": anew}
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
-        return self.call(calls.RECREATE, body, run)
+        return self.call(calls.recreate, body, run)
 
     def batch(
         self,
@@ -438,7 +438,7 @@ class Client:
             given["note"] = note
         body = BatchBody.model_validate(given)
         needs = calls.OPERATIONS[body.action].needs
-        return self.call(calls.BATCH, body, needs=needs).to_result()
+        return self.call(calls.batch, body, needs=needs).to_result()
 
     def deliver(self, run: Run, channel: str, *, reason: str = "") -> DeliveryReport:
         """Have a channel told of the run once more, as the run was announced last.
@@ -456,13 +456,13 @@ class Client:
             UnknownDeliveryError: nothing was announced of the run so far.
             DeliveryClaimedError: somebody tells the channel right now.
         """
-        return self.call(calls.DELIVER, DeliverBody(channel=channel, reason=reason), run)
+        return self.call(calls.deliver, DeliverBody(channel=channel, reason=reason), run)
 
     # -- limits of steps, which go over those of a step's entry, and under its variables -----------
 
     def overrides(self) -> list[OverrideReport]:
         """Return all of them, also those that are over or refused."""
-        return self.call(calls.OVERRIDES, None).overrides
+        return self.call(calls.overrides, None).overrides
 
     def override(
         self,
@@ -498,30 +498,30 @@ class Client:
             "until": until.isoformat() if isinstance(until, datetime) else until,
             "why": why,
         }
-        return self.call(calls.OVERRIDE, OverrideBody.model_validate(given), step=step)
+        return self.call(calls.override, OverrideBody.model_validate(given), step=step)
 
     def clear_override(self, step: str) -> OverrideChange:
         """Delete the override of a step, if there is one; the answer has it as `replaced`."""
         check_step(step)
-        return self.call(calls.CLEAR_OVERRIDE, None, step=step)
+        return self.call(calls.clear_override, None, step=step)
 
     # -- what people on call ask -------------------------------------------------------------------
 
     def registry(self) -> RegistryResponse:
         """Return what is in force per step type, and where each value comes from."""
-        return self.call(calls.REGISTRY, None)
+        return self.call(calls.registry, None)
 
     def workers(self) -> WorkersResponse:
         """Return who noted within the last minutes that it works here, the latest first."""
-        return self.call(calls.WORKERS, None)
+        return self.call(calls.workers, None)
 
     def audit(self, *, repair: bool = False) -> AuditResponse:
         """Return the runs that nobody and nothing would move, and repair them if that is wanted."""
-        return self.call(calls.REPAIR if repair else calls.AUDIT, None)
+        return self.call(calls.repair if repair else calls.audit, None)
 
     def sweep(self) -> SweepResponse:
         """Attend to the runs whose alarm is due, once; return what was done."""
-        return self.call(calls.SWEEP, None)
+        return self.call(calls.sweep, None)
 
     # -- inside -----------------------------------------------------------------------------------
 

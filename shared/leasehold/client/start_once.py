@@ -29,7 +29,7 @@ def start_once(connection: Connection, body: StartBody) -> Created[Summary]:
     patience = Patience()
     while True:
         try:
-            begun = connection.call(calls.START, request)
+            begun = connection.call(calls.start, request)
         except LeaseholdError as error:
             _raise_unless_retried(error, patience, key)
         else:

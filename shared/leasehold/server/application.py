@@ -42,9 +42,9 @@ class LocalEngine:
     def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Answer a request with the engine."""
         own: Mapping[AnyRow, Any] = {
-            calls.START: self._start,
-            calls.READY: self._ready,
-            calls.OPENAPI: self._openapi,
+            calls.start: self._start,
+            calls.ready: self._ready,
+            calls.openapi: self._openapi,
         }
         answered: Answer = own.get(row, row.answer)(self.local.engine, request)
         return answered
@@ -58,7 +58,7 @@ class LocalEngine:
         if not self.local.looks_after_runs:
             problem = "it still takes up the runs of the store, or its clockwork hangs"
             raise NotReadyError(problem=problem)
-        return calls.READY.answer(engine, request)
+        return calls.ready.answer(engine, request)
 
     def _openapi(self, _engine: Engine, _: CallRequest[None]) -> JsonText:
         return calls.specified(_ROUTES.rows)

@@ -107,7 +107,7 @@ class Routes:
 
 def _given(row: AnyRow, request: flask.Request) -> Any:
     """Return what a row takes of a request, or raise InvalidRequestError."""
-    takes = row.model
+    takes = row.takes
     if takes is None:
         return None
     if row.method == "POST":

@@ -266,10 +266,10 @@ def test_a_number_of_a_query_is_digits_alone(text: str, allowed: bool) -> None:
         assert refusal(RunsQuery, {"limit": text}).details["value"] == text
 
 
-@pytest.mark.parametrize("row", [row for row in CALLS if row.model], ids=lambda row: row.path)
+@pytest.mark.parametrize("row", [row for row in CALLS if row.takes], ids=lambda row: row.path)
 def test_a_request_arrives_as_the_client_sent_it(row: AnyRow) -> None:
-    assert row.model is not None
-    sent = row.model.read(RIGHT[row.model])
+    assert row.takes is not None
+    sent = row.takes.read(RIGHT[row.takes])
 
     assert type(sent).read(json.loads(json.dumps(sent.to_json()))) == sent
 
