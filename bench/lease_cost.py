@@ -28,13 +28,13 @@ from bench.measuring import Figure, figure, report
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
+from leasehold.attempt.attempt import PROGRESS_S
 from leasehold.bootstrap import boot
 from leasehold.domain.manifest import run_ref
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.worker.held_attempt import PROGRESS_S
 from tests.emulators import MissingEmulatorError, firestore_host
 
 HEARTBEATS: Final = 60

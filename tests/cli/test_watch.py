@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.cli.run_displays import JsonDisplay, LineDisplay
 from leasehold.cli.run_watcher import view_of, watch_run
 from leasehold.cli.runs_watcher import MOST_RUNS, runs_display, watch_runs
 from leasehold.client.client import Client
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.notes import Notes
-from leasehold.services.attempt import Attempt, acquired_attempt
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
@@ -31,6 +30,11 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\n" + "x" * 180
 
 
 # -- one run --------------------------------------------------------------------------------------
+
+
+def renewed(attempt: Attempt, progress: Progress) -> None:
+    attempt.progress = progress
+    attempt.renew()
 
 
 def test_a_run_that_is_over_is_shown_once_with_its_result(shell: Shell) -> None:
@@ -113,9 +117,8 @@ class World:
 
     def lease(self, run_id: str) -> Attempt:
         generation = self.engine.show(run_id).dispatch.generation
-        return acquired_attempt(
-            self.engine.engine, arrive(self.engine.engine, Hint(run_id, generation))
-        )
+        engine = self.engine.engine
+        return engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, generation)))
 
     def watch(self, *moves: Callable[[], object], as_json: bool = False) -> None:
         """Watch all runs; make one move at each pause, and interrupt at the last one."""
@@ -157,7 +160,7 @@ def test_all_live_runs_are_told_of_as_they_change_and_how_they_end(
     attempt = world.lease(one)
 
     world.watch(
-        lambda: attempt.renew(Notes(Progress(fraction=0.5, message="half"))),
+        lambda: renewed(attempt, Progress(fraction=0.5, message="half")),
         lambda: None,
         lambda: world.client.cancel(other),
         lambda: world.client.pause(one),
@@ -210,7 +213,7 @@ def test_a_terminal_has_a_table_that_hostile_words_cannot_spoil(
 ) -> None:
     run_id = world.start()
     attempt = world.lease(run_id)
-    attempt.renew(Notes(Progress(fraction=0.5, message=EVIL)))
+    renewed(attempt, Progress(fraction=0.5, message=EVIL))
     waiting = [world.start() for _ in range(30)]
     screen = Screen()
     for name, value in (TERMINAL | {"LINES": "20", "COLUMNS": "110"}).items():

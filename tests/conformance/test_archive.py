@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.values import pack, put_packed
 from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
@@ -26,7 +28,6 @@ from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.errors import StoreUnavailableError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
-from leasehold.services.attempt import Attempt
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.manage_lease import (
@@ -328,12 +329,12 @@ def begun(engine: Engine, unique: str, pipeline: str = "away") -> LeaseCredentia
 
 
 def attempt_of(engine: Engine, worker: LeaseCredentials) -> Attempt:
-    return Attempt(engine, find_run(engine, worker.run_id), worker.fence, is_shared=True)
+    return Attempt(engine, find_run(engine, worker.run_id), worker.fence)
 
 
 def store_only(engine: Engine, attempt: Attempt) -> None:
     """Store the file of a large checkpoint; its process is killed before the commit."""
-    attempt.new_checkpoint(1, "", LARGE).store()
+    put_packed(engine.artifacts, pack(attempt.manifest, engine.clock.new_id(), LARGE))
     assert temporary(engine, attempt.manifest) != []
 
 

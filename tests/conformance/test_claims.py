@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
+from leasehold.attempt.attempt import Attempt, ThreadStack
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.attempt import Attempt
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.manage_lease import (
@@ -202,10 +201,16 @@ def test_what_an_attempt_did_at_its_limit_is_kept_with_the_run_and_in_its_trace(
     run_id = start()
     claimed = claim_step(engine, unique, "vm-1")
     known = find_run(engine, run_id)
-    attempt = Attempt(engine, known, credentials_of(claimed).fence)
     stacks = "File shop.py, line 7\n" * 300
+    attempt = Attempt(
+        engine,
+        known,
+        credentials_of(claimed).fence,
+        stack_of=lambda _thread, _path: ThreadStack(stacks, "shop.py:7 (charge)"),
+    )
+    attempt.progress = Progress(fraction=0.5)
 
-    attempt.end_at_deadline(stacks, "shop.py:7 (charge)", Notes(Progress(fraction=0.5)), within=60)
+    attempt.call("handler", "shop:charge", attempt.end_at_deadline)
 
     run = get_run(engine, run_id)
     (event,) = [event for event in timeline_of(engine, run_id) if event.stacks]

@@ -30,7 +30,6 @@ from leasehold.ports.documents import Documents, Query
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.adopt_deliveries import take_up_deliveries_of
-from leasehold.services.attempt import acquired_attempt
 from leasehold.services.batch import batch
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine, publish
@@ -155,7 +154,7 @@ def test_a_run_that_is_given_up_is_told_to_all_in_one_call(engine: Engine, bus: 
 
 def test_a_run_is_cancelled_once_while_a_worker_holds_it(engine: Engine, bus: Bus) -> None:
     run_id = start(engine, "one")
-    attempt = acquired_attempt(engine, arrive(engine, Hint(run_id, 1)))
+    attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
 
     operate(engine, run_id, CANCEL)
     late = fail_step(

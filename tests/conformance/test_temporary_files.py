@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
 from leasehold.domain.document import Write
 from leasehold.domain.kept_value import KeptValue
@@ -18,8 +19,8 @@ from leasehold.domain.life import files_folder, step_folder
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
+from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents
-from leasehold.services.attempt import Attempt
 from leasehold.services.claim_step import ClaimedStep, acquire_run
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.manage_lease import (
@@ -114,20 +115,30 @@ class LosesAnswer:
         return getattr(self._inner, name)
 
 
+class SkipsWaits:
+    """A clock that skips waits; something happens meanwhile."""
+
+    def __init__(self, inner: Clock) -> None:
+        self._inner = inner
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def skip(self, _: float) -> None:
+        self.meanwhile()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
 def test_a_checkpoint_that_is_recorded_twice_keeps_its_file(engine: Engine, run_id: str) -> None:
     """The answer to its write was lost, and a renewal has read the run before it is repeated."""
     _, worker = claim(engine, run_id)
     keep(engine, worker, 1)
-    forgetful = replace(engine, documents=LosesAnswer(engine.documents))
-    attempt = Attempt(forgetful, find_run(engine, run_id), worker.fence)
-    write = attempt.new_checkpoint(2, "", LARGE)
-    write.store()
+    clock = SkipsWaits(engine.clock)
+    forgetful = replace(engine, documents=LosesAnswer(engine.documents), clock=clock)
+    attempt = Attempt(forgetful, find_run(engine, run_id), worker.fence, patience=60)
+    clock.meanwhile = attempt.beat
 
-    with pytest.raises(StoreUnavailableError):
-        write.record()
-    attempt.renew()
-    write.record()
-    write.tidy_up()
+    attempt.checkpoint(2, "", LARGE)
 
     kept = find_run(engine, run_id).manifest.checkpoint
     assert kept is not None

@@ -25,7 +25,6 @@ from leasehold.domain.override import override_ref
 from leasehold.errors import LeaseLostError
 from leasehold.in_process import InProcessEngine as PlainEngine
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.attempt import acquired_attempt
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing import engine as open_engine
@@ -135,7 +134,8 @@ def test_the_attempt_after_one_that_hung_has_the_override_of_meanwhile(
 
 def test_so_it_is_where_a_late_renewal_ends_the_attempt(engine: InProcessEngine) -> None:
     run = engine.start("thought", {})
-    attempt = acquired_attempt(engine.engine, arrive(engine.engine, Hint(run.run_id, 1)))
+    acquired = arrive(engine.engine, Hint(run.run_id, 1))
+    attempt = engine.engine.leases.attempt_of(engine.engine, acquired)
     write(engine, deadlineS=1500, until=engine.clock.now() + timedelta(hours=1))
 
     with pytest.raises(LeaseLostError):  # noqa: PT012 - each renewal but the last one is in time

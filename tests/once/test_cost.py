@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bench.lease_meter import MeteredSqlite
+from leasehold.attempt.calls import AttemptCalls
 from leasehold.bootstrap import boot
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.attempt import acquired_attempt
 from leasehold.services.execute_step import Hint, arrive
-from leasehold.services.kept_values import load
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.context import StepContext
-from leasehold.worker.held_attempt import HeldAttempt
-from leasehold.worker.held_calls import HeldCalls
 from tests.once.catalog import GATES, LARGE, PIPELINES, STEPS, pay
 
 
@@ -29,10 +25,8 @@ def test_a_call_costs_one_write_and_no_read_and_a_spared_one_nothing(
     bundle = boot(settings, catalog=Catalog(STEPS, PIPELINES, GATES), documents=documents)
     engine = bundle.engine
     run_id = start_run(engine, StartRequest("asks", {})).manifest.run_id
-    held = HeldAttempt(acquired_attempt(engine, arrive(engine, Hint(run_id, 1))), engine.clock, 0)
-    load_value, monotonic = partial(load, engine.artifacts), engine.clock.monotonic
-    calls = HeldCalls(held, artifacts=engine.artifacts, load=load_value, monotonic=monotonic)
-    ctx = StepContext(calls)
+    held = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
+    ctx = StepContext(AttemptCalls(held))
     documents.taken()
 
     made = [ctx.once(f"call {number}", pay, "x", size) for number in range(5)]

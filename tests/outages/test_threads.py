@@ -13,11 +13,11 @@ from functools import partial
 
 import pytest
 
+from leasehold.attempt.stop import StopSignal
 from leasehold.domain.status import Termination
 from leasehold.testing import InProcessEngine, step_context
 from leasehold.testing.contexts import RecordingContext
 from leasehold.worker.shutdown import ShutdownCoordinator
-from leasehold.worker.stop import StopSignal
 from tests.outages.catalog import CALLS, ENTERED, GO_ON
 from tests.outages.conftest import Make, cancel, reasons
 from tests.waiting import until

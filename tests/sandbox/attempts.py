@@ -6,20 +6,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pydantic_core
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
 from leasehold.bootstrap import folder_artifacts, system_clock
 from leasehold.domain.result import Result
-from leasehold.services.kept_values import load
 from leasehold.testing.given_run import LEASE, checkpoint_of, run_at_work
-from leasehold.testing.memory_attempt import MemoryAttempt
+from leasehold.testing.memory_engine import MemoryEngine
 from leasehold.worker.context import IncrementalState
-from leasehold.worker.held_attempt import HeldAttempt
-from leasehold.worker.held_calls import HeldCalls
 from leasehold.worker.inline_runner import InlineRunner
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.sandbox.sandbox import Sandbox
@@ -64,7 +62,7 @@ class Attempts:
         outputs: Mapping[str, Any] | None = None,
         resume: IncrementalState | None = None,
         lease: float = LEASE.total_seconds(),
-    ) -> HeldAttempt:
+    ) -> Attempt:
         """Return an attempt that is held; all times are seconds."""
         clock = system_clock()
         run = run_at_work(clock, "r-1", "step", outputs or {}, timedelta(seconds=timeout))
@@ -76,36 +74,30 @@ class Attempts:
         held_lease = None if run.lease is None else run.lease.with_(expires_at=ends)
         kept = None if resume is None else checkpoint_of(clock, run, resume)
         run = run.with_(dispatch=dispatch, checkpoint=kept, lease=held_lease)
-        attempt = MemoryAttempt(run, clock.monotonic() + lease, self.checkpoints.append)
-        return HeldAttempt(attempt, clock, patience=0.0)
+        artifacts = folder_artifacts(self.folder, clock)
+        return MemoryEngine(artifacts, clock, self.checkpoints.append).attempt(run)
 
     def run(
         self,
         handler: str,
         given: Any = None,
-        held: HeldAttempt | None = None,
+        held: Attempt | None = None,
         *,
         entry_actions: Sequence[str] = (),
     ) -> Result:
         """Run an attempt to its end; `handler` is one of `tests/sandbox/handlers.py`."""
         held, step = held or self.held(), _step(handler, *entry_actions)
-        calls = HeldCalls(held, monotonic=system_clock().monotonic, **self._stores())
-        return self.sandbox.run(held, step, pydantic_core.to_json(given).decode(), calls)
+        text = pydantic_core.to_json(given).decode()
+        return self.sandbox.run(held, step, text, AttemptCalls(held))
 
     def run_inline(
         self, handler: str, given: Any = None, *, entry_actions: Sequence[str] = ()
     ) -> Result:
         """Run the same in this process."""
-        stores = self._stores()
-        runner = InlineRunner(clock=system_clock(), interrupts=Interrupts(), **stores)
-        step = _step(handler, *entry_actions)
+        runner, step = InlineRunner(Interrupts()), _step(handler, *entry_actions)
         return runner.run(self.held(), step, pydantic_core.to_json(given).decode())
 
-    def _stores(self) -> dict[str, Any]:
-        artifacts = folder_artifacts(self.folder, system_clock())
-        return {"artifacts": artifacts, "load": partial(load, artifacts)}
-
-    def begin(self, handler: str, held: HeldAttempt, given: Any = None) -> Running:
+    def begin(self, handler: str, held: Attempt, given: Any = None) -> Running:
         """Run an attempt in a thread."""
         return Running(self, handler, held, given)
 
@@ -113,7 +105,7 @@ class Attempts:
 class Running:
     """An attempt that runs in a thread."""
 
-    def __init__(self, attempts: Attempts, handler: str, held: HeldAttempt, given: Any) -> None:
+    def __init__(self, attempts: Attempts, handler: str, held: Attempt, given: Any) -> None:
         self._results: list[Result] = []
         self._thread = threading.Thread(
             target=lambda: self._results.append(attempts.run(handler, given, held))

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain.result import Finished, LimitExceeded, Result
 from leasehold.domain.status import Termination
-from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.sandbox.attempts import Attempts
 
@@ -31,7 +31,7 @@ _HANDLERS = (
 
 
 class AtLimit(NamedTuple):
-    held: HeldAttempt
+    held: Attempt
     result: Result
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.adapters.folder import FolderArtifacts
 from leasehold.domain.result import Deferred, Failed, Finished
 from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError, StoreUnavailableError
-from leasehold.testing.memory_attempt import MemoryCheckpoint
+from leasehold.testing.memory_engine import MemoryEngine
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import Children
 from leasehold.worker.sandbox.sandbox import Sandbox
@@ -146,18 +147,22 @@ def test_a_handler_that_ends_its_fork_server_has_failed_in_the_end(tmp_path: Pat
     assert descriptors() == before
 
 
-@pytest.mark.parametrize("write", ["store", "record"])
+@pytest.mark.parametrize(
+    ("store", "write", "given"),
+    [(FolderArtifacts, "put", "x" * 40_000), (MemoryEngine, "commit", "x")],
+    ids=["store", "record"],
+)
 def test_the_time_that_a_handler_waits_for_a_store_is_no_failure(
-    attempts: Attempts, monkeypatch: pytest.MonkeyPatch, write: str
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch, store: type, write: str, given: str
 ) -> None:
     """Else an outage of an hour uses all retries up of a step whose limit is ten minutes."""
 
-    def away(_: MemoryCheckpoint, *_notes: object) -> None:
+    def away(*_: object, **_named: object) -> None:
         raise StoreUnavailableError(store="here", problem="it is not mounted")
 
-    monkeypatch.setattr(MemoryCheckpoint, write, away)
+    monkeypatch.setattr(store, write, away)
 
-    result = attempts.run("keeps_once", {}, attempts.held(timeout=1.5, cleanup=1))
+    result = attempts.run("keeps_once", given, attempts.held(timeout=1.5, cleanup=1))
 
     assert isinstance(result, Deferred)
     assert result.reason is Termination.STORE_UNAVAILABLE

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain.result import Finished, LimitExceeded, Stopped
 from leasehold.domain.status import Termination
-from leasehold.worker.held_attempt import HeldAttempt
 from tests.sandbox.attempts import Attempts
 from tests.waiting import until
 
 
-def has_begun(held: HeldAttempt) -> bool:
+def has_begun(held: Attempt) -> bool:
     return held.progress is not None
 
 
@@ -49,7 +49,7 @@ def test_a_handler_that_does_not_return_is_stopped_in_the_end(
 
     held.ask_to_stop(Termination.INSTANCE_SHUTDOWN)
     if handler == "ignores_the_stop":
-        held.end_handler()
+        held.stop.force()
 
     assert running.result() == Stopped(Termination.INSTANCE_SHUTDOWN)
     assert held.is_killed is (handler == "ignores_the_stop")
@@ -108,7 +108,7 @@ def test_attempts_run_beside_each_other(attempts: Attempts) -> None:
     assert all(isinstance(other.result(), Finished) for other in others)
 
     held.ask_to_stop(Termination.CANCELLED)
-    held.end_handler()
+    held.stop.force()
     hanging.result()
 
 

@@ -10,10 +10,10 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.bootstrap import boot
 from leasehold.domain.change import Change
 from leasehold.domain.effect import Archive
-from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
@@ -81,7 +81,7 @@ def test_a_listener_is_called_once_the_attempt_is_let_go(tmp_path: Path) -> None
         "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
     }
     engine = InProcessEngine(STEPS, PIPELINES, environ=environ, workers=0)
-    held: list[Sequence[HeldAttempt]] = []
+    held: list[Sequence[Attempt]] = []
     engine.on_idle(lambda _: held.append(engine.held_runs()))
     engine.run("three", {"n": 1})
     engine.close()

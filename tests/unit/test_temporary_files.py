@@ -10,12 +10,12 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
+from leasehold.attempt import values
 from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain import lifecycle
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_value import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
-from leasehold.services import kept_values, temporary_files
 from tests.builders import new_run, rules_of, step_settings
 
 RUN = lifecycle.start(
@@ -34,7 +34,7 @@ def artifacts(tmp_path: Path) -> FolderArtifacts:
 
 @pytest.fixture
 def kept(artifacts: FolderArtifacts) -> KeptValue:
-    return temporary_files.put(artifacts, temporary_files.pack(RUN, "id-1", TEXT))
+    return values.put_packed(artifacts, values.pack(RUN, "id-1", TEXT))
 
 
 def name_of(kept: KeptValue) -> str:
@@ -43,7 +43,7 @@ def name_of(kept: KeptValue) -> str:
 
 
 def test_what_was_stored_is_read_back(artifacts: FolderArtifacts, kept: KeptValue) -> None:
-    assert kept_values.load(artifacts, kept) == TEXT
+    assert values.load(artifacts, kept) == TEXT
     assert gzip.decompress(artifacts.get(name_of(kept))).decode() == TEXT
 
 
@@ -67,7 +67,7 @@ def test_what_is_not_what_was_stored_is_refused(
     artifacts.put(name_of(kept), spoiled)
 
     with pytest.raises(DamagedFileError, match="is not what was stored"):
-        kept_values.load(artifacts, kept)
+        values.load(artifacts, kept)
 
 
 def test_a_file_that_is_gone_is_no_outage_while_its_run_has_others(
@@ -78,16 +78,16 @@ def test_a_file_that_is_gone_is_no_outage_while_its_run_has_others(
     artifacts.delete(name_of(kept).rpartition("/")[0])
 
     with pytest.raises(ArtifactNotFoundError):
-        kept_values.load(artifacts, kept)
+        values.load(artifacts, kept)
 
     artifacts.delete("runs/r-1")
     with pytest.raises(StoreUnavailableError, match="once held"):
-        kept_values.load(artifacts, kept)
+        values.load(artifacts, kept)
 
 
 def test_what_cannot_be_deleted_is_left(artifacts: FolderArtifacts, kept: KeptValue) -> None:
-    temporary_files.discard(artifacts, name_of(kept), BoundedCalls("errand").run)
-    temporary_files.discard(artifacts, name_of(kept), BoundedCalls("errand").run)
+    values.discard(artifacts, name_of(kept), BoundedCalls("errand").run)
+    values.discard(artifacts, name_of(kept), BoundedCalls("errand").run)
 
     with pytest.raises(ArtifactNotFoundError):
         artifacts.get(name_of(kept))

@@ -4,7 +4,12 @@ from leasehold.bootstrap.boot import Bundle, boot
 from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, delivers_events, delivers_tasks
 from leasehold.bootstrap.hooks import Hooks, log_report
-from leasehold.bootstrap.parts import folder_artifacts, in_process_queue, system_clock
+from leasehold.bootstrap.parts import (
+    folder_artifacts,
+    in_process_queue,
+    no_documents,
+    system_clock,
+)
 from leasehold.bootstrap.store_address import store_address, store_exists
 
 __all__ = [
@@ -20,6 +25,7 @@ __all__ = [
     "in_process_queue",
     "load_catalog",
     "log_report",
+    "no_documents",
     "store_address",
     "store_exists",
     "system_clock",

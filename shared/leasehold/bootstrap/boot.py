@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,6 +14,9 @@ from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.clock_steps import ClockSteps
 from leasehold.adapters.in_process_events import InProcessEvents
+from leasehold.attempt.keeper import LeaseKeeper
+from leasehold.attempt.outage import pause
+from leasehold.attempt.values import load
 from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bootstrap.hooks import LOG, Hooks
@@ -34,14 +36,13 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.rules import rules_of
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine, Retention
-from leasehold.services.kept_values import load
 from leasehold.worker.bounded_sends import BoundedSends
 from leasehold.worker.holder import holder_name, host_name, is_gone
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.known_overrides import KnownOverrides
-from leasehold.worker.lease_keeper import ThreadedLeaseKeeper
 from leasehold.worker.process_runner import ProcessRunner
 from leasehold.worker.project_sources import NO_SOURCES, ProjectSources
+from leasehold.worker.thread_stacks import stack_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +136,9 @@ def boot(
     rules = rules_of(settings, catalog, environ, overrides.find, hooks.warn)
     rules = replace(rules, code_hash=sources.code_hash)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
-    inline = inline_runner(artifacts, load_value, clock, interrupts)
+    inline = inline_runner(interrupts)
     handlers = [step.handler for step in catalog.steps]
     process = ProcessRunner(
-        artifacts,
-        load_value,
-        clock,
         interrupts,
         handlers,
         sources=sources.files,
@@ -153,7 +151,7 @@ def boot(
         tasks=connections.tasks,
         events=connections.events,
         artifacts=artifacts,
-        leases=ThreadedLeaseKeeper(clock, rules.lease_ttl),
+        leases=LeaseKeeper(clock, rules.lease_ttl, stack_of),
         runners={"inline": inline, "process": process},
         gates=gate_runner(artifacts, load_value, interrupts),
         checks=handler_checks(),
@@ -167,7 +165,7 @@ def boot(
         side_by_side=side_by_side,
         errand=errands.run,
         send=sends.run,
-        pause=partial(_pause, clock),
+        pause=partial(pause, clock),
         raise_interrupt=interrupts.raise_interrupt,
         observe=hooks.observe,
         may_continue=hooks.may_continue,
@@ -188,16 +186,6 @@ def boot(
 def _clock_step(store: str, clock: Clock) -> Callable[[], ClockStep | None]:
     """Return what tells of steps of the clock, where the store goes by it."""
     return ClockSteps(clock).newest if store.startswith("sqlite:") else lambda: None
-
-
-def _pause(clock: Clock, seconds: float) -> None:
-    """Let so many seconds pass; a clock that skips waits moves on at once."""
-    if seconds <= 0:
-        return
-    if clock.skip is not None:
-        clock.skip(seconds)
-    else:
-        time.sleep(seconds)
 
 
 def _sources(catalog: Catalog, name: str, purpose: Purpose) -> ProjectSources:

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.clock import Clock
 from leasehold.ports.handler_checks import HandlerChecks
 from leasehold.ports.handler_runner import GateRunner, HandlerRunner
 from leasehold.registry.channels import CustomChannel
 from leasehold.worker.interrupts import Interrupts
 
 if TYPE_CHECKING:
+    from leasehold.attempt.attempt import Attempt
+    from leasehold.domain.kept_checkpoint import Load
     from leasehold.worker.channel_senders import SenderFunction
-    from leasehold.worker.held_calls import Load
 
 
 class _Late:
@@ -35,15 +35,13 @@ class _Late:
         return method
 
 
-def inline_runner(
-    artifacts: Artifacts, load: Load, clock: Clock, interrupts: Interrupts
-) -> HandlerRunner[Any]:
+def inline_runner(interrupts: Interrupts) -> HandlerRunner[Attempt]:
     """Return what calls a handler in the worker's own thread."""
 
     def make() -> object:
         from leasehold.worker.inline_runner import InlineRunner
 
-        return InlineRunner(artifacts, load, clock, interrupts)
+        return InlineRunner(interrupts)
 
     return cast(HandlerRunner[Any], _Late(make))
 

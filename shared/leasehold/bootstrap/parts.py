@@ -7,14 +7,21 @@ from pathlib import Path
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_artifacts
 from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.adapters.null_stores import NullDocuments
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import PulledTaskQueue
 
 
 def system_clock() -> Clock:
     """Return the machine's clock."""
     return SystemClock()
+
+
+def no_documents(clock: Clock) -> Documents:
+    """Return a store that is empty, and forgets what is written to it."""
+    return NullDocuments(clock)
 
 
 def folder_artifacts(folder: Path, clock: Clock) -> Artifacts:

@@ -15,7 +15,7 @@ from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFi
 
 _MAX_SHOWN: Final = 40
 
-#: Returns the text of a value; raises what `services.kept_values.load` does.
+#: Returns the text of a value; raises what `attempt.values.load` does.
 Load = Callable[[KeptValue], str]
 
 

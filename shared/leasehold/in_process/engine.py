@@ -13,6 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.bootstrap import Bundle, Hooks, boot, in_process_queue, log_report, system_clock
 from leasehold.bounded_calls import start_call
 from leasehold.domain.change import Change
@@ -24,7 +25,6 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.in_process.clockwork import TICK_S, Clockwork
 from leasehold.in_process.workers import Workers
 from leasehold.ports.clock import Clock
-from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.channels import NO_CHANNELS, ChannelEntry
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
@@ -284,7 +284,7 @@ class InProcessEngine:
                 return manifest.with_(steps=manifest.with_step(step, progress=held.notes.progress))
         return manifest
 
-    def held_runs(self) -> Sequence[HeldAttempt]:
+    def held_runs(self) -> Sequence[Attempt]:
         """Return the attempts that run here now."""
         return self.engine.leases.held_attempts()
 

@@ -14,7 +14,7 @@ from leasehold.domain.task import Task, dispatch_task
 from leasehold.errors import LeaseholdError
 from leasehold.ports.documents import Committed
 from leasehold.ports.task_queue import PulledTaskQueue
-from leasehold.services.engine import Engine, publish_or_leave
+from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, has_lease, run_steps
 from leasehold.services.start_run import StartRequest, begin, start_run
 
@@ -55,7 +55,7 @@ class Workers:
                 self._begun[task.name] = begun
         finally:
             self._queue.end_reservation(task)
-        return begun.answer if task else publish_or_leave(engine, begun.answer)
+        return begun.answer if task else engine.publish_or_leave(begun.answer)
 
     def _work(self) -> None:
         """Run tasks until the queue closes; what a step owes is exchanged for the next task."""

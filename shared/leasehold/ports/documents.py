@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Generic, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from leasehold.domain.document import Answer, DecideDocument, Document, Ref
+from leasehold.domain.manifest import Manifest
 
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -89,6 +90,13 @@ class Query:
         """The paths of all fields to read, each once; none: whole documents."""
         ordered = (self.order_by,) if self.order_by and self.fields else ()
         return tuple(dict.fromkeys((*ordered, *self.fields)))
+
+
+class KnownRun(NamedTuple):
+    """A run, and the document that it was read from or written to."""
+
+    manifest: Manifest
+    snapshot: Snapshot
 
 
 class Queries(Protocol):

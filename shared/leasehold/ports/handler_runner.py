@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import Finished, Result
-from leasehold.ports.lease_keeper import HeldT_contra
+
+Attempt_contra = TypeVar("Attempt_contra", contravariant=True)
 
 
 class StepHandler(Protocol):
@@ -33,14 +34,14 @@ class EnteredStep(StepHandler, Protocol):
         ...
 
 
-class HandlerRunner(Protocol[HeldT_contra]):
+class HandlerRunner(Protocol[Attempt_contra]):
     """Runs the handlers of one kind of isolation."""
 
-    def run(self, held: HeldT_contra, step: EnteredStep, given: str) -> Result:
+    def run(self, attempt: Attempt_contra, step: EnteredStep, given: str) -> Result:
         """Call the entry actions and the handler of a step, and judge what they do; never raises.
 
         Args:
-            held: the attempt.
+            attempt: the attempt, under its lease.
             step: the step.
             given: what they are given, JSON text.
         """

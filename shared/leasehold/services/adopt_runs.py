@@ -21,7 +21,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
-from leasehold.services.engine import Engine, change_run, dispatch_rules, publish
+from leasehold.services.engine import Engine, change_run, publish
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
 from leasehold.services.read_runs import get_run
 
@@ -68,7 +68,7 @@ def _by_the_clock(engine: Engine, run_id: str) -> Manifest:
     """Return the run; one that has times of a clock that was set since is written anew."""
     manifest, now = get_run(engine, run_id), engine.clock.now()
     step = engine.clock_step()
-    rules = dispatch_rules(engine)
+    rules = engine.dispatch_rules()
     follow: Transition
     if step is not None and manifest.lease is not None:
         follow = partial(lifecycle.follow_clock, rules=rules, step=step)
@@ -85,7 +85,7 @@ def _let_wait_on(engine: Engine, manifest: Manifest) -> None:
     if manifest.claimable is None or claim_by is None or engine.clock.now() < claim_by:
         return
     generation = manifest.dispatch.generation
-    wait_on = partial(lifecycle.extend_wait, rules=dispatch_rules(engine), generation=generation)
+    wait_on = partial(lifecycle.extend_wait, rules=engine.dispatch_rules(), generation=generation)
     change_run(engine, manifest.run_id, wait_on)
 
 
@@ -140,7 +140,7 @@ def look_at_blocked(engine: Engine) -> None:
 
 
 def _look_at(engine: Engine, run_id: str) -> None:
-    look = partial(lifecycle.look_again, rules=dispatch_rules(engine), at_once=True)
+    look = partial(lifecycle.look_again, rules=engine.dispatch_rules(), at_once=True)
     change_run(engine, run_id, look)
 
 
@@ -256,6 +256,6 @@ def _with_status(engine: Engine, status: RunStatus) -> Iterator[Snapshot]:
 
 
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:
-    rules = dispatch_rules(engine)
+    rules = engine.dispatch_rules()
     end = partial(lifecycle.expire, rules=rules, lease_id=lease.lease_id, holder_gone=True)
     return change_run(engine, run_id, end)

@@ -17,7 +17,7 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed, expire_if_gone
-from leasehold.services.engine import Engine, change_run, dispatch_rules
+from leasehold.services.engine import Engine, change_run
 from leasehold.services.paging import WHOLE_RUNS, scan
 from leasehold.services.read_runs import RunFilter, matching_runs
 from leasehold.services.task_presence import task_presence
@@ -92,7 +92,7 @@ def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
         look = task_presence(engine, manifest)
         step = manifest.current_step
         known = step not in engine.catalog.steps and step in steps_known_elsewhere(engine)
-        rules = dispatch_rules(engine)
+        rules = engine.dispatch_rules()
         repair = partial(lifecycle.on_audit, rules=rules, known_elsewhere=known, **look)
         change = change_run(engine, manifest.run_id, repair)
     except (LeaseholdError, ArithmeticError) as error:

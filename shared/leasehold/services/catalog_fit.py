@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from leasehold.attempt.values import load
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import Operation
@@ -20,7 +21,6 @@ from leasehold.errors import (
 )
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine
-from leasehold.services.kept_values import load
 from leasehold.services.read_runs import RunFilter, matching_runs
 
 LIMIT_CHANGED: Final = "limit_changed"

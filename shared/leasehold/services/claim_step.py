@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from leasehold.attempt.values import load
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
@@ -34,10 +35,9 @@ from leasehold.errors import (
     StoreUnavailableError,
     UnreadableRunError,
 )
-from leasehold.ports.documents import Query
+from leasehold.ports.documents import KnownRun, Query
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.engine import Engine, KnownRun, change_run, dispatch_rules, find_run
-from leasehold.services.kept_values import load
+from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.manage_lease import LeaseCredentials, block_step
 from leasehold.services.paging import pages
 from leasehold.services.worker_notes import note_asked, steps_known_elsewhere
@@ -148,7 +148,7 @@ def _acquire(engine: Engine, found: KnownRun, holder: str) -> ClaimedStep:
         run, snapshot = found
         claim = partial(
             lifecycle.claim,
-            rules=dispatch_rules(engine),
+            rules=engine.dispatch_rules(),
             lease_id=engine.clock.new_id(),
             holder=holder,
         )

@@ -29,7 +29,7 @@ from leasehold.errors import (
     VersionConflictError,
 )
 from leasehold.ports.documents import Committed, Query, Range, Snapshot
-from leasehold.services.engine import Engine, commit, find_run, publish
+from leasehold.services.engine import Engine, find_run, publish
 from leasehold.services.paging import pages
 
 #: How many deliveries are read, and published, at once.
@@ -68,7 +68,7 @@ def request_delivery(
         raise UnknownDeliveryError(run_id=run_id, channel=channel)
     others: tuple[Delivery, ...] = ()
     if told.pending:
-        change = commit(engine, run_id, partial(announce_pending, rules=engine.rules)).answer
+        change = engine.commit(run_id, partial(announce_pending, rules=engine.rules)).answer
         run, told = change.manifest, change.manifest.announcement or told
         others = tuple(one for one in change.deliveries if one.channel != channel)
     rules, ref = engine.rules, delivery_ref(run_id, told.occurrence, channel)

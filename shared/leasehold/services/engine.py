@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.keeper import LeaseKeeper
 from leasehold.domain.breaker import Breaker
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
 from leasehold.domain.clock_step import ClockStep, after_step
@@ -29,11 +31,10 @@ from leasehold.errors import (
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.channel import Channel, Sending
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Committed, Documents, Snapshot
+from leasehold.ports.documents import Committed, Documents, KnownRun, Snapshot
 from leasehold.ports.event_bus import EventBus
 from leasehold.ports.handler_checks import HandlerChecks
 from leasehold.ports.handler_runner import GateRunner, HandlerRunner
-from leasehold.ports.lease_keeper import LeaseKeeper
 from leasehold.ports.overrides import Overrides
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.channels import ChannelEntry
@@ -89,7 +90,7 @@ class Engine:
     """The ports and tables of one bundle, wired by bootstrap.
 
     Args:
-        rules: what transitions need to know; those that may dispatch get `dispatch_rules`.
+        rules: what transitions need to know; those that may dispatch get `dispatch_rules()`.
         overrides: what people set for steps, which the rules look up as it is known here.
         open_channel: opens what sends to a channel.
         is_variable_set: whether a variable of a channel is set, or the file that it may be in.
@@ -122,8 +123,8 @@ class Engine:
     tasks: TaskQueue
     events: EventBus
     artifacts: Artifacts
-    leases: LeaseKeeper[Any]
-    runners: Mapping[str, HandlerRunner[Any]]
+    leases: LeaseKeeper
+    runners: Mapping[str, HandlerRunner[Attempt]]
     gates: GateRunner
     checks: HandlerChecks
     clock: Clock
@@ -151,26 +152,66 @@ class Engine:
     code_hash: str = ""
     clock_step: Callable[[], ClockStep | None] = lambda: None
 
+    def dispatch_rules(self) -> Rules:
+        """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.
+
+        It may read the store. Its answer is for the commit that follows, and not to be kept.
+        """
+        self.overrides.refresh()
+        return self.rules
+
+    def commit(
+        self,
+        run_id: str,
+        transition: Transition,
+        *,
+        known: KnownRun | None = None,
+        in_transaction: bool = False,
+        within: float | None = None,
+    ) -> Committed[Change]:
+        """Apply the transition in one commit; `publish_owed` is the caller's to call.
+
+        Args:
+            run_id: the run.
+            transition: what is to become of it.
+            known: decide on this, without reading, and write only if nobody has changed it since.
+            in_transaction: for a lease; see `Documents.transact`.
+            within: seconds after which to give up.
+
+        Raises:
+            VersionConflictError: somebody has changed what was `known`; nothing was written.
+            Everything that `change_run` raises.
+        """
+        return self.documents.transact(
+            run_ref(run_id),
+            on_run(run_id, partial(_after_step, self, transition))
+            if known is None
+            else _on_known(self, known.manifest, transition),
+            if_version=None if known is None else known.snapshot,
+            in_transaction=in_transaction,
+            within=within,
+        )
+
+    def publish_or_leave(self, change: Change) -> Change:
+        """Do as `publish_owed`; what cannot be carried out now is left to the sweep.
+
+        For requests of people: to fail would be wrong, as the request given again would be refused,
+        or done twice.
+        """
+        try:
+            return publish_owed(self, change)
+        except StoreUnavailableError as error:
+            run_id = (change.created or change.manifest).run_id
+            problem = (
+                f"run {run_id} is recorded; its task is owed and the sweep creates it: {error}"
+            )
+            self.log(problem)
+            return change
+
 
 def isolation_of(engine: Engine, step: StepDispatchEntry) -> Isolation:
     """Return where the handler of a step runs."""
     return engine.isolation or step.isolation
-
-
-class KnownRun(NamedTuple):
-    """A run, and the document that it was read from or written to."""
-
-    manifest: Manifest
-    snapshot: Snapshot
-
-
-def dispatch_rules(engine: Engine) -> Rules:
-    """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.
-
-    It may read the store. Its answer is for the commit that follows, and not to be kept.
-    """
-    engine.overrides.refresh()
-    return engine.rules
 
 
 def change_run(
@@ -183,42 +224,8 @@ def change_run(
         StoreUnavailableError: it is not known to be committed, or what it owes is not published:
             the manifest owes it still.
     """
-    committed = commit(engine, run_id, transition, in_transaction=in_transaction)
+    committed = engine.commit(run_id, transition, in_transaction=in_transaction)
     return publish_owed(engine, committed.answer, committed.snapshot)
-
-
-def commit(
-    engine: Engine,
-    run_id: str,
-    transition: Transition,
-    *,
-    known: KnownRun | None = None,
-    in_transaction: bool = False,
-    within: float | None = None,
-) -> Committed[Change]:
-    """Apply the transition in one commit; `publish_owed` is the caller's to call.
-
-    Args:
-        engine: the parts.
-        run_id: the run.
-        transition: what is to become of it.
-        known: decide on this, without reading, and write only if nobody has changed it since.
-        in_transaction: for a lease; see `Documents.transact`.
-        within: seconds after which to give up.
-
-    Raises:
-        VersionConflictError: somebody has changed what was `known`; nothing was written.
-        Everything that `change_run` raises.
-    """
-    return engine.documents.transact(
-        run_ref(run_id),
-        on_run(run_id, partial(_after_step, engine, transition))
-        if known is None
-        else _on_known(engine, known.manifest, transition),
-        if_version=None if known is None else known.snapshot,
-        in_transaction=in_transaction,
-        within=within,
-    )
 
 
 def create_run(
@@ -295,20 +302,6 @@ def archive(engine: Engine, owed: Archive, known: KnownRun | None = None) -> boo
     return archive_run(engine, owed, partial(_note_archive, engine, owed.run_id, known))
 
 
-def publish_or_leave(engine: Engine, change: Change) -> Change:
-    """Do as `publish_owed`; what cannot be carried out now is left to the sweep.
-
-    For requests of people: to fail would be wrong, as the request given again would be refused,
-    or done twice.
-    """
-    try:
-        return publish_owed(engine, change)
-    except StoreUnavailableError as error:
-        run_id = (change.created or change.manifest).run_id
-        engine.log(f"run {run_id} is recorded; its task is owed and the sweep creates it: {error}")
-        return change
-
-
 def _create_tasks(engine: Engine, tasks: Sequence[Task]) -> None:
     for task in tasks:
         engine.tasks.create(task)
@@ -348,7 +341,7 @@ def _delete_now(engine: Engine, deletion: Deletion) -> None:
 def _note_archive(
     engine: Engine, run_id: str, known: KnownRun | None, transition: Transition
 ) -> Change:
-    note = partial(commit, engine, run_id, transition, within=_NOTED_WITHIN_S)
+    note = partial(engine.commit, run_id, transition, within=_NOTED_WITHIN_S)
     try:
         change = note(known=known).answer
     except VersionConflictError:  # a person recreated it meanwhile, or another worker was faster

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.settlement import ending_of
+from leasehold.attempt.values import load
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.effect import left_behind
@@ -20,19 +22,9 @@ from leasehold.errors import (
     UnknownRunError,
 )
 from leasehold.ports.documents import Committed
-from leasehold.ports.lease_keeper import HeldAttempt
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.attempt import acquired_attempt, ending_of
-from leasehold.services.engine import (
-    Engine,
-    commit,
-    dispatch_rules,
-    isolation_of,
-    publish,
-    publish_owed,
-)
+from leasehold.services.engine import Engine, isolation_of, publish, publish_owed
 from leasehold.services.gates import checked_output, through_gates
-from leasehold.services.kept_values import load
 
 _MOVED: Final = "This deploy has the step run remotely; the lease was released for its worker."
 
@@ -65,12 +57,12 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
     """Ask for the lease, or learn why there is none to have."""
     ask = partial(
         lifecycle.arrive,
-        rules=dispatch_rules(engine),
+        rules=engine.dispatch_rules(),
         generation=hint.generation,
         lease_id=engine.clock.new_id(),
         holder=engine.holder,
     )
-    return commit(engine, hint.run_id, ask, in_transaction=True)
+    return engine.commit(hint.run_id, ask, in_transaction=True)
 
 
 def run_steps(engine: Engine, committed: Committed[Change]) -> Change:
@@ -106,46 +98,48 @@ def has_lease(change: Change) -> bool:
 
 def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change]:
     """Run the step under its lease, settle what came of it, and take the next lease along."""
-    with engine.leases.hold(acquired_attempt(engine, acquired)) as held:
+    attempt = engine.leases.hold(engine, acquired)
+    try:
         if acquired.answer.outcome is Outcome.HANDED_OFF:  # whoever handed off has this lease too
-            publish(engine, left_behind(held.manifest))
-        ending = _ending(engine, held)
+            publish(engine, left_behind(attempt.manifest))
+        ending = _ending(engine, attempt)
         if engine.may_continue():
             lease_id = engine.clock.new_id()
             ending = lifecycle.then_arrive(
-                ending, rules=dispatch_rules(engine), lease_id=lease_id, holder=engine.holder
+                ending, rules=engine.dispatch_rules(), lease_id=lease_id, holder=engine.holder
             )
-        settled: Committed[Change] = held.settle(ending)
-        return settled
+        return attempt.settle(ending)
+    finally:
+        engine.leases.let_go(attempt)
 
 
-def _ending(engine: Engine, held: HeldAttempt) -> Transition:
+def _ending(engine: Engine, attempt: Attempt) -> Transition:
     """Run the handler, have its output pass the gates, and return how the attempt ends.
 
     A store that is away is waited for: for a while before the handler begins, and while the lease
     can be held once its work is done. Where it stays away the attempt is deferred.
     """
     try:
-        result = _run_handler(engine, held)
-        return ending_of(engine, held, through_gates(engine, held, result))
+        result = _run_handler(engine, attempt)
+        return ending_of(attempt, through_gates(engine, attempt, result))
     except StoreUnavailableError as error:
         deferred = Deferred(Termination.STORE_UNAVAILABLE, error.message)
-        return ending_of(engine, held, deferred)
+        return ending_of(attempt, deferred)
 
 
-def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
+def _run_handler(engine: Engine, attempt: Attempt) -> Result:
     """Call the handler of the current step with what it is given; one that has ended is not.
 
     Raises:
         StoreUnavailableError: what it is given could not be loaded; it was not called.
     """
-    manifest = held.manifest
+    manifest = attempt.manifest
     kept = manifest.steps[manifest.current_step]
     is_judged = manifest.has_unjudged_output
     value = (kept.kept_output if is_judged else None) or manifest.given
     load_value = partial(load, engine.artifacts, value)
     try:
-        text = load_value() if value.ref is None else held.fetch(load_value)
+        text = load_value() if value.ref is None else attempt.fetch(load_value)
     except ArtifactNotFoundError as error:
         return Unable(BlockCode.INPUT_MISSING, ErrorRecord.of(error))
     step = engine.catalog.steps[manifest.current_step]
@@ -154,5 +148,4 @@ def _run_handler(engine: Engine, held: HeldAttempt) -> Result:
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN, _MOVED)
     runner = engine.runners[isolation_of(engine, step)]
-    run: Callable[[], Result] = partial(runner.run, held, step, text)
-    return held.call(run, "handler", step.handler)
+    return attempt.call("handler", step.handler, runner.run, attempt, step, text)

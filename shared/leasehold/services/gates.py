@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.settlement import made_output
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import Failed, Finished, Result, Stopped, Unable
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import HandlerNotFoundError, InvalidVerdictError, TooLargeError
-from leasehold.ports.lease_keeper import RunningAttempt
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.attempt import made_output
 from leasehold.services.engine import Engine
 
 _LEFT_TO_OTHERS: Final = (
@@ -36,7 +36,7 @@ def checked_output(engine: Engine, run: Manifest, finished: Finished) -> Result:
     return finished if misfit is None else Unable(BlockCode.INPUT_MISMATCH, misfit, finished)
 
 
-def through_gates(engine: Engine, attempt: RunningAttempt, result: Result) -> Result:
+def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
     """Return the result of an attempt as it is, or what the first gate makes of it.
 
     Only an output has to pass gates. One that says of itself that it is an ERROR fails the
@@ -57,14 +57,14 @@ def through_gates(engine: Engine, attempt: RunningAttempt, result: Result) -> Re
     gates = engine.catalog.gates_of(run.current_step) if is_known else []
     if gates or not is_known:
         try:
-            attempt.note_output(made_output(engine, attempt, result))
+            attempt.note_output(made_output(attempt, result))
         except (InvalidVerdictError, TooLargeError):  # it fails so once more, when it is settled
             return result
     if not is_known:
         return Stopped(Termination.INSTANCE_SHUTDOWN, _LEFT_TO_OTHERS)
     for gate in gates:
-        ask = partial(engine.gates.run, gate, run, result)
-        judged = attempt.insist(partial(attempt.call, ask, "gate", gate.handler))
+        ask = partial(attempt.call, "gate", gate.handler, engine.gates.run, gate, run, result)
+        judged: Result = attempt.insist(ask)
         if judged is not result:
             return judged
     return result

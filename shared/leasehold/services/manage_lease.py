@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.settlement import ending_of
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
-from leasehold.domain.notes import Notes, progress_without_secrets
 from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped, Unable
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import HandlerNotFoundError, LeaseLostError
-from leasehold.services.attempt import Attempt, ending_of
 from leasehold.services.engine import Engine, find_run, publish_owed
 from leasehold.services.gates import through_gates
 from leasehold.services.output_checks import check_output, check_verdict
@@ -45,8 +45,10 @@ def renew_lease(
         LeaseLostError: nothing was changed; or the attempt was still at work at its dispatch
             deadline, and was ended as failed.
     """
-    said = None if progress is None else progress_without_secrets(progress)
-    return _attempt(engine, credentials).renew(Notes(said))
+    attempt = _attempt(engine, credentials)
+    if progress is not None:
+        attempt.progress = progress
+    return attempt.renew()
 
 
 def save_checkpoint(
@@ -66,12 +68,7 @@ def save_checkpoint(
     check_size("partialResults", partial_results, OUTPUT_BYTES)
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
-    checkpoint = attempt.new_checkpoint(iteration_count, phase, partial_results)
-    try:
-        checkpoint.store()
-        checkpoint.record()
-    finally:
-        checkpoint.tidy_up()
+    attempt.checkpoint(iteration_count, phase, partial_results)
     return attempt.manifest
 
 
@@ -156,11 +153,11 @@ def check_lease(engine: Engine, credentials: LeaseCredentials) -> Manifest:
 
 def _attempt(engine: Engine, credentials: LeaseCredentials) -> Attempt:
     known = find_run(engine, credentials.run_id)
-    return Attempt(engine, known, credentials.fence, is_shared=True)
+    return Attempt(engine, known, credentials.fence)
 
 
 def _settle(engine: Engine, attempt: Attempt, result: Result) -> Change:
     """End the attempt with what the gates make of its result, and publish what that owes."""
     result = through_gates(engine, attempt, result)
-    settled = attempt.settle(ending_of(engine, attempt, result))
+    settled = attempt.settle(ending_of(attempt, result))
     return publish_owed(engine, settled.answer, settled.snapshot)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from leasehold.attempt.values import inline, keep, put
 from leasehold.domain import lifecycle
 from leasehold.domain.calls import kept_files
 from leasehold.domain.change import Change, Transition
@@ -25,9 +26,8 @@ from leasehold.errors import (
 )
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.catalog_fit import check_approval, check_recreation
-from leasehold.services.engine import Engine, commit, dispatch_rules, publish_or_leave
+from leasehold.services.engine import Engine
 from leasehold.services.input_files import copy_files, drop_artifacts
-from leasehold.services.kept_values import inline, keep, put
 from leasehold.services.limits import MAX_REASON, NOTE, is_note
 from leasehold.services.output_checks import check_output, check_verdict
 from leasehold.services.read_runs import get_run
@@ -94,7 +94,7 @@ def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
         StoreUnavailableError: it may have been done or not.
     """
     check_request(request)
-    return publish_or_leave(engine, apply(engine, get_run(engine, run_id), request))
+    return engine.publish_or_leave(apply(engine, get_run(engine, run_id), request))
 
 
 def apply(engine: Engine, manifest: Manifest, request: OperationRequest) -> Change:
@@ -159,13 +159,13 @@ def _commit(
     new = _new_run(engine, manifest, request)
     transition = _transition(engine, manifest, request, bound, new)
     if new is None or (new.large_input is None and not new.run.input_files):
-        return commit(engine, manifest.run_id, transition).answer
+        return engine.commit(manifest.run_id, transition).answer
     transition(manifest, engine.clock.now())  # what is refused anyway has nothing stored
     is_sent = False
     try:
         _store(engine, manifest, new)
         is_sent = True
-        change = commit(engine, manifest.run_id, transition).answer
+        change = engine.commit(manifest.run_id, transition).answer
     except LeaseholdError as error:
         if not (is_sent and isinstance(error, StoreUnavailableError)):
             drop_artifacts(engine.artifacts, new.run)
@@ -192,7 +192,7 @@ def _transition(
     new: _NewRun | None,
 ) -> Transition:
     facts: dict[str, Any] = {
-        "rules": dispatch_rules(engine),
+        "rules": engine.dispatch_rules(),
         "actor": request.actor,
         "reason": request.reason,
     }

@@ -32,8 +32,8 @@ from leasehold.errors import (
     PurgeCutOffError,
     VersionConflictError,
 )
-from leasehold.ports.documents import Query, Snapshot
-from leasehold.services.engine import Engine, KnownRun, commit
+from leasehold.ports.documents import KnownRun, Query, Snapshot
+from leasehold.services.engine import Engine
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, pages, scan
 from leasehold.services.purge_deliveries import (
     delete_deliveries,
@@ -236,7 +236,7 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> bool:
     """
     run_id = known.manifest.run_id
     mark = partial(lifecycle.purge, ended_before=ended_before)
-    marked = commit(engine, run_id, mark, known=known)
+    marked = engine.commit(run_id, mark, known=known)
     run = marked.answer.manifest
     if not delete_deliveries(engine, run):
         return False

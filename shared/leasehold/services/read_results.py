@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from leasehold.attempt.values import load
 from leasehold.domain.artifact_name import check_artifact_name
 from leasehold.domain.kept_value import kept_value
 from leasehold.domain.life import files_folder
@@ -24,7 +25,6 @@ from leasehold.errors import (
 )
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.engine import Engine, find_run
-from leasehold.services.kept_values import load
 from leasehold.services.limits import MAX_PAGE
 
 _MAX_SHOWN: Final = 200

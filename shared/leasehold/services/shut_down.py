@@ -9,13 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.settlement import ending_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import Stopped
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceType
 from leasehold.errors import LeaseholdError
-from leasehold.ports.lease_keeper import HeldAttempt
-from leasehold.services.attempt import ending_of
 from leasehold.services.engine import Engine, publish_owed
 from leasehold.services.reporting import shutdown_report
 
@@ -67,7 +67,7 @@ def shut_down(engine: Engine, *, grace: float = GRACE_S, signal_name: str | None
         running = _running(engine, seen)
 
 
-def _running(engine: Engine, seen: set[str]) -> list[tuple[HeldAttempt, Manifest]]:
+def _running(engine: Engine, seen: set[str]) -> list[tuple[Attempt, Manifest]]:
     """Return the attempts that were not seen before, and the run as each of them has it.
 
     They count as seen from now on.
@@ -78,7 +78,7 @@ def _running(engine: Engine, seen: set[str]) -> list[tuple[HeldAttempt, Manifest
     return new
 
 
-def _end(engine: Engine, held: HeldAttempt, force_at: float, over_at: float) -> str:
+def _end(engine: Engine, held: Attempt, force_at: float, over_at: float) -> str:
     """Wait for the end of an attempt, and bring it about where it does not come in time.
 
     Returns:
@@ -88,12 +88,12 @@ def _end(engine: Engine, held: HeldAttempt, force_at: float, over_at: float) -> 
     monotonic = engine.clock.monotonic
     if held.wait_settled(max(0.0, force_at - monotonic())):
         return ""
-    held.end_handler()
+    held.stop.force()
     if held.wait_settled(max(_DEATH_S, over_at - monotonic())):
         return ""
     stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
     try:
-        release = ending_of(engine, held, stopped)
+        release = ending_of(held, stopped)
         settled = held.settle(release)
         publish_owed(engine, settled.answer, settled.snapshot)
     except LeaseholdError as error:
@@ -101,7 +101,7 @@ def _end(engine: Engine, held: HeldAttempt, force_at: float, over_at: float) -> 
     return ""
 
 
-def _report(engine: Engine, held: HeldAttempt, begun: Manifest, end: Callable[[], str]) -> None:
+def _report(engine: Engine, held: Attempt, begun: Manifest, end: Callable[[], str]) -> None:
     """End an attempt, and report how its lease ended."""
     problem = end()
     ending = _ending(held)
@@ -122,7 +122,7 @@ def _report(engine: Engine, held: HeldAttempt, begun: Manifest, end: Callable[[]
     )
 
 
-def _ending(held: HeldAttempt) -> str:
+def _ending(held: Attempt) -> str:
     """Return how the lease ended, in a word that alerts can count."""
     change = held.settlement
     if change is None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from leasehold.attempt.values import discard, inline, put
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, digest
@@ -27,11 +28,9 @@ from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.check_chain import check_chain
-from leasehold.services.engine import Engine, create_run, dispatch_rules, publish_or_leave
+from leasehold.services.engine import Engine, create_run
 from leasehold.services.input_files import checked_files, drop_artifacts, store_files
-from leasehold.services.kept_values import inline, put
 from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
-from leasehold.services.temporary_files import discard
 
 _Start = Callable[[Manifest | None, datetime], Change]
 
@@ -59,7 +58,7 @@ class StartRequest:
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
     """Start the run, or answer with the one that the key started before; see `begin`."""
-    return publish_or_leave(engine, begin(engine, request).answer)
+    return engine.publish_or_leave(begin(engine, request).answer)
 
 
 def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Committed[Change]:
@@ -104,7 +103,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         except LeaseholdError:  # a part of it may be there, and nobody begins the life
             _drop_artifacts(engine, new)
             raise
-    started: _Start = partial(lifecycle.start, rules=dispatch_rules(engine), new=new)
+    started: _Start = partial(lifecycle.start, rules=engine.dispatch_rules(), new=new)
     if eager:
         lease_id, holder = engine.clock.new_id(), engine.holder
         started = lifecycle.then_arrive(

@@ -17,18 +17,10 @@ from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import Outcome
 from leasehold.domain.task import Task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
-from leasehold.ports.documents import Snapshot
+from leasehold.ports.documents import KnownRun, Snapshot
 from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.due_runs import DueRuns
-from leasehold.services.engine import (
-    Engine,
-    KnownRun,
-    announce,
-    archive,
-    commit,
-    dispatch_rules,
-    publish,
-)
+from leasehold.services.engine import Engine, announce, archive, publish
 from leasehold.services.retention import forget_old_runs, tidy_up
 from leasehold.services.sweep_result import Report, RunEnd, SweepResult, line_of
 from leasehold.services.sweep_times import ATTEND_WITHIN_S, LOOK_AGAIN_S, SWEEP_TIME, WIDTH
@@ -234,15 +226,13 @@ class _Sweep:
             return
         transition = partial(
             lifecycle.on_alarm,
-            rules=dispatch_rules(self._engine),
+            rules=self._engine.dispatch_rules(),
             sweep_job_id=self._result.job_id,
             known_elsewhere=self._is_known_elsewhere(known.manifest.current_step),
             **look,
         )
         try:
-            committed = commit(
-                self._engine, run_id, transition, known=known, within=ATTEND_WITHIN_S
-            )
+            committed = self._engine.commit(run_id, transition, known=known, within=ATTEND_WITHIN_S)
             change = committed.answer
             announce(self._engine, change)
         except VersionConflictError:
@@ -320,7 +310,7 @@ class _Sweep:
             lost=dispatch.redispatched - 1,
         )
         try:
-            commit(self._engine, run_id, take_back, within=ATTEND_WITHIN_S)
+            self._engine.commit(run_id, take_back, within=ATTEND_WITHIN_S)
         except LeaseholdError as error:
             self._engine.log(f"run {run_id} counts a task as lost that had no queue: {error}")
 

@@ -12,13 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
+from leasehold.attempt.files import RunArtifacts
+from leasehold.attempt.values import load
 from leasehold.bootstrap import folder_artifacts
 from leasehold.domain.life import RunLife
 from leasehold.domain.manifest_parts import Attempts, Progress
 from leasehold.domain.status import Termination
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
-from leasehold.services.kept_values import load
 from leasehold.services.limits import NOTE, is_note
 from leasehold.testing.arguments import (
     checked_clock,
@@ -30,19 +33,15 @@ from leasehold.testing.arguments import (
 )
 from leasehold.testing.clock import FrozenClock
 from leasehold.testing.given_run import (
-    LEASE,
     after_review,
     checkpoint_of,
     results_of,
     run_at_work,
     with_statuses,
 )
-from leasehold.testing.memory_attempt import MemoryAttempt
+from leasehold.testing.memory_engine import MemoryEngine
 from leasehold.worker.context import IncrementalState, StepContext
 from leasehold.worker.gates import GateContext
-from leasehold.worker.held_attempt import HeldAttempt
-from leasehold.worker.held_calls import HeldCalls
-from leasehold.worker.run_artifacts import RunArtifacts
 
 _LONGEST_S: Final = 86_400.0
 _VALUES: Final = "JSON values"
@@ -89,26 +88,21 @@ class RecordingContext(StepContext):
         clock: the time that `time_left` and waits go by; a FrozenClock that skips waits.
     """
 
-    def __init__(
-        self, held: HeldAttempt, recorded: Recorded, artifacts: Artifacts, clock: Clock
-    ) -> None:
-        load_value = partial(load, artifacts)
-        super().__init__(
-            HeldCalls(held, artifacts=artifacts, load=load_value, monotonic=clock.monotonic)
-        )
-        self._held = held
+    def __init__(self, attempt: Attempt, recorded: Recorded) -> None:
+        super().__init__(AttemptCalls(attempt))
+        self._attempt = attempt
         self.recorded = recorded
-        self.clock = clock
+        self.clock = attempt.engine.clock
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Record how far the work is."""
         super().progress(fraction, message)
-        if self._held.progress is not None:
-            self.recorded.progress.append(self._held.progress)
+        if self._attempt.progress is not None:
+            self.recorded.progress.append(self._attempt.progress)
 
     def request_stop(self) -> None:
         """Ask the handler to end, as SIGTERM does: `shutdown_requested` is True from now on."""
-        self._held.ask_to_stop(Termination.INSTANCE_SHUTDOWN)
+        self._attempt.ask_to_stop(Termination.INSTANCE_SHUTDOWN)
 
 
 @contextlib.contextmanager
@@ -180,11 +174,9 @@ def step_context(
             if len(recorded.checkpoints) == stop_at_checkpoint:
                 ctx.request_stop()
 
-        lease = clock.monotonic() + LEASE.total_seconds()
         on_call = recorded.calls.__setitem__
-        memory = MemoryAttempt(manifest, lease, on_checkpoint, on_call)
-        held = HeldAttempt(memory, clock, patience=0.0)
-        ctx = RecordingContext(held, recorded, artifacts, clock)
+        engine = MemoryEngine(artifacts, clock, on_checkpoint, on_call)
+        ctx = RecordingContext(engine.attempt(manifest), recorded)
         stack.enter_context(_logged(ctx.log.logger, run_id, recorded.log))
         yield ctx
 

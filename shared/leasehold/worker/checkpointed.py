@@ -10,11 +10,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeVar, cast
 
+from leasehold.attempt.stop import StopSignal
 from leasehold.bounded_calls import in_thread
 from leasehold.errors import CheckpointMisusedError, ContinuedError, InvalidRequestError
 from leasehold.worker.pace import Pace
 from leasehold.worker.phases import Phase, Phases
-from leasehold.worker.stop import StopSignal
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast, overload
 
 import pydantic_core
 
+from leasehold.attempt.calls import ContextCalls
 from leasehold.bounded_calls import in_thread
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
@@ -24,7 +25,6 @@ from leasehold.errors import (
     InvalidRequestError,
 )
 from leasehold.logs.attempt import STEP_LOG
-from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops
 from leasehold.worker.once import CallsMadeOnce
 from leasehold.worker.pace import Pace
@@ -69,7 +69,7 @@ class StepContext:
         log: a logger that names run and step in each line.
     """
 
-    def __init__(self, calls: AttemptCalls) -> None:
+    def __init__(self, calls: ContextCalls) -> None:
         attempt = calls.facts
         self.run_id = attempt.run_id
         self.step_type = attempt.step_type

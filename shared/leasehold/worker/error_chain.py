@@ -6,10 +6,13 @@ interpreter set, not what a property of the same name says.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
+
+from leasehold.errors import StoreUnavailableError
 
 #: How many causes of causes, members of a group, and groups within groups are told.
 MAX_CHAIN: Final = 8
@@ -20,6 +23,9 @@ _LOOKED_AT: Final = 1000
 
 _CAUSE: Final = "The above exception was the direct cause of the following exception:"
 _CONTEXT: Final = "During handling of the above exception, another exception occurred:"
+
+_SHORTAGES: Final = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_NO_THREAD: Final = ("can't start new thread", "unable to start watchdog thread")
 
 _FIELDS: Final = vars(BaseException)
 _CLASS: Final = vars(type)
@@ -99,6 +105,60 @@ def full_class_name(error: BaseException) -> str:
     if not isinstance(module, str) or module in ("builtins", "__main__"):
         return name
     return f"{module}.{name}"
+
+
+def outage_in(error: BaseException) -> StoreUnavailableError | None:
+    """Return the outage that led to an error, or None.
+
+    It may be the error itself, one of a group, or what was being handled when it was raised;
+    `raise … from None` says that it has nothing to do with what was being handled.
+    """
+    found = (one for one in _all_behind(error) if isinstance(one, StoreUnavailableError))
+    try:
+        return next(found, None)
+    except Exception:  # noqa: BLE001 - a class of the user's may do anything when it is looked at
+        return None
+
+
+def lacked_memory(error: BaseException | None) -> bool:
+    """Return whether it is, or came from, a MemoryError."""
+    return error is not None and any(isinstance(one, MemoryError) for one in _all_behind(error))
+
+
+def shortage_in(error: BaseException) -> BaseException | None:
+    """Return what says, of all that led to an error, that the machine has run short; or None.
+
+    It has no memory, no process, no thread, or no descriptor to give.
+    """
+    return next((one for one in _all_behind(error) if _is_shortage(one)), None)
+
+
+def _is_shortage(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in _SHORTAGES
+    return isinstance(error, MemoryError) or (
+        type(error) is RuntimeError and str(error) in _NO_THREAD
+    )
+
+
+def _all_behind(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, what it came from, and the members of groups; each of them once."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen:
+            yield found
+            seen.add(id(found))
+            waiting += _behind(found)
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        yield from members_of(error)
+    older, _ = came_from(error)
+    if older is not None:
+        yield older
 
 
 class _Walk:

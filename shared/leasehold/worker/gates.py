@@ -7,6 +7,9 @@ from typing import Any, Final
 import pydantic_core
 from pydantic import ValidationError
 
+from leasehold.attempt.calls import output_text_of
+from leasehold.attempt.files import RunArtifacts
+from leasehold.domain.kept_checkpoint import Load
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.result import Failed, Finished, Refused, Result, Unable
@@ -15,15 +18,13 @@ from leasehold.errors import GatePolicyFailure
 from leasehold.logs.attempt import lines_of
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
+from leasehold.worker.error_chain import outage_in
 from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import handler_of
-from leasehold.worker.held_calls import Load, output_text_of
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 from leasehold.worker.kept_text import MAX_TEXT, cut
 from leasehold.worker.misfits import record_of_misfit
-from leasehold.worker.outage import outage_in
 from leasehold.worker.retry_hints import is_permanent
-from leasehold.worker.run_artifacts import RunArtifacts
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
 

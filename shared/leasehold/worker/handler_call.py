@@ -14,10 +14,10 @@ from leasehold.errors import ContinuedError, StoreUnavailableError
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.entry_actions import EntryAction, enter, entry_actions_of
+from leasehold.worker.error_chain import outage_in, shortage_in
 from leasehold.worker.failures import record_of, safe_text
 from leasehold.worker.handlers import Handler, handler_of
 from leasehold.worker.misfits import record_of_misfit
-from leasehold.worker.outage import outage_in, shortage_in
 from leasehold.worker.outputs import judged
 from leasehold.worker.retry_hints import is_permanent
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.result import Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.logs.attempt import lines_of
-from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.clock import Clock
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.handler_call import call_handler, continued_in, deferred_in, failed_by
-from leasehold.worker.held_attempt import HeldAttempt
-from leasehold.worker.held_calls import HeldCalls, Load
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c, is_main_thread
 
 #: A server that is to quit raises SystemExit in the main thread; the signal is noted within
@@ -26,49 +24,39 @@ class InlineRunner:
     """The handler runner port, in the thread that asks.
 
     Args:
-        artifacts: the files of runs.
-        load: reads a value of a run.
-        clock: monotonic seconds.
         interrupts: where a Ctrl-C is kept that cuts a handler short.
     """
 
-    def __init__(
-        self, artifacts: Artifacts, load: Load, clock: Clock, interrupts: Interrupts
-    ) -> None:
-        self._artifacts = artifacts
-        self._load = load
-        self._clock = clock
+    def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
 
-    def run(self, held: HeldAttempt, step: EnteredStep, given: str) -> Result:
+    def run(self, attempt: Attempt, step: EnteredStep, given: str) -> Result:
         """Call the handler and judge what it does; do not begin what is to stop already."""
-        if end := held.end_before_it_begins():
+        if end := attempt.end_before_it_begins():
             return end
-        run = held.manifest
-        with lines_of(run.run_id, run.current_step, run.attempt):
-            begin, end_by = partial(self._begin, held), partial(self._end_by, held, step)
+        with lines_of(*attempt.name):
+            begin, end_by = partial(_begin, attempt), partial(self._end_by, attempt, step)
             return call_handler(step, given, begin=begin, end_by=end_by)
 
-    def _begin(self, held: HeldAttempt) -> StepContext | Result:
-        monotonic = self._clock.monotonic
-        calls = HeldCalls(held, artifacts=self._artifacts, load=self._load, monotonic=monotonic)
-        context = StepContext(calls)
-        return held.end_before_it_begins() or context  # it may have waited for its checkpoint
-
     def _end_by(
-        self, held: HeldAttempt, step: StepHandler, error: BaseException, path: str
+        self, attempt: Attempt, step: StepHandler, error: BaseException, path: str
     ) -> Result:
         if is_ctrl_c(error):
-            return self._interrupts.stopped_by(error, held.stop.reason)
+            return self._interrupts.stopped_by(error, attempt.stop.reason)
         if deferred := deferred_in(error):
             return deferred
-        if _is_to_stop(error, held):
-            return Stopped(held.stop.reason or Termination.INSTANCE_SHUTDOWN)
-        return continued_in(error) or failed_by(error, path, step, held.manifest.dispatch.retry)
+        if _is_to_stop(error, attempt):
+            return Stopped(attempt.stop.reason or Termination.INSTANCE_SHUTDOWN)
+        return continued_in(error) or failed_by(error, path, step, attempt.manifest.dispatch.retry)
 
 
-def _is_to_stop(error: BaseException, held: HeldAttempt) -> bool:
+def _begin(attempt: Attempt) -> StepContext | Result:
+    context = StepContext(AttemptCalls(attempt))
+    return attempt.end_before_it_begins() or context  # it may have waited for its checkpoint
+
+
+def _is_to_stop(error: BaseException, attempt: Attempt) -> bool:
     """Return whether the attempt was to stop: it was asked to, or its server ends where it is."""
     if isinstance(error, SystemExit) and is_main_thread():
-        return held.stop.wait(_NOTED_WITHIN_S)
-    return held.stop.is_requested
+        return attempt.stop.wait(_NOTED_WITHIN_S)
+    return attempt.stop.is_requested

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from leasehold.attempt.calls import ContextCalls
 from leasehold.bounded_calls import in_thread
 from leasehold.domain.calls import check_call_key
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.errors import CallKeyReusedError, CallResultError, UnrestorableResultError
-from leasehold.worker.attempt_calls import AttemptCalls
 from leasehold.worker.failures import record_of
 from leasehold.worker.kept_text import cut, try_text
 from leasehold.worker.misfits import first_problem
@@ -40,7 +40,7 @@ class CallsMadeOnce:
         calls: where results are found and recorded.
     """
 
-    def __init__(self, calls: AttemptCalls) -> None:
+    def __init__(self, calls: ContextCalls) -> None:
         self._calls = calls
         self._turns = Turns()
         self._seen: dict[str, str] = {}

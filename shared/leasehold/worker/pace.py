@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from leasehold.attempt.calls import AttemptFacts
 from leasehold.domain.iterations import is_further
-from leasehold.worker.attempt_calls import AttemptFacts
 
 #: Time is short where less is left to the soft limit than this share of the hard one,
 _LEAST: Final = 0.05

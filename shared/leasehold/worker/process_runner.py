@@ -6,18 +6,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain.result import Deferred, Result
 from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError
 from leasehold.logs.attempt import lines_of
-from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.clock import Clock
 from leasehold.ports.handler_runner import EnteredStep
-from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 
 if TYPE_CHECKING:  # both are imported when there is something to run
-    from leasehold.worker.held_calls import Load
     from leasehold.worker.sandbox.sandbox import Sandbox
     from leasehold.worker.sandbox.source_finder import SourceText
 
@@ -26,9 +23,6 @@ class ProcessRunner:
     """The handler runner port, in a process for each attempt (`worker/sandbox/`).
 
     Args:
-        artifacts: the files of runs.
-        load: reads a value of a run.
-        clock: monotonic seconds, those of the machine.
         interrupts: where a Ctrl-C is kept that cuts an attempt short.
         handlers: all that it may be given, `module:function`.
         sources: the project's own, as they were read here: handlers are imported from these.
@@ -37,9 +31,6 @@ class ProcessRunner:
 
     def __init__(
         self,
-        artifacts: Artifacts,
-        load: Load,
-        clock: Clock,
         interrupts: Interrupts,
         handlers: Sequence[str],
         *,
@@ -49,32 +40,27 @@ class ProcessRunner:
         self._sources = sources
         self._import_s = import_s
         self._handlers = handlers
-        self._artifacts = artifacts
-        self._load = load
-        self._clock = clock
         self._interrupts = interrupts
         self._opening = threading.Lock()
         self._sandbox: Sandbox | None = None
 
-    def run(self, held: HeldAttempt, step: EnteredStep, given: str) -> Result:
+    def run(self, attempt: Attempt, step: EnteredStep, given: str) -> Result:
         """Have a child call the handler, and judge what it does."""
-        if end := held.end_before_it_begins():
+        if end := attempt.end_before_it_begins():
             return end
-        from leasehold.worker.held_calls import HeldCalls  # noqa: PLC0415 - see above
+        from leasehold.attempt.calls import AttemptCalls  # noqa: PLC0415 - see above
 
-        run, monotonic = held.manifest, self._clock.monotonic
-        calls = HeldCalls(held, artifacts=self._artifacts, load=self._load, monotonic=monotonic)
         try:
-            with lines_of(run.run_id, run.current_step, run.attempt):
-                return self._opened().run(held, step, given, calls)
+            with lines_of(*attempt.name):
+                return self._opened().run(attempt, step, given, AttemptCalls(attempt))
         except (ForkServerError, OSError) as error:
             problem = error.message if isinstance(error, ForkServerError) else str(error)
             unavailable = Deferred(Termination.PROCESS_UNAVAILABLE, problem)
-            return held.end_before_it_begins() or unavailable
+            return attempt.end_before_it_begins() or unavailable
         except KeyboardInterrupt as error:
             if not is_ctrl_c(error):
                 raise
-            return self._interrupts.stopped_by(error, held.stop.reason)
+            return self._interrupts.stopped_by(error, attempt.stop.reason)
 
     def import_all(self) -> None:
         """Have all handlers imported now, for the attempts to come; nobody waits for it."""

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
+from leasehold.attempt.stop import StopSignal
 from leasehold.bounded_calls import start_thread
 from leasehold.domain.status import Termination
 from leasehold.worker.signal_notes import NOTED, SignalNotes
-from leasehold.worker.stop import StopSignal
 
 #: Without SIGKILL, the ways in which a process is made to end.
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)

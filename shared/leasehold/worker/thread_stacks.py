@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+from leasehold.attempt.attempt import ThreadStack
 from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
 from leasehold.worker.kept_text import cut
 
@@ -23,27 +23,6 @@ _LAST: Final = 30
 _MAX_ORIGIN: Final = 400
 #: A thread that recurses has many calls; the most recent say where it is.
 _MAX_DEPTH: Final = 2000
-
-
-class UserCall(NamedTuple):
-    """A call of a handler or a gate: which of them, its path, and the thread that waits for it."""
-
-    kind: str
-    path: str
-    thread: int
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadStack:
-    """The calls of a thread.
-
-    Args:
-        text: frame by frame, the most recent last, secrets cut out; empty: none of the user's.
-        origin: the deepest call in the user's code as `file:line (function)`.
-    """
-
-    text: str = ""
-    origin: str | None = None
 
 
 def stack_of(thread: int, handler: str) -> ThreadStack:

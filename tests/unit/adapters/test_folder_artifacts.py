@@ -14,9 +14,9 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.attempt.values import keep, load
 from leasehold.bootstrap import boot, load_catalog
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
-from leasehold.services.kept_values import keep, load
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
 from tests.unit.adapters.processes import stop_in_the_middle_of_put

@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+from leasehold.attempt.stop import StopSignal
 from leasehold.bootstrap.hooks import log_report
 from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest_parts import Progress
@@ -28,7 +29,6 @@ from leasehold.logs.for_people import LineFormatter
 from leasehold.worker.sandbox.messages import LogLine
 from leasehold.worker.sandbox.prints import Prints
 from leasehold.worker.sandbox.relayed_logs import relay
-from leasehold.worker.stop import StopSignal
 from tests.waiting import until
 
 SECRET = "hunter2" + "-Zq8"

@@ -13,8 +13,8 @@ import threading
 import time
 from types import FrameType
 
+from leasehold.attempt.stop import StopSignal
 from leasehold.worker.shutdown import ShutdownCoordinator
-from leasehold.worker.stop import StopSignal
 
 LONG_S = 300.0
 

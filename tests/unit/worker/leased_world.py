@@ -12,6 +12,7 @@ from typing import Any
 
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.attempt.attempt import Attempt
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
@@ -21,13 +22,11 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Committed, Snapshot
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.attempt import acquired_attempt
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock
-from leasehold.worker.held_attempt import HeldAttempt
 
 
 class Network(SqliteDocuments):
@@ -87,23 +86,31 @@ class World:
         run = start_run(self.engine, StartRequest("holds", {"n": 1})).manifest
         return arrive(self.engine, Hint(run.run_id, run.dispatch.generation))
 
-    def held(self) -> HeldAttempt:
+    def held(self) -> Attempt:
         """A run whose lease this worker has just got."""
-        acquired = self.acquire()
-        patience = self.engine.rules.lease_ttl.total_seconds()
-        return HeldAttempt(acquired_attempt(self.engine, acquired), self.clock, patience)
+        return self.engine.leases.attempt_of(self.engine, self.acquire())
 
-    def run_of(self, held: HeldAttempt) -> Manifest:
+    def run_of(self, held: Attempt) -> Manifest:
         return get_run(self.engine, held.manifest.run_id)
 
-    def losses(self, held: HeldAttempt) -> list[TraceEvent]:
+    def losses(self, held: Attempt) -> list[TraceEvent]:
         events = timeline_of(self.engine, held.manifest.run_id)
         return [event for event in events if event.type == "lease_lost"]
 
-    def cancel(self, held: HeldAttempt) -> None:
+    def cancel(self, held: Attempt) -> None:
         run_id = held.manifest.run_id
         cancel = partial(lifecycle.cancel, rules=self.engine.rules, actor="ann", reason="enough")
         self.store.transact(run_ref(run_id), on_run(run_id, cancel))
+
+
+@contextlib.contextmanager
+def holding(engine: Engine, acquired: Committed[Any]) -> Iterator[Attempt]:
+    """Hold the attempt whose lease was just got, while inside."""
+    attempt = engine.leases.hold(engine, acquired)
+    try:
+        yield attempt
+    finally:
+        engine.leases.let_go(attempt)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.document import Write
@@ -24,7 +25,6 @@ from leasehold.domain.task import dispatch_task
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseLostError
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.attempt import Attempt, acquired_attempt
 from leasehold.services.engine import find_run
 from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
@@ -33,7 +33,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.thread_stacks import ThreadStack, stack_of
 from tests.unit.worker import hanging
 from tests.unit.worker.hanging import GO_ON, MET, THERE
-from tests.unit.worker.leased_world import World, world_of
+from tests.unit.worker.leased_world import World, holding, world_of
 from tests.waiting import until
 
 #: Of every step here; its leases run 30 s, and are renewed every 10 s.
@@ -211,7 +211,7 @@ def test_an_output_that_is_there_at_the_deadline_is_not_thrown_away(world: World
     """Nothing of the user's is at work any more: it is only being settled."""
     run = start_run(world.engine, StartRequest("hang", {"n": 1})).manifest
     acquired = arrive(world.engine, Hint(run.run_id, 1))
-    with world.engine.leases.hold(acquired_attempt(world.engine, acquired)) as held:
+    with holding(world.engine, acquired) as held:
         for _ in range(13):
             world.clock.advance(10)
             world.engine.leases.look()
@@ -294,7 +294,7 @@ def _renew_from_afar(attempt: Hung) -> None:
     assert known.manifest.lease is not None
     fence = Fence(known.manifest.lease.lease_id, known.manifest.fencing_token)
     with pytest.raises(LeaseLostError, match="dispatch deadline"):
-        Attempt(attempt.world.engine, known, fence, is_shared=True).renew()
+        Attempt(attempt.world.engine, known, fence).renew()
 
 
 @pytest.mark.parametrize("end", [_look, _renew_from_afar])

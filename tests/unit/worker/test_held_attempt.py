@@ -11,29 +11,27 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
-from leasehold.services.attempt import acquired_attempt
 from leasehold.services.execute_step import Hint, arrive, execute_step
-from leasehold.services.kept_values import load
 from leasehold.services.read_runs import get_run
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.context import StepContext
-from leasehold.worker.held_attempt import HeldAttempt
-from leasehold.worker.held_calls import HeldCalls
 from tests.in_process.sample import CALLS
-from tests.unit.worker.leased_world import World
+from tests.unit.worker.leased_world import World, holding
 from tests.waiting import until
 
 RESULTS = '["one"]'
 
 
-def complete(world: World, held: HeldAttempt) -> None:
+def complete(world: World, held: Attempt) -> None:
     finish = partial(
         lifecycle.complete,
         rules=world.engine.rules,
@@ -43,12 +41,12 @@ def complete(world: World, held: HeldAttempt) -> None:
     held.settle(finish)
 
 
-def save(_: World, held: HeldAttempt) -> None:
+def save(_: World, held: Attempt) -> None:
     held.checkpoint(1, "", RESULTS)
 
 
-def renew(_: World, held: HeldAttempt) -> None:
-    held.renew()
+def renew(_: World, held: Attempt) -> None:
+    held.beat()
 
 
 # --- a lease that is lost ---
@@ -57,7 +55,7 @@ def renew(_: World, held: HeldAttempt) -> None:
 @pytest.mark.parametrize("first", [renew, save, complete])
 @pytest.mark.parametrize("taken", [True, False], ids=["taken over", "nobody took it"])
 def test_a_zombie_writes_nothing_but_one_word_of_it(
-    world: World, first: Callable[[World, HeldAttempt], None], taken: bool
+    world: World, first: Callable[[World, Attempt], None], taken: bool
 ) -> None:
     """Its process was stopped for longer than its lease, and goes on."""
     zombie = world.held()
@@ -96,7 +94,7 @@ def test_a_worker_whose_lease_was_ended_early_learns_who_has_it(world: World) ->
     arrive(world.engine, Hint(run_id, 2))
     before = world.run_of(held)
 
-    held.renew()
+    held.beat()
 
     assert world.run_of(held) == before
     assert held.stop.reason == "lease_expired"
@@ -110,7 +108,7 @@ def test_a_cancelled_run_stops_its_handler_and_lost_nothing(world: World) -> Non
     world.cancel(held)
     before = world.run_of(held)
 
-    held.renew()
+    held.beat()
     with pytest.raises(LeaseLostError):
         save(world, held)
     complete(world, held)
@@ -129,7 +127,7 @@ def test_what_comes_after_this_worker_gave_the_lease_back_is_refused(world: Worl
 
     with pytest.raises(LeaseLostError, match="its attempt is over"):
         save(world, held)
-    held.renew()
+    held.beat()
     complete(world, held)
 
     assert world.run_of(held) == before
@@ -145,7 +143,7 @@ def test_the_loss_is_told_to_nobody_where_the_store_is_down(world: World) -> Non
 
     with pytest.raises(StoreUnavailableError):
         save(world, zombie)
-    zombie.renew()
+    zombie.beat()
 
     assert not zombie.is_settled
     world.store.is_down = False
@@ -163,7 +161,7 @@ def test_a_renewal_that_succeeds_stops_nothing(world: World) -> None:
     for _ in range(11):  # the step has 2 minutes
         world.clock.advance(10)
         assert held.stop_at > world.clock.monotonic()
-        held.renew()
+        held.beat()
 
     lease = world.run_of(held).lease
     assert not held.stop.is_requested
@@ -188,7 +186,7 @@ def test_a_renewal_counts_from_when_it_was_asked_for(world: World) -> None:
     world.clock.advance(10)
     world.store.takes = 4
 
-    held.renew()
+    held.beat()
 
     lease = world.run_of(held).lease
     assert lease is not None
@@ -202,7 +200,7 @@ def test_a_renewal_that_fails_leaves_the_end_where_it_was(world: World) -> None:
     world.clock.advance(10)
     world.store.is_down = True
 
-    held.renew()
+    held.beat()
 
     assert held.stop_at == stop_at
     assert not held.stop.is_requested
@@ -213,10 +211,9 @@ def test_a_store_that_hangs_for_one_run_costs_no_other_run_its_lease(world: Worl
     """And the handler of the run itself is stopped in time, whatever its renewal waits for."""
     one, other = world.acquire(), world.acquire()
     began = world.clock.now()
-    keeper = world.engine.leases
     with (
-        keeper.hold(acquired_attempt(world.engine, one)) as hanging,
-        keeper.hold(acquired_attempt(world.engine, other)) as renewed,
+        holding(world.engine, one) as hanging,
+        holding(world.engine, other) as renewed,
     ):
         world.store.hangs = hanging.manifest.run_id
         for beat in (1, 2):
@@ -244,7 +241,7 @@ def test_a_handler_that_ignores_its_stop_is_told_lost_once_the_store_says_so(
 ) -> None:
     """And not when it ends at last. It is renewed no more, but looked after."""
     acquired = world.acquire()
-    with world.engine.leases.hold(acquired_attempt(world.engine, acquired)) as held:
+    with holding(world.engine, acquired) as held:
         world.clock.advance(25)  # at once: two renewals did not come
         stopped = held.stop.wait(10)
         world.clock.advance(11)  # until the next look is due
@@ -266,7 +263,7 @@ def test_to_look_whether_a_lease_is_lost_does_not_renew_it(world: World) -> None
     world.clock.advance(26)
     held.ask_to_stop(Termination.LEASE_EXPIRED)
 
-    held.renew()
+    held.beat()
 
     assert world.run_of(held) == before
     assert not held.is_settled
@@ -285,7 +282,7 @@ def test_a_lease_that_somebody_ended_is_told_lost_by_a_look(world: World) -> Non
     run_id = held.manifest.run_id
     world.store.transact(run_ref(run_id), on_run(run_id, end))
 
-    held.renew()
+    held.beat()
 
     (lost,) = world.losses(held)
     assert held.is_settled
@@ -295,11 +292,7 @@ def test_a_lease_that_somebody_ended_is_told_lost_by_a_look(world: World) -> Non
 def test_a_checkpoint_that_is_refused_is_given_up_although_renewals_go_on(world: World) -> None:
     """The lease that was held at the first try would be over; the handler must hear of it."""
     held, clock = world.held(), world.clock
-    artifacts = world.engine.artifacts
-    load_value = partial(load, artifacts)
-    context = StepContext(
-        HeldCalls(held, artifacts=artifacts, load=load_value, monotonic=clock.monotonic)
-    )
+    context = StepContext(AttemptCalls(held))
     given_up_at: list[float] = []
 
     def keep() -> None:
@@ -316,7 +309,7 @@ def test_a_checkpoint_that_is_refused_is_given_up_although_renewals_go_on(world:
         if given_up_at:
             break
         clock.advance(10)
-        held.renew()
+        held.beat()
     world.store.refuses = None  # where it was not given up, let it end
     handler.join(10)
 
@@ -333,7 +326,7 @@ def test_a_renewal_on_its_way_ends_before_the_store_is_closed(world: World, tmp_
     """To close a connection that is in use ends the process."""
     acquired = world.acquire()
     closing = threading.Thread(target=world.bundle.close)
-    with world.engine.leases.hold(acquired_attempt(world.engine, acquired)) as held:
+    with holding(world.engine, acquired) as held:
         world.store.hangs = held.manifest.run_id
         world.clock.advance(10)
         assert world.store.hanging.wait(10)
@@ -366,13 +359,33 @@ def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: 
     assert left.dispatch.generation == 2
 
 
+def test_all_that_wait_for_the_end_of_an_attempt_are_woken(world: World) -> None:
+    held, woken = world.held(), threading.Semaphore(0)
+
+    def wait() -> None:
+        assert held.wait_settled(60)
+        woken.release()
+
+    waiting = [threading.Thread(target=wait) for _ in range(4)]
+    for thread in waiting:
+        thread.start()
+    assert not held.wait_settled(0.01)
+
+    complete(world, held)
+
+    for thread in waiting:
+        assert woken.acquire(timeout=60)
+        thread.join()
+    assert held.wait_settled(0)
+
+
 # --- a store that is away ---
 
 
 class Away:
     """A store of values that is away; each try takes its time."""
 
-    def __init__(self, world: World, takes: float, *, renews: HeldAttempt | None = None) -> None:
+    def __init__(self, world: World, takes: float, *, renews: Attempt | None = None) -> None:
         self.world = world
         self.takes = takes
         self.renews = renews
@@ -382,7 +395,7 @@ class Away:
         self.tries += 1
         self.world.clock.advance(self.takes)
         if self.renews is not None:
-            self.renews.renew()
+            self.renews.beat()
         raise StoreUnavailableError(store="the test", problem="it is away")
 
 

@@ -21,8 +21,8 @@ import requests
 from leasehold.adapters.clock import SystemClock
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.errors import AgentClientError, PermanentError
+from leasehold.worker.error_chain import outage_in
 from leasehold.worker.failures import record_of
-from leasehold.worker.outage import outage_in
 from leasehold.worker.retry_hints import is_permanent, retry_after_of
 
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.services.attempt import acquired_attempt, deadline_error
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down
-from leasehold.worker.held_attempt import HeldAttempt
-from tests.unit.worker.leased_world import World
+from tests.unit.worker.leased_world import World, holding
 
 Facts = dict[str, Any]
 
@@ -35,50 +35,50 @@ def engine(world: World, reported: list[Facts]) -> Engine:
 
 
 @contextlib.contextmanager
-def held(world: World) -> Iterator[HeldAttempt]:
-    with world.engine.leases.hold(acquired_attempt(world.engine, world.acquire())) as held:
+def held(world: World) -> Iterator[Attempt]:
+    with holding(world.engine, world.acquire()) as held:
         yield held
 
 
-def settle(world: World, held: HeldAttempt, ending: Any, **facts: Any) -> None:
+def settle(world: World, held: Attempt, ending: Any, **facts: Any) -> None:
     held.settle(partial(ending, rules=world.engine.rules, fence=held.fence, **facts))
 
 
-def finish(world: World, held: HeldAttempt) -> None:
+def finish(world: World, held: Attempt) -> None:
     settle(world, held, lifecycle.complete, output=KeptValue(text="1"))
 
 
-def fail(world: World, held: HeldAttempt) -> None:
+def fail(world: World, held: Attempt) -> None:
     error = ErrorRecord(type="E", code="c", message="m")
     settle(world, held, lifecycle.fail, error=error)
 
 
-def exceed(world: World, held: HeldAttempt) -> None:
+def exceed(world: World, held: Attempt) -> None:
     error = deadline_error(held.manifest)
     settle(world, held, lifecycle.exceed_limit, error=error, reason="agent_timeout_exceeded")
 
 
-def keep(_: World, held: HeldAttempt) -> None:
+def keep(_: World, held: Attempt) -> None:
     held.checkpoint(1, "", "[1]")
 
 
-def kill(_: World, held: HeldAttempt) -> None:
+def kill(_: World, held: Attempt) -> None:
     held.is_killed = True
 
 
-def lose(world: World, held: HeldAttempt) -> None:
+def lose(world: World, held: Attempt) -> None:
     run_id = held.manifest.run_id
     expire = partial(lifecycle.expire, rules=world.engine.rules, lease_id=held.fence.lease_id)
     end = on_run(run_id, partial(expire, holder_gone=True))
     world.store.transact(run_ref(run_id), end)
-    held.renew()
+    held.beat()
 
 
-def nothing(_: World, held: HeldAttempt) -> None:
+def nothing(_: World, held: Attempt) -> None:
     """Its handler hears nothing, and is left behind."""
 
 
-def cut_off(world: World, _: HeldAttempt) -> None:
+def cut_off(world: World, _: Attempt) -> None:
     world.store.is_down = True
 
 
@@ -99,7 +99,7 @@ def test_the_log_says_how_each_lease_ended(
     world: World,
     engine: Engine,
     reported: list[Facts],
-    meanwhile: Callable[[World, HeldAttempt], None],
+    meanwhile: Callable[[World, Attempt], None],
     ending: str,
     severity: str,
 ) -> None:

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from leasehold.worker.stop import StopSignal
+from leasehold.attempt.stop import StopSignal
+from leasehold.domain.status import Termination
 
 LONG_S = 300.0
 
@@ -201,3 +202,24 @@ def test_a_loop_that_was_closed_while_it_waited_is_passed_over() -> None:
 
     assert calls.called.wait(60)
     waiting._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - as meant
+
+
+def test_all_threads_that_wait_are_woken_and_who_comes_late_does_not_wait() -> None:
+    """What they wait with is made once the first of them does."""
+    stop, woken = StopSignal(), threading.Semaphore(0)
+
+    def wait() -> None:
+        assert stop.wait()
+        woken.release()
+
+    waiting = [threading.Thread(target=wait) for _ in range(4)]
+    for thread in waiting:
+        thread.start()
+    assert not stop.wait(0.01)
+
+    stop.request(Termination.CANCELLED)
+
+    for thread in waiting:
+        assert woken.acquire(timeout=60)
+        thread.join()
+    assert stop.wait()

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.trace import TraceType
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
-from leasehold.services.attempt import acquired_attempt
-from leasehold.worker.held_attempt import HeldAttempt
 from tests.in_process.sample import PIPELINES, STEPS
-from tests.unit.worker.leased_world import World, world_of
+from tests.unit.worker.leased_world import World, holding, world_of
 
 HALF = Progress(fraction=0.5, message="page 3")
 MORE = Progress(fraction=0.6, message="page 4")
@@ -29,14 +28,14 @@ def without_heartbeat(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def beat_if_due(held: HeldAttempt) -> bool:
+def beat_if_due(held: Attempt) -> bool:
     is_due = held.is_due
     if is_due:
-        held.renew()
+        held.beat()
     return is_due
 
 
-def stored(world: World, held: HeldAttempt) -> Progress | None:
+def stored(world: World, held: Attempt) -> Progress | None:
     return world.run_of(held).steps["hold"].progress
 
 
@@ -132,7 +131,7 @@ def test_a_worker_that_lost_its_lease_stores_none_of_its_progress(world: World) 
     held.progress = HALF
     before = world.run_of(held)
 
-    held.renew()
+    held.beat()
 
     assert world.run_of(held) == before
     assert [event.type for event in world.losses(held)] == [TraceType.LEASE_LOST]
@@ -141,7 +140,7 @@ def test_a_worker_that_lost_its_lease_stores_none_of_its_progress(world: World) 
 
 def test_the_keeper_stores_it_between_two_beats(world: World) -> None:
     keeper = world.engine.leases
-    with keeper.hold(acquired_attempt(world.engine, world.acquire())) as held:
+    with holding(world.engine, world.acquire()) as held:
         held.progress = HALF
         world.clock.advance(2)
         keeper.look()

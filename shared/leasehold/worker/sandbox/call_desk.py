@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import pydantic_core
 
+from leasehold.attempt.calls import AttemptCalls
+from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import start_thread
 from leasehold.errors import LeaseholdError, TooLargeError
-from leasehold.worker.attempt_calls import AttemptCalls, RunFiles
 from leasehold.worker.failures import safe_text
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.frames import GarbledError

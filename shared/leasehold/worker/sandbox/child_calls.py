@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from leasehold.attempt.calls import AttemptFacts, KeptCheckpoint
+from leasehold.attempt.files import RunFiles
+from leasehold.attempt.stop import StopSignal
 from leasehold.domain.artifact_name import check_artifact_name
 from leasehold.domain.life import RunLife, files_folder
 from leasehold.domain.manifest_parts import Progress
 from leasehold.errors import TooLargeError
-from leasehold.worker.async_files import AsyncFiles
-from leasehold.worker.attempt_calls import AttemptFacts, KeptCheckpoint
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.link import Link
 from leasehold.worker.sandbox.messages import (
@@ -33,14 +34,13 @@ from leasehold.worker.sandbox.messages import (
     RejectCall,
     StatusCall,
 )
-from leasehold.worker.stop import StopSignal
 
 _LONGEST_NAME: Final = 200
 _LONGEST_WHY: Final = 500
 
 
 class ChildCalls:
-    """The calls of one attempt (`worker/attempt_calls.py`), over a link.
+    """The calls of one attempt (`attempt/calls.py`), over a link.
 
     Args:
         link: the conversation with the worker.
@@ -118,8 +118,8 @@ class ChildCalls:
         return self._link.ask(FindingsCall()).body.decode()
 
 
-class ChildFiles(AsyncFiles):
-    """The files of a run (`attempt_calls.RunFiles`), over a link."""
+class ChildFiles(RunFiles):
+    """The files of a run, over a link."""
 
     def __init__(self, link: Link, run: RunLife) -> None:
         self._link = link

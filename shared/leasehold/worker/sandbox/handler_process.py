@@ -20,6 +20,7 @@ from leasehold.logs.attempt import lines_of, name_attempts_in_records
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.context import StepContext
 from leasehold.worker.entry_actions import entry_actions_of
+from leasehold.worker.error_chain import lacked_memory
 from leasehold.worker.handler_call import (
     StepCode,
     call_handler,
@@ -28,7 +29,6 @@ from leasehold.worker.handler_call import (
     failed_by,
 )
 from leasehold.worker.handlers import handler_of, resolve_early
-from leasehold.worker.outage import lacked_memory
 from leasehold.worker.sandbox.breakpoints import breakpoint_without_terminal
 from leasehold.worker.sandbox.child_calls import ChildCalls
 from leasehold.worker.sandbox.child_logs import LOGS

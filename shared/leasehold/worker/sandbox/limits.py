@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain.status import Termination
-from leasehold.worker.held_attempt import HeldAttempt
 
 #: A handler of a worker that is shut down is ended by who shuts it down; at the latest, then.
 _SHUTDOWN_S: Final = 10.0
@@ -42,7 +42,7 @@ class Limits:
     memory: int | None
 
     @classmethod
-    def of(cls, held: HeldAttempt, now: float, import_s: float) -> Self:
+    def of(cls, held: Attempt, now: float, import_s: float) -> Self:
         """Return the limits of an attempt whose process is there now.
 
         Args:
@@ -68,7 +68,7 @@ class Limits:
         hard_at = now + self.timeout_s
         return replace(self, soft_at=hard_at - self.cleanup_s, hard_at=hard_at)
 
-    def kill_at(self, reason: Termination | None, held: HeldAttempt, now: float) -> float:
+    def kill_at(self, reason: Termination | None, held: Attempt, now: float) -> float:
         """Return when a handler is killed that is asked to stop now."""
         if reason is Termination.INSTANCE_SHUTDOWN:
             return now + _SHUTDOWN_S

@@ -13,11 +13,11 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.iterations import furthest_of
 from leasehold.domain.result import Result
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
-from leasehold.worker.attempt_calls import AttemptCalls
-from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import ENTRY, NO_SOURCES, Children
 from leasehold.worker.sandbox.ending import Ending
@@ -64,7 +64,7 @@ class Sandbox:
         self._children = self._open(handlers=handlers)
         self._lost: Counter[tuple[str, str]] = Counter()
 
-    def run(self, held: HeldAttempt, step: EnteredStep, given: str, calls: AttemptCalls) -> Result:
+    def run(self, held: Attempt, step: EnteredStep, given: str, calls: AttemptCalls) -> Result:
         """Have a child call the handler, and judge what it does.
 
         Raises:
@@ -106,7 +106,7 @@ class Sandbox:
         with closing(self._open()) as children:
             yield children
 
-    def _note(self, held: HeldAttempt, *, is_lost: bool) -> None:
+    def _note(self, held: Attempt, *, is_lost: bool) -> None:
         """Count how often in a row the process of a step was lost with its fork server."""
         name = _name_of(held)
         if not is_lost:
@@ -123,12 +123,12 @@ def _warn_of_memory() -> None:
     )
 
 
-def _name_of(held: HeldAttempt) -> tuple[str, str]:
+def _name_of(held: Attempt) -> tuple[str, str]:
     return held.manifest.run_id, held.manifest.current_step
 
 
 @contextmanager
-def _child_of(children: Children, held: HeldAttempt, step: StepHandler) -> Iterator[Child]:
+def _child_of(children: Children, held: Attempt, step: StepHandler) -> Iterator[Child]:
     child = children.open(step.handler, wait=held.stop.wait, within=_PATIENCE_S)
     try:
         yield child
@@ -149,7 +149,7 @@ def _stacks_pipe(step: StepHandler) -> Iterator[tuple[Stacks, int]]:
         os.close(far)
 
 
-def _job(held: HeldAttempt, step: EnteredStep, limits: Limits) -> Job:
+def _job(held: Attempt, step: EnteredStep, limits: Limits) -> Job:
     run = held.manifest
     retry = run.dispatch.retry
     return Job(

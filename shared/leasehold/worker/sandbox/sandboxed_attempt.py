@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.status import Termination
-from leasehold.worker.attempt_calls import AttemptCalls
-from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.interrupts import is_main_thread
 from leasehold.worker.sandbox.call_desk import CallDesk
 from leasehold.worker.sandbox.channel import Channel
@@ -83,7 +83,7 @@ class SandboxedAttempt:
 
     def __init__(
         self,
-        held: HeldAttempt,
+        held: Attempt,
         child: Child,
         limits: Limits,
         *,

@@ -6,6 +6,7 @@ import signal
 import time
 from typing import Final
 
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.redaction import Redaction
@@ -31,7 +32,6 @@ from leasehold.errors import (
 )
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures import record_of_child, safe_text
-from leasehold.worker.held_attempt import HeldAttempt
 from leasehold.worker.kept_text import cut, json_of
 from leasehold.worker.sandbox import messages
 from leasehold.worker.sandbox.ending import Ending
@@ -63,7 +63,7 @@ _BY_WHOM: Final = " (by the system, for want of memory?)"
 
 def verdict_on(
     attempt: SandboxedAttempt,
-    held: HeldAttempt,
+    held: Attempt,
     step: StepHandler,
     ending: Ending | None,
     *,
@@ -83,7 +83,7 @@ def verdict_on(
 
 class _Verdict:
     def __init__(
-        self, attempt: SandboxedAttempt, held: HeldAttempt, step: StepHandler, *, is_alone: bool
+        self, attempt: SandboxedAttempt, held: Attempt, step: StepHandler, *, is_alone: bool
     ) -> None:
         self._attempt = attempt
         self._is_alone = is_alone

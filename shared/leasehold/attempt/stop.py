@@ -13,7 +13,6 @@ from typing import Final
 
 from leasehold.bounded_calls import start_thread
 from leasehold.domain.status import Termination
-from leasehold.worker.flag import Flag
 
 _LOG: Final = logging.getLogger("leasehold.stop")
 
@@ -30,23 +29,20 @@ class StopSignal:
 
     Attributes:
         reason: why; None: it was not given.
+        is_requested: whether it was given.
         is_forced: what has not ended by itself is to be ended, where that can be done.
     """
 
     def __init__(self, skip: Callable[[float], object] | None = None) -> None:
         self._skip = skip
         self.reason: Termination | None = None
+        self.is_requested = False
         self.is_forced = False
-        self._flag = Flag()
+        self._given: threading.Event | None = None  # made once somebody waits, as few do
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
         self._callbacks: list[Callable[[], object]] = []
         self._running = 0  # callbacks
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether it was given."""
-        return self._flag.is_set()
 
     def request(self, reason: Termination) -> None:
         """Give the signal; once more changes nothing.
@@ -56,10 +52,11 @@ class StopSignal:
         `call_waiting`.
         """
         with self._lock:
-            if self._flag.is_set():
+            if self.is_requested:
                 return
-            self.reason = reason
-            self._flag.set()
+            self.reason, self.is_requested = reason, True
+            if self._given is not None:
+                self._given.set()
             listeners = tuple(self._listeners)
         for wake in listeners:
             wake()
@@ -80,7 +77,7 @@ class StopSignal:
             here: call those that still get no thread in this one: whoever asks has nobody else to
                 look after.
         """
-        if not self._flag.is_set() or not self._callbacks:
+        if not self.is_requested or not self._callbacks:
             return
         with self._lock:
             waiting, self._callbacks = self._callbacks, []
@@ -107,7 +104,11 @@ class StopSignal:
         """Wait, but not longer than until the signal is given; return whether it was."""
         if self._skip is not None and seconds is not None:
             return self._skipped(self._skip, seconds)
-        return self._flag.wait(seconds)
+        with self._lock:
+            if self.is_requested:
+                return True
+            given = self._given = self._given or threading.Event()
+        return given.wait(seconds)
 
     async def wait_async(self, seconds: float | None = None) -> bool:
         """Wait as `wait` does, without blocking the loop that runs."""
@@ -153,7 +154,7 @@ class StopSignal:
         """
         with self._lock:
             self._listeners.append(wake)
-        if self._flag.is_set():
+        if self.is_requested:
             wake()
         return lambda: self._forget_listener(wake)
 

@@ -1,0 +1,807 @@
+"""One attempt of a step, from its lease to its settlement: the only writer of a leased run.
+
+A worker of this bundle holds one as long as its handler runs (`services/execute_step.py`): the
+handler, the renewals of a keeper (`keeper.py`) and a shutdown share it, one write at a time, and
+it is settled once. A remote worker opens one with each call (`services/manage_lease.py`); nobody
+here renews its lease, and it hears of an outage at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
+
+from leasehold.attempt.outage import outlast, pause
+from leasehold.attempt.stop import StopSignal
+from leasehold.attempt.values import (
+    PackedFile,
+    discard,
+    inline,
+    may_refer_to,
+    pack,
+    pack_call,
+    put_packed,
+)
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change, Transition
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.document import Document, Write
+from leasehold.domain.json_text import check_json, not_json
+from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint
+from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
+from leasehold.domain.life import step_folder
+from leasehold.domain.lifecycle.termination import deadline_error
+from leasehold.domain.manifest import Manifest, manifest_of, to_document
+from leasehold.domain.manifest_parts import Progress, StepRecord
+from leasehold.domain.manifest_room import fits_inline
+from leasehold.domain.masks import masked
+from leasehold.domain.notes import MadeOutput, Notes, progress_without_secrets
+from leasehold.domain.result import Deferred, Result, Stopped
+from leasehold.domain.status import Termination
+from leasehold.domain.trace import TraceType, event_of, loss_ref
+from leasehold.errors import (
+    DocumentExistsError,
+    InvalidRequestError,
+    LeaseLostError,
+    StoreUnavailableError,
+    TooManyCallsError,
+    VersionConflictError,
+)
+from leasehold.logs.attempt import AttemptName
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Committed, Documents, KnownRun, Snapshot
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("leasehold.attempt")
+
+#: A renewal is given up after this long; the next beat tries again.
+RENEWAL_S: Final = 5.0
+#: A handler is stopped this long before its lease can be over: as long as the answer to a renewal
+#: may be late, and so the worker's idea of the store's time. A short lease: a sixth of it.
+STOP_MARGIN_S: Final = 5.0
+_MARGIN_SHARE: Final = 6
+#: Progress that has changed is stored this long after the last write, if no beat comes before; an
+#: output that gates judge, so long after it was made.
+PROGRESS_S: Final = 2.0
+#: Where the end of an attempt could not be written at its dispatch deadline, it is tried again.
+_RETRY_S: Final = 1.0
+#: The store's time may be so far ahead of what is known of it here.
+_AHEAD: Final = timedelta(seconds=1)
+
+_COUNTING: Final = threading.Lock()
+_NO_THREAD: Final = "The system had no thread to renew the lease with."
+
+
+class AttemptEngine(Protocol):
+    """What an attempt needs of an engine; see `services/engine.py`."""
+
+    @property
+    def documents(self) -> Documents:
+        """The store of runs."""
+        ...
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The store of files."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The time of this machine."""
+        ...
+
+    @property
+    def rules(self) -> Rules:
+        """The rules for a write that dispatches nothing."""
+        ...
+
+    @property
+    def errand(self) -> Callable[[Callable[[], object]], bool]:
+        """Makes a call that nobody needs the end of now."""
+        ...
+
+    def dispatch_rules(self) -> Rules:
+        """Return the rules for a write that may dispatch."""
+        ...
+
+    def commit(
+        self,
+        run_id: str,
+        transition: Transition,
+        *,
+        known: KnownRun | None = None,
+        in_transaction: bool = False,
+        within: float | None = None,
+    ) -> Committed[Change]:
+        """Apply a transition to the run in one commit."""
+        ...
+
+    def publish_or_leave(self, change: Change) -> Change:
+        """Publish what a committed change owes; what cannot be published now the sweep does."""
+        ...
+
+
+class ThreadStack(NamedTuple):
+    """The calls of a thread.
+
+    Args:
+        text: frame by frame, the most recent last, secrets cut out; empty: none of the user's.
+        origin: the deepest call in the user's code as `file:line (function)`.
+    """
+
+    text: str = ""
+    origin: str | None = None
+
+
+#: Returns what a thread does in the code of a path, `module:function`.
+StackOf = Callable[[int, str], ThreadStack]
+
+
+def no_stack(_thread: int, _path: str) -> ThreadStack:
+    """Return nothing."""
+    return ThreadStack()
+
+
+class UserCall(NamedTuple):
+    """A call of a handler or a gate: which of them, its path, and the thread that waits for it."""
+
+    kind: str
+    path: str
+    thread: int
+
+
+class Attempt:
+    """A leased attempt; each write is fenced by its lease, and renews or ends it.
+
+    It knows the run from its last write, so it writes without reading. Where somebody else changed
+    the run meanwhile, it reads and decides again. Any thread may call.
+
+    Args:
+        engine: the parts.
+        known: the run as it was read or written with the lease.
+        fence: what each write shows.
+        patience: how long it waits for a store before its handler begins, in seconds. None: it is
+            a remote worker's, which may renew the lease elsewhere: it is lost only once the store
+            says so, and not because it is over as far as it is known here.
+        stack_of: returns what a thread does.
+
+    Attributes:
+        engine: the parts.
+        manifest: the run as it was last written or read here.
+        fence: what each write shows.
+        name: the attempt, as log lines name it.
+        ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
+        answer_by: the dispatch deadline: nobody listens after it; likewise.
+        renew_every: seconds between renewals; None: never.
+        renew_at: when the next beat is due, in monotonic seconds.
+        stop: given when the handler should end.
+        told_at: when the handler was asked to stop, in monotonic seconds; None: it was not.
+        stop_detail: why, in a sentence; empty: the reason says all.
+        is_killed: set by a runner that had to kill the handler.
+        outage: what its handler waits for now: a store that is away. None: it waits for none.
+        user_call: the call of a handler or a gate that has not returned yet.
+        output: what the gates judge now; None: nothing, or there are none.
+        settled: what ended the attempt; None: nothing has, or it was lost.
+        is_settled: whether the attempt is over, or was lost.
+    """
+
+    def __init__(
+        self,
+        engine: AttemptEngine,
+        known: KnownRun,
+        fence: Fence,
+        *,
+        patience: float | None = None,
+        stack_of: StackOf = no_stack,
+    ) -> None:
+        run = known.manifest
+        self.engine = engine
+        self.manifest = run
+        self.fence = fence
+        self.ends_at = _end_of_lease(run, known.snapshot)
+        self.name = AttemptName(run.run_id, run.current_step, run.attempt)
+        self.stop = StopSignal(engine.clock.skip)
+        self.told_at: float | None = None
+        self.stop_detail = ""
+        self.is_killed = False
+        self.outage: StoreUnavailableError | None = None
+        self.user_call: UserCall | None = None
+        self.output: MadeOutput | None = None
+        self.settled: Committed[Change] | None = None
+        self.is_settled = False
+        self._snapshot = known.snapshot
+        self._is_remote = patience is None
+        self._patience = patience or 0.0
+        self._stack_of = stack_of
+        self._writing = threading.Lock()
+        self._awaited: list[threading.Event] = []
+        self._progress: Progress | None = None
+        self._calls_spared: int | None = None
+        self._leaves_file = False
+        self._stores_files = False
+        self._unpublished: Change | None = None
+        self._is_overrun = False
+        self._is_unanswered = False  # a settlement was sent, and may stand
+        lease, now = run.lease, engine.clock.monotonic()
+        ttl = (lease.expires_at - lease.acquired_at).total_seconds() if lease else 0.0
+        self.answer_by = self._end_at = self.ends_at - ttl + run.dispatch.deadline_s
+        self.renew_every = run.dispatch.heartbeat_s
+        self.renew_at = now + (self.renew_every or 0.0)
+        self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
+        self._progress_at = now + PROGRESS_S
+
+    # --- what is kept with the next write ---
+
+    @property
+    def notes(self) -> Notes:
+        """What is to be kept with the next write."""
+        return Notes(
+            progress=self._progress,
+            calls_spared=self._calls_spared,
+            leaves_file=self._leaves_file,
+            output=self.output,
+            stores_files=self._stores_files,
+        )
+
+    @property
+    def progress(self) -> Progress | None:
+        """What the handler last said; stored with the next write, soon where it has changed."""
+        return self._progress
+
+    @progress.setter
+    def progress(self, progress: Progress) -> None:
+        self._progress = progress_without_secrets(progress)
+
+    def note_output(self, output: MadeOutput) -> None:
+        """Note what the gates are about to judge: every end of the attempt keeps it.
+
+        Gates that take longer than `PROGRESS_S` have it written before they are done, so that it
+        outlives this process as well; quick ones have no write of their own. What a remote worker
+        sent is written now: whoever ends its attempt has it not.
+
+        Raises:
+            LeaseLostError, StoreUnavailableError: as `renew`, of a remote worker's.
+        """
+        self._progress_at = self.engine.clock.monotonic() + PROGRESS_S
+        self.output = output
+        if self._is_remote:
+            self.renew()
+
+    def note_spared_call(self) -> None:
+        """Count a call that its recorded result has spared; what is kept is the step's total."""
+        with _COUNTING:
+            if self._calls_spared is None:
+                self._calls_spared = (self._record.calls or CallCount()).spared
+            self._calls_spared += 1
+
+    def note_stored_file(self) -> None:
+        """Note that a file of the run may be there from now on, which its end is to see to."""
+        self._stores_files = True
+
+    # --- writes ---
+
+    def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
+        """Keep what the attempt has so far, JSON text; the lease is renewed with it.
+
+        Large results become a file under a new name, before the run refers to it; the file that it
+        takes the place of is deleted after that. So whenever a worker is killed, the run refers to
+        a whole file.
+
+        Raises:
+            InvalidRequestError: it is not JSON, or goes back behind this attempt's last.
+            LeaseLostError: the lease is not held any more; nothing was written. Or it ended with
+                the attempt, whose dispatch deadline is over; then the checkpoint is kept.
+            StoreUnavailableError: it could not be written while the lease was held.
+        """
+        self._check_unsettled()  # before a file is stored
+        run, file = self.manifest, None
+        try:
+            check_json(results)
+        except ValueError as error:
+            raise not_json("partial_results", error) from None
+        kept = inline(results, beside=run.with_(checkpoint=None).text_bytes)
+        if kept is None:
+            file = pack(run, self.engine.clock.new_id(), results)
+            kept = file.value
+        save = partial(
+            lifecycle.checkpoint,
+            iteration_count=iteration_count,
+            phase=_without_secrets(phase),
+            partial_results=kept,
+        )
+        before = self._refer_to(file, partial(self._save, save, "The checkpoint is kept."))
+
+        replaced = before.checkpoint and before.checkpoint.partial_results.ref
+        is_ours = f"{replaced}".startswith(f"{step_folder(run, run.current_step, run.trial)}/")
+        if replaced and is_ours and replaced != kept.ref:  # that of a write that was repeated
+            discard(self.engine.artifacts, replaced, self.engine.errand)
+
+    def reject_checkpoint(self, rejected: Checkpoint, why: str) -> None:
+        """Drop a checkpoint that cannot be used, and say so in the run; raises as `checkpoint`."""
+        _LOG.warning(
+            "run %s, attempt %s of step %s begins at the beginning, its checkpoint is rejected: %s",
+            *(self.name.run_id, self.name.attempt, self.name.step, why),
+        )
+        reject = partial(lifecycle.reject_checkpoint, rejected=rejected, why=why)
+        self._persist(partial(self._save, reject))
+
+    def record_call(self, call: CallResult, in_place_of: str | None = None) -> None:
+        """Record the result of a call that was made once; the lease is renewed with it.
+
+        Args:
+            call: the result, JSON text. It becomes a file where the run has no room for it: with
+                the step's temporary files, or with the run's values, if it is to be kept.
+            in_place_of: the reference of the key's result, where that was found to be unreadable.
+
+        Raises:
+            TooManyCallsError: there is no room for a reference either.
+            LeaseLostError, StoreUnavailableError: as `checkpoint`.
+        """
+        self._check_unsettled()  # before a file is stored
+        kept = "The result of the call is kept."
+        record = partial(lifecycle.record_call, in_place_of=in_place_of)
+        if fits_inline(call.size):
+            try:
+                self._persist(partial(self._save, partial(record, call=call), kept))
+            except TooManyCallsError:
+                pass  # beside the others; a reference takes less
+            else:
+                return
+        file = pack_call(self.manifest, self.engine.clock.new_id(), call)
+        record = partial(record, call=call.with_(inline=None, ref=file.name, digest=file.digest))
+        self._refer_to(file, partial(self._save, record, kept), is_temporary=not call.keep)
+
+    def renew(self, *, within: float | None = None) -> Change:
+        """Let the lease run on, and keep the notes; give up after `within` seconds.
+
+        Raises:
+            LeaseLostError: the lease is not held any more, and nothing was written; or the
+                attempt was ended now, because its dispatch deadline is over.
+        """
+        return self._still_held(self._write(self._noting(lifecycle.renew), within).answer)
+
+    def look(self) -> None:
+        """Learn whether the lease is lost, without renewing it; LeaseLostError says so."""
+        ref = self._snapshot.ref
+        if found := self.engine.documents.get(ref):
+            held_lease(manifest_of(ref.id, found.document), found.read_at, self.fence)
+
+    def check_held(self) -> None:
+        """Raise LeaseLostError where the run, as it is known here, does not have this lease."""
+        held_lease(self.manifest, self._snapshot.read_at, self.fence)
+
+    def check_lease(self) -> None:
+        """Refuse what is to begin now where the lease may be over; the handler is to end then.
+
+        A process that was frozen goes on with all its threads at once: whoever makes a call that
+        is paid for may be faster than whoever looks at the clock.
+
+        Raises:
+            LeaseLostError: it may be over, or the attempt is.
+        """
+        self._check_unsettled()
+        if self.stop_at <= self.engine.clock.monotonic():
+            self.ask_to_stop(Termination.LEASE_EXPIRED)
+            self._refuse("it was not renewed in time")
+
+    # --- its end ---
+
+    def settle(self, ending: Transition) -> Committed[Change]:
+        """End the attempt; a second call is answered as the first, with a change that is none.
+
+        A store that does not answer is asked until the dispatch deadline: the settlement may stand,
+        and is answered as the first time, also after the end of the lease: so the store is asked
+        where as far as it is known here the lease is over.
+
+        Args:
+            ending: as `settlement.ending_of` returns it. What it owes is the caller's to publish.
+
+        Raises:
+            LeaseLostError: the lease is not held any more; nothing was written.
+            StoreUnavailableError: it could not be committed while the lease could be held.
+        """
+        return self._persist(partial(self._settle_once, ending), until=self.answer_by)
+
+    @property
+    def settlement(self) -> Change | None:
+        """How the attempt ended; None: it has not, or it was lost."""
+        return None if self.settled is None else self.settled.answer
+
+    def wait_settled(self, seconds: float) -> bool:
+        """Wait for the end of the attempt; return whether it came."""
+        ended = threading.Event()
+        self._awaited.append(ended)
+        return self.is_settled or ended.wait(seconds)
+
+    def ask_to_stop(self, reason: Termination, detail: str = "") -> None:
+        """Ask the handler to end; the first reason stays, with what it is in a sentence."""
+        if self.told_at is None:
+            self.told_at, self.stop_detail = self.engine.clock.monotonic(), detail
+        self.stop.request(reason)
+
+    def end_before_it_begins(self) -> Result | None:
+        """Return how the attempt ends if it must not begin, or None.
+
+        The lease may be over although nobody asked for a stop: a process that was frozen goes on
+        with all its threads at once.
+        """
+        reason = self.stop.reason
+        if reason is Termination.THREAD_UNAVAILABLE:
+            return Deferred(reason, _NO_THREAD)
+        if reason is None and self.stop_at <= self.engine.clock.monotonic():
+            reason = Termination.LEASE_EXPIRED
+        return None if reason is None else Stopped(reason)
+
+    # --- what it waits for ---
+
+    def call(self, kind: str, path: str, code: Callable[..., T], *args: Any) -> T:
+        """Return what a handler or a gate returns, however long that takes.
+
+        At the dispatch deadline the attempt is ended without it (`beat`): then it counts as
+        failed, and whatever is returned later is discarded.
+
+        Args:
+            kind: `handler` or `gate`.
+            path: of what is called, `module:function`.
+            code: makes the call, given `args`.
+            args: likewise.
+        """
+        self.user_call = UserCall(kind, path, threading.get_ident())
+        try:
+            return code(*args)
+        finally:
+            self.user_call = None
+
+    def insist(self, call: Callable[[], T], *, patience: float = math.inf) -> T:
+        """Return what `call` returns; a store that is away is asked again while the lease is held.
+
+        It gives up at the dispatch deadline, and early where the attempt is to stop. Of a remote
+        worker nobody here waits for a store.
+
+        Args:
+            call: reads or writes what the attempt needs; may be made any number of times.
+            patience: give up after so many seconds.
+
+        Raises:
+            StoreUnavailableError: the store was away for all that time.
+        """
+        begun = self.engine.clock.monotonic()
+        try:
+            return call()
+        except StoreUnavailableError as error:
+            outage = error  # what is raised from here on does not come from it
+        latest = min(self.answer_by, begun + patience)
+        until, wait = lambda: min(latest, self.stop_at), self.stop.wait
+        return self._outlast(call, outage, begun, until=until, wait=wait)
+
+    def fetch(self, call: Callable[[], T]) -> T:
+        """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
+        return self.insist(call, patience=self._patience)
+
+    # --- for its keeper ---
+
+    @property
+    def stop_at(self) -> float:
+        """When the handler must be stopped unless a renewal succeeds, in monotonic seconds."""
+        return self.ends_at - self._margin
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to renew now: a beat is due, or progress that has changed may be stored.
+
+        Without a heartbeat nothing is renewed, and progress waits for a write that comes anyway.
+        """
+        if self.renew_every is None:
+            return False
+        now = self.engine.clock.monotonic()
+        return self.renew_at <= now or (self._progress_at <= now and self._has_news())
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether user code is at work at the dispatch deadline, and is to be ended now.
+
+        What is only being settled is not; and a shutdown remains an interruption, however late.
+        """
+        if self.user_call is None or self.stop.reason is Termination.INSTANCE_SHUTDOWN:
+            return False
+        return self._end_at <= self.engine.clock.monotonic()
+
+    def beat(self, *, waits: bool = True) -> None:
+        """Let the lease run on, until the dispatch deadline: then end what is still at work.
+
+        A lease that is lost stops the handler. A store that does not answer is asked again at the
+        next beat, or when progress may be stored again.
+
+        Args:
+            waits: for a write that is on its way; False: that write renews the lease itself.
+        """
+        if not self._writing.acquire(blocking=waits):
+            return
+        try:
+            if self.is_settled:
+                return
+            now = self.engine.clock.monotonic()
+            self.renew_at, self._progress_at = now + (self.renew_every or 0.0), now + PROGRESS_S
+            if self.is_overdue:
+                self.end_at_deadline()
+            elif self.stop.reason is Termination.LEASE_EXPIRED:
+                self.look()
+            elif now < self.answer_by:
+                self.renew(within=RENEWAL_S)
+        except LeaseLostError as error:
+            if not self._is_unanswered:  # else the settlement may stand; it is asked for again
+                self._lost(error)
+        except StoreUnavailableError:
+            return
+        finally:
+            self._writing.release()
+            ended, self._unpublished = self._unpublished, None
+            if ended is not None:  # its own worker may be at work for ever
+                self.engine.publish_or_leave(ended)
+
+    def end_at_deadline(self) -> None:
+        """End the attempt as failed, with what its user code does now, and ask that to stop.
+
+        Where the store is away, it is tried again. The thread that is at work may go on for ever:
+        whatever it brings later is refused, and what is owed is published in its place.
+        """
+        self._end_at = self.engine.clock.monotonic() + _RETRY_S
+        call = self.user_call
+        if call is None:  # it came back this very moment, and is about to settle
+            return
+        stack = self._stack_of(call.thread, call.path)
+        ending = partial(
+            lifecycle.exceed_limit,
+            rules=self.engine.dispatch_rules(),
+            fence=self.fence,
+            reason=Termination.DISPATCH_DEADLINE_EXCEEDED,
+            error=deadline_error(self.manifest).with_(origin=stack.origin),
+            stacks=stack.text,
+            notes=self.notes,
+        )
+        try:
+            self.settled = self._write(ending, RENEWAL_S)
+            self._unpublished = self.settled.answer
+            self._end()
+        finally:
+            self.ask_to_stop(Termination.DISPATCH_DEADLINE_EXCEEDED)
+
+    # --- how it writes ---
+
+    def _refer_to(
+        self, file: PackedFile | None, record: Callable[[], T], *, is_temporary: bool = True
+    ) -> T:
+        """Store a file, have the run refer to it by `record`, and return what that returns.
+
+        Where the run surely does not refer to it, it is deleted; else it goes with the step.
+        """
+        if file is None:
+            return self._persist(record)
+        self._leaves_file |= is_temporary  # it may be there from now on, and nobody know of it
+        artifacts, errand, is_sent = self.engine.artifacts, self.engine.errand, False
+        try:
+            self.insist(partial(put_packed, artifacts, file))
+            is_sent = True
+            return self._persist(record)
+        except BaseException as error:
+            is_refused = isinstance(error, LeaseLostError | InvalidRequestError | TooManyCallsError)
+            documents, run_id = self.engine.documents, self.name.run_id
+            if not is_sent or (is_refused and not may_refer_to(documents, run_id, file.name)):
+                discard(artifacts, file.name, errand)
+            raise
+
+    def _save(self, transition: Callable[..., Change], kept: str = "") -> Manifest:
+        """Write what keeps the lease, and return the run as it was known before.
+
+        Args:
+            transition: of the domain's lifecycle.
+            kept: said where that ends the attempt.
+        """
+        with self._writing:
+            self._check_unsettled()
+            self._progress_at = self.engine.clock.monotonic() + PROGRESS_S
+            before = self.manifest
+            self._still_held(self._write(self._noting(transition)).answer, kept)
+            return before
+
+    def _noting(self, transition: Callable[..., Change]) -> Transition:
+        """Return a transition of the lifecycle with what each has that keeps the lease."""
+        rules, notes = self._renewal_rules(), self.notes
+        return partial(transition, rules=rules, fence=self.fence, notes=notes)
+
+    def _renewal_rules(self) -> Rules:
+        """Return the rules for a write that dispatches the next attempt at the deadline alone."""
+        run, snapshot = self.manifest, self._snapshot
+        passed = timedelta(seconds=self.engine.clock.monotonic() - snapshot.monotonic)
+        at_latest = snapshot.read_at + passed + _AHEAD
+        is_late = run.lease is not None and deadline_of(run, run.lease) <= at_latest
+        return self.engine.dispatch_rules() if is_late else self.engine.rules
+
+    def _still_held(self, change: Change, kept: str = "") -> Change:
+        """Return a change that keeps the lease; publish one that ends the attempt, and say so."""
+        if change.manifest.lease is not None:
+            return change
+        self.engine.publish_or_leave(change)
+        raise ended_at_deadline(change.manifest, self.fence, kept=kept)
+
+    def _write(self, transition: Transition, within: float | None = None) -> Committed[Change]:
+        """Write what follows from the run as it is known here, or else as it is stored."""
+        sent_at = self.engine.clock.monotonic()
+        known = KnownRun(self.manifest, self._snapshot)
+        try:
+            committed = self.engine.commit(self.name.run_id, transition, known=known, within=within)
+        except VersionConflictError:
+            return self._write_anew(transition, within)
+        except LeaseLostError:
+            if not self._is_remote:
+                raise
+            return self._write_anew(transition, within)
+        return self._written(committed, sent_at)
+
+    def _write_anew(self, transition: Transition, within: float | None = None) -> Committed[Change]:
+        """Write what follows from the run as it is stored, and not as it is known here."""
+        sent_at = self.engine.clock.monotonic()
+        committed = self.engine.commit(self.name.run_id, transition, within=within)
+        return self._written(committed, sent_at)
+
+    def _written(self, committed: Committed[Change], sent_at: float) -> Committed[Change]:
+        self.manifest = run = committed.answer.manifest
+        self._snapshot = committed.snapshot or self._snapshot
+        took = self.engine.clock.monotonic() - sent_at
+        self.ends_at = _end_of_lease(run, self._snapshot) - took  # as if answered when it was sent
+        return committed
+
+    def _persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
+        """Write, and ask a store that does not answer again while the lease can still be held.
+
+        The work is done by then, and would be done again.
+
+        Args:
+            write: what is to be written.
+            until: ask at least until then, in monotonic seconds.
+        """
+        begun = self.engine.clock.monotonic()
+        give_up_at = max(until, self.ends_at)  # however often it is renewed meanwhile
+        try:
+            try:
+                return write()
+            except StoreUnavailableError as error:
+                outage = error  # as above
+            wait = partial(pause, self.engine.clock)  # one that is to stop still says how it ended
+            return self._outlast(write, outage, begun, until=lambda: give_up_at, wait=wait)
+        except LeaseLostError as error:
+            if self.settled is None and not self._is_remote:  # else it was released here
+                self._lost(error)
+            raise
+
+    def _outlast(
+        self,
+        call: Callable[[], T],
+        outage: StoreUnavailableError,
+        begun: float,
+        *,
+        until: Callable[[], float],
+        wait: Callable[[float], object],
+    ) -> T:
+        """Do as `outlast`; meanwhile it is known here that a store is away."""
+        if self._is_remote:
+            raise outage
+        try:
+            return outlast(
+                call,
+                outage,
+                begun,
+                now=self.engine.clock.monotonic,
+                until=until,
+                wait=wait,
+                report=self._note_outage,
+            )
+        finally:
+            self.outage = None
+
+    def _note_outage(self, outage: StoreUnavailableError) -> None:
+        self.outage = outage
+
+    def _settle_once(self, ending: Transition) -> Committed[Change]:
+        with self._writing:
+            first = self.settled
+            if first is not None:
+                return replace(first, answer=replace(first.answer, changed=False))
+            try:
+                self.settled = self._write_end(ending)
+            except StoreUnavailableError:
+                self._is_unanswered = True
+                raise
+            self._end()
+            return self.settled
+
+    def _write_end(self, ending: Transition) -> Committed[Change]:
+        try:
+            return self._write(ending)
+        except LeaseLostError:
+            if self._is_remote:  # the store was asked
+                raise
+            return self._write_anew(ending)
+
+    def _end(self) -> None:
+        self.is_settled = True
+        for ended in self._awaited:
+            ended.set()
+
+    @property
+    def _record(self) -> StepRecord:
+        return self.manifest.steps[self.name.step]
+
+    def _has_news(self) -> bool:
+        """Return whether there is something that is not stored yet: progress, or an output."""
+        record = self._record
+        is_made = self.output is not None and self.output.value != record.kept_output
+        return is_made or self._progress not in (None, record.progress)
+
+    def _check_unsettled(self) -> None:
+        """Refuse what a handler does that goes on after its attempt was settled."""
+        if self.settled is not None:
+            self._refuse("its attempt is over")
+
+    def _refuse(self, known: str) -> NoReturn:
+        lease_id = masked(self.fence.lease_id)
+        raise LeaseLostError(lease_id=lease_id, run_id=self.name.run_id, known=known)
+
+    def _lost(self, error: LeaseLostError) -> None:
+        """Stop the handler, and record it beside the run, which may tell of it already."""
+        self._end()
+        self._is_overrun |= bool(error.details.get("overran"))
+        if self._is_overrun:
+            self.ask_to_stop(Termination.DISPATCH_DEADLINE_EXCEEDED)
+            return
+        if error.details.get("cancelled"):  # the cancellation has recorded how it ended
+            self.ask_to_stop(Termination.CANCELLED)
+            return
+        self.ask_to_stop(Termination.LEASE_EXPIRED)
+        if not self._is_unanswered:  # else nobody can tell whether it was lost, or settled before
+            self._trace_loss(error)
+
+    def _trace_loss(self, error: LeaseLostError) -> None:
+        """Record beside the run, which is not ours any more, that its lease was lost."""
+        ref, run = loss_ref(self.manifest, self.fence.lease_id), self.manifest
+
+        def loss(stored: Document | None, now: datetime) -> Write[None]:
+            if stored is not None:
+                return Write(None)
+            event = event_of(
+                run,
+                TraceType.LEASE_LOST,
+                now,
+                detail=error.details["known"],
+                holder=None if run.lease is None else run.lease.holder,
+                lease_id=self.fence.lease_id,
+                fencing_token=self.fence.fencing_token,
+            )
+            return Write(None, to_document(event))
+
+        with suppress(StoreUnavailableError, DocumentExistsError):  # nothing was written: it counts
+            self.engine.documents.transact(ref, loss, within=RENEWAL_S)
+
+
+def _end_of_lease(run: Manifest, snapshot: Snapshot) -> float:
+    """Return when the lease is over at the latest that is known, in monotonic seconds."""
+    if run.lease is None:
+        return snapshot.monotonic
+    return snapshot.monotonic + (run.lease.expires_at - snapshot.read_at).total_seconds()
+
+
+def _without_secrets(phase: str) -> str:
+    if not phase:
+        return ""
+    from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when there is a text
+
+    return without_secrets(phase)

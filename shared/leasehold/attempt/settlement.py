@@ -1,0 +1,130 @@
+"""How an attempt ends: from what its handler and gates came to, to a transition of its run."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.values import inline, put
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Transition
+from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
+from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.life import values_folder
+from leasehold.domain.lifecycle.termination import deadline_error
+from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.notes import MadeOutput
+from leasehold.domain.result import (
+    Continued,
+    Deferred,
+    Failed,
+    Finished,
+    LimitExceeded,
+    Refused,
+    Result,
+    Stopped,
+    Unable,
+)
+from leasehold.domain.status import Termination
+from leasehold.domain.trial_verdict import verdict_in
+from leasehold.errors import InvalidVerdictError, TooLargeError
+
+
+def ending_of(attempt: Attempt, result: Result) -> Transition:
+    """Return the transition that ends an attempt with this result.
+
+    Raises:
+        StoreUnavailableError: the output could not be kept.
+    """
+    facts: dict[str, Any] = {
+        "rules": attempt.engine.dispatch_rules(),
+        "fence": attempt.fence,
+        "notes": attempt.notes,
+    }
+    match result:
+        case Finished() | Refused() | Unable():
+            return _judged(attempt, result, facts)
+        case Failed(failure, permanent):
+            return partial(lifecycle.fail, **facts, error=failure, permanent=permanent)
+        case LimitExceeded(reason, failure, stacks):
+            facts |= {"error": failure, "stacks": stacks}
+            return partial(lifecycle.exceed_limit, **facts, reason=reason)
+        case Stopped(Termination.DISPATCH_DEADLINE_EXCEEDED as reason):
+            failure = deadline_error(attempt.manifest)
+            return partial(lifecycle.exceed_limit, **facts, reason=reason, error=failure)
+        case Stopped(reason, detail):
+            facts |= {"detail": detail or attempt.stop_detail, "killed": attempt.is_killed}
+            return partial(lifecycle.release, **facts, reason=reason)
+        case Deferred() | Continued():
+            return _put_off(result, facts)
+
+
+def _put_off(result: Deferred | Continued, facts: dict[str, Any]) -> Transition:
+    """Return the ending of an attempt whose work is left to the next one."""
+    if isinstance(result, Continued):
+        return partial(lifecycle.continue_later, **facts, at_checkpoint=result.at_checkpoint)
+    return partial(lifecycle.defer, **facts, reason=result.reason, detail=result.detail)
+
+
+def _judged(
+    attempt: Attempt,
+    result: Finished | Refused | Unable,
+    facts: dict[str, Any],
+) -> Transition:
+    """Return the ending of an attempt that has an output, or one that the code cannot begin.
+
+    An output that nobody can judge was paid for: it is kept, and judged once that can be done.
+    """
+    try:
+        if isinstance(result, Unable):
+            return _unable(attempt, result, facts)
+        made = made_output(attempt, result)
+    except InvalidVerdictError as error:
+        return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error))
+    except TooLargeError as error:
+        return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error), permanent=True)
+    facts |= {"output": made.value, "output_status": made.status, "verdict": made.verdict}
+    if isinstance(result, Refused):
+        return partial(lifecycle.block, **facts, found=result.found)
+    return partial(lifecycle.complete, **facts)
+
+
+def _unable(attempt: Attempt, result: Unable, facts: dict[str, Any]) -> Transition:
+    if result.finished is not None:
+        made = made_output(attempt, result.finished)
+        facts["notes"] = attempt.notes._replace(output=made)
+    return partial(lifecycle.block_attempt, **facts, code=result.code, error=result.error)
+
+
+def made_output(attempt: Attempt, made: Finished | Refused) -> MadeOutput:
+    """Return the output of an attempt as its run keeps it; a large one is stored first.
+
+    Raises:
+        InvalidVerdictError: it is a reviewer's, and has no verdict.
+        TooLargeError: no output may be as large; nothing was stored.
+        StoreUnavailableError: it could not be stored.
+    """
+    if attempt.output is not None:
+        return attempt.output
+    verdict = verdict_in(attempt.manifest, made.output)
+    return MadeOutput(_stored_output(attempt, made.output), made.status, verdict)
+
+
+def _stored_output(attempt: Attempt, output: str) -> KeptValue:
+    """Store the output of the current step under a name that no other attempt's output has.
+
+    One that is judged again is there; what a remote worker sends is always another one.
+    """
+    run = attempt.manifest
+    before = run.steps[run.current_step].kept_output if run.has_unjudged_output else None
+    if before is not None and not run.dispatch.remote:
+        return before
+    if kept := inline(output, beside=run.text_bytes):
+        return kept
+    step = run.current_step
+    check_size(f"the output of step {step}", output, OUTPUT_BYTES)
+    # names are shown to those who read the run, and the id of a lease is its holder's
+    mark = f"{digest(attempt.fence.lease_id)[:16]}-{digest(output)[:16]}"
+    name = f"{values_folder(run)}/{step}-{mark}.json"
+    return attempt.insist(partial(put, attempt.engine.artifacts, output, name))
