@@ -151,6 +151,15 @@ async def count_later(ctx: StepContext, given: Number) -> Any:
     return {"n": len(counted), "counted": counted, "begun_at": begun_at}
 
 
+def obey(ctx: StepContext, given: Number) -> Number:
+    """Wait until it may go on or must stop; keep nothing."""
+    ENTERED[ctx.run_id].set()
+    while not GO_ON[ctx.run_id].is_set():
+        if ctx.wait_or_shutdown(0.01):
+            raise RuntimeError("asked to stop")
+    return given
+
+
 def keep_at(ctx: StepContext, given: Any) -> Any:
     """Keep more than a manifest holds, at a place that is written in Python's words."""
     iteration_count, phase = ast.literal_eval(given["place"])
@@ -237,6 +246,7 @@ STEPS = Registry(
         _entry("sum_of_two", "sum_of_two"),
         _entry("write_file", "write_file"),
         _entry("hold", "hold"),
+        _entry("obey", "obey"),
         _entry("count", "count"),
         _entry("count_later", "count_later"),
         _entry("keep_at", "keep_at", max_retries=0),
@@ -260,6 +270,7 @@ PIPELINES = Registry(
     "pipelines",
     [
         PipelineEntry(name="three", steps=("add", "add_later", "add_again")),
+        PipelineEntry(name="obeys", steps=("obey",)),
         PipelineEntry(name="recovers", steps=("add", "fail_twice")),
         PipelineEntry(name="fails", steps=("add", "fail")),
         PipelineEntry(name="refuses", steps=("refuse", "add")),

@@ -118,3 +118,31 @@ def test_an_engine_closes(tmp_path: Path) -> None:
     engine.close()
 
     assert took < SOON_S
+
+
+def test_outages_one_after_another_give_no_run_up(tmp_path: Path) -> None:
+    """Each outlasts the lease, and the step makes no progress: it has not failed for that."""
+    key = "flapping"
+    run_id = f"r-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    ENTERED[run_id], GO_ON[run_id] = threading.Event(), threading.Event()
+    environ = environ_of(tmp_path) | {
+        "PIPELINE_LEASE_TTL_S": "2",
+        "PIPELINE_HEARTBEAT_S": "0.2",
+        "PIPELINE_MAX_INTERRUPTIONS": "1",
+        "PIPELINE_MIN_BACKOFF_S": "0.1",
+        "PIPELINE_MAX_BACKOFF_S": "0.1",
+    }
+    with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=2) as engine:
+        engine.start("obeys", {"n": 1}, idempotency_key=key)
+        for _ in range(4):
+            assert ENTERED[run_id].wait(60)
+            ENTERED[run_id].clear()
+            with locked(tmp_path / "runs.db"):
+                until(lambda: engine.held_runs()[0].stop.reason is not None)
+        assert ENTERED[run_id].wait(60)
+        GO_ON[run_id].set()
+        run = engine.wait(run_id, 60)
+
+    attempts = run.steps["obey"].attempts
+    assert (run.status, run.interruptions, attempts.expired) == ("COMPLETED", 0, 0)
+    assert attempts.deferred == 4

@@ -72,6 +72,8 @@ _MARGIN_SHARE: Final = 6
 #: Progress that has changed is stored this long after the last write, if no beat comes before; an
 #: output that gates judge, so long after it was made.
 PROGRESS_S: Final = 2.0
+#: A write that has had no answer for so long may meet a store that is away.
+SLOW_S: Final = 1.0
 #: Where the end of an attempt could not be written at its dispatch deadline, it is tried again.
 _RETRY_S: Final = 1.0
 #: The store's time may be so far ahead of what is known of it here.
@@ -231,6 +233,8 @@ class Attempt:
         self._unpublished: Change | None = None
         self._is_overrun = False
         self._is_unanswered = False  # a settlement was sent, and may stand
+        self._sent_at: float | None = None  # when a write was sent that has had no answer so far
+        self._is_refused = False  # the store was away for the last write
         lease, now = run.lease, engine.clock.monotonic()
         ttl = (lease.expires_at - lease.acquired_at).total_seconds() if lease else 0.0
         self.answer_by = self._end_at = self.ends_at - ttl + run.dispatch.deadline_s
@@ -495,6 +499,13 @@ class Attempt:
         return self.ends_at - self._margin
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether the store is away, or takes so long for a write that it may be."""
+        sent_at = self._sent_at
+        is_slow = sent_at is not None and self.engine.clock.monotonic() - sent_at >= SLOW_S
+        return self._is_refused or is_slow
+
+    @property
     def is_due(self) -> bool:
         """Whether to renew now: a beat is due, or progress that has changed may be stored.
 
@@ -635,10 +646,13 @@ class Attempt:
 
     def _write(self, transition: Transition, within: float | None = None) -> Committed[Change]:
         """Write what follows from the run as it is known here, or else as it is stored."""
-        sent_at = self.engine.clock.monotonic()
+        self._sent_at = sent_at = self.engine.clock.monotonic()
         known = KnownRun(self.manifest, self._snapshot)
         try:
             committed = self.engine.commit(self.name.run_id, transition, known=known, within=within)
+        except StoreUnavailableError:
+            self._sent_at, self._is_refused = None, True
+            raise
         except VersionConflictError:
             return self._write_anew(transition, within)
         except LeaseLostError:
@@ -656,6 +670,7 @@ class Attempt:
     def _written(self, committed: Committed[Change], sent_at: float) -> Committed[Change]:
         self.manifest = run = committed.answer.manifest
         self._snapshot = committed.snapshot or self._snapshot
+        self._sent_at, self._is_refused = None, False
         took = self.engine.clock.monotonic() - sent_at
         self.ends_at = _end_of_lease(run, self._snapshot) - took  # as if answered when it was sent
         return committed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.values import inline, put
@@ -30,6 +30,8 @@ from leasehold.domain.status import Termination
 from leasehold.domain.trial_verdict import verdict_in
 from leasehold.errors import InvalidVerdictError, TooLargeError
 
+_NOT_RENEWED: Final = "The store did not answer, so the lease was not renewed in time."
+
 
 def ending_of(attempt: Attempt, result: Result) -> Transition:
     """Return the transition that ends an attempt with this result.
@@ -42,6 +44,9 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
         "fence": attempt.fence,
         "notes": attempt.notes,
     }
+    if isinstance(result, Stopped) and result.reason is Termination.LEASE_EXPIRED:
+        away = Deferred(Termination.STORE_UNAVAILABLE, _NOT_RENEWED)
+        result = away if attempt.is_cut_off else result
     match result:
         case Finished() | Refused() | Unable():
             return _judged(attempt, result, facts)

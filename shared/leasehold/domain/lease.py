@@ -56,6 +56,14 @@ def lease_for(
 
 def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
     """Return the lease if `fence` still holds it, or raise LeaseLostError with what is known."""
+    lease = own_lease(manifest, fence)
+    if lease.expires_at <= now:
+        raise _lost(manifest, fence, f"it ended at {lease.expires_at.isoformat()}")
+    return lease
+
+
+def own_lease(manifest: Manifest, fence: Fence) -> Lease:
+    """Return the lease if it is still that of `fence`, even if it is over; or raise as above."""
     lease = manifest.lease
     if lease is None:
         raise _lost(manifest, fence, f"the run has no lease, it is {manifest.state}")
@@ -63,8 +71,6 @@ def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
         raise _lost(
             manifest, fence, f"it is held by {lease.holder}, token {manifest.fencing_token}"
         )
-    if lease.expires_at <= now:
-        raise _lost(manifest, fence, f"it ended at {lease.expires_at.isoformat()}")
     return lease
 
 

@@ -176,7 +176,7 @@ class _Sweep:
             except LeaseholdError as error:
                 self._leave(found.ref.id, error)
                 continue
-            if self._is_in_vain(manifest):
+            if self._is_in_vain(manifest) or self._is_put_off_here(manifest):
                 self._unattended.append(manifest.run_id)
                 continue
             look = None
@@ -199,6 +199,19 @@ class _Sweep:
         Everything else that is due has the other half.
         """
         return run.lease is not None and len(self._unwritten_leases) >= self._most_unwritten
+
+    def _is_put_off_here(self, run: Manifest) -> bool:
+        """Return whether this process holds the lease, and asks the store to end it as it was.
+
+        The store was away for longer than the lease: its holder knows that, and a sweep would take
+        it for a worker that was killed.
+        """
+        if run.lease is None:
+            return False
+        held = self._engine.leases.held_attempts()
+        return any(
+            one.fence.lease_id == run.lease.lease_id and one.outage is not None for one in held
+        )
 
     def _with_new_leases(self, *calls: Iterator[Call]) -> Iterator[Call]:
         """Yield these calls, and now and then those for leases that are over since."""

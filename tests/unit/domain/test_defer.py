@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -128,11 +129,26 @@ def test_a_deferral_that_is_told_again_gets_its_first_answer(runs: Runs) -> None
     assert (again.changed, again.outcome) == (False, Outcome.RELEASED)
 
 
-def test_whoever_lost_the_lease_defers_nothing(runs: Runs) -> None:
+def test_whoever_lost_the_lease_defers_nothing(runs: Runs, at: At) -> None:
     run = runs.leased()
+    taken = runs.leased(run, at=31, lease_id="lease-2")
+    defer = partial(
+        lifecycle.defer,
+        rules=runs.rules,
+        fence=runs.fence(run),
+        reason=Termination.STORE_UNAVAILABLE,
+        detail="away",
+    )
 
     with pytest.raises(LeaseLostError):
-        deferred(runs, run, at=31)
+        defer(taken, at(32))
+
+
+def test_an_outage_that_outlasts_the_lease_is_one_as_long_as_nobody_took_it(runs: Runs) -> None:
+    """The store was away when the lease ended; only its holder knows why."""
+    run = deferred(runs, runs.leased(), at=31).manifest
+
+    assert (run.status, run.interruptions, run.attempts.deferred) == ("PENDING", 0, 1)
 
 
 # -- claims of remote workers ------------------------------------------------------------------

@@ -11,7 +11,7 @@ from datetime import datetime
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
-from leasehold.domain.lease import Fence, held_lease
+from leasehold.domain.lease import Fence, own_lease
 from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.lifecycle.termination import trace_termination
@@ -33,7 +33,8 @@ def defer(
     """Release the lease of an attempt that met an outage; the next one waits for a backoff.
 
     It uses up no retry and no interruption, and no verdict counts how often that happens. The
-    wait grows with each deferral in a row.
+    wait grows with each deferral in a row. A store that was away may have outlasted the lease: as
+    long as nobody has taken the run over, its holder says why it ended.
 
     Args:
         manifest: the run.
@@ -45,11 +46,11 @@ def defer(
         notes: what is kept with it.
 
     Raises:
-        LeaseLostError: the lease is not the one that is held.
+        LeaseLostError: the lease is not that of the run any more.
     """
     if first := first_answer(manifest, fence):
         return first
-    lease = held_lease(manifest, now, fence)
+    lease = own_lease(manifest, fence)
     in_a_row = manifest.dispatch.deferred + 1
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
