@@ -76,7 +76,7 @@ COUNTED: Final[Mapping[str, Operations]] = {
     },
     "told": {
         Kind.READ: 9,
-        Kind.WRITE: 28,
+        Kind.WRITE: 27,
         Kind.TRANSACTION: 3,
         Kind.TASK_CREATED: 3,
         Kind.TASK_DELIVERED: 3,

@@ -162,7 +162,7 @@ class Draft:
         if told is not None:
             self.set(announcement=told)
         ends = self.run.is_terminal and not self.before.is_terminal
-        if ends and (told is not None or leaves_artifacts(self.run)):
+        if ends and leaves_artifacts(self.run):
             self.set(archive=_owed_archive(ended_at=self.now))
         run = self.run
         self.set(

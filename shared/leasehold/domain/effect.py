@@ -91,13 +91,11 @@ def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
 def owed_messages(manifest: Manifest) -> tuple[EventMessage, ...]:
     """Return the messages of the last announcement of a run that has not moved on since.
 
-    Deliveries have alarms of their own: this is for whoever comes by before those ring. Once an
-    ended run is archived, nobody publishes them again but the sweep.
+    Deliveries have alarms of their own: this is for whoever comes by before those ring. Each knows
+    whether it was made, so a message that comes again does no harm.
     """
     told = manifest.announcement
     if told is None or told.event != state_event(manifest):  # an older version took it further
-        return ()
-    if manifest.is_terminal and manifest.archive is None:
         return ()
     if manifest.block is not None and manifest.block.looks > 0:  # people were told long ago
         return ()
