@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Step:
     handler: str
     step_type: str = "step"
     entry_actions: Sequence[str] = ()
+    reuse: int = 1
 
 
 def _step(handler: str, *entry_actions: str) -> Step:
@@ -47,10 +48,12 @@ class Attempts:
     Args:
         sandbox: what runs them.
         folder: where their files are.
+        reuse: how many of a step one process may serve.
     """
 
     sandbox: Sandbox
     folder: Path
+    reuse: int = 1
     checkpoints: list[IncrementalState] = field(default_factory=list)
 
     def held(
@@ -84,9 +87,11 @@ class Attempts:
         held: Attempt | None = None,
         *,
         entry_actions: Sequence[str] = (),
+        step_type: str = "step",
     ) -> Result:
         """Run an attempt to its end; `handler` is one of `tests/sandbox/handlers.py`."""
         held, step = held or self.held(), _step(handler, *entry_actions)
+        step = replace(step, step_type=step_type, reuse=self.reuse)
         text = pydantic_core.to_json(given).decode()
         return self.sandbox.run(held, step, text, AttemptCalls(held))
 

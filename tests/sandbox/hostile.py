@@ -583,6 +583,7 @@ def forges_answers(ctx: StepContext, given: Any) -> Any:
 @hostile
 def uses_sockets_of_others(ctx: StepContext, given: Any) -> Any:
     """Send on whatever socket of the process Python still knows."""
+    gc.unfreeze()  # of a process that may be used again, it knows none else
     for it in gc.get_objects():
         if type(it).__name__ == "socket":
             it.sendall(b"\xff" * 64)

@@ -131,11 +131,12 @@ class HostilePlace:
 
     Args:
         folder: for the store, and for what handlers note.
+        reuse: how many attempts of a step one process may serve.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, reuse: int = 1) -> None:
         self.folder = folder
-        steps = [_entry(name) for name in _handlers()]
+        steps = [_entry(name, reuse) for name in _handlers()]
         pipelines = [
             PipelineEntry(name=name, steps=(name, "following"))
             for name in _handlers()
@@ -207,7 +208,14 @@ class HostilePlace:
         return [*found, f"{more_threads} threads"] if more_threads > 0 else found
 
     def check_nothing_is_left(self) -> None:
-        """Wait until no process, descriptor or thread is left of what ran."""
+        """Wait until no process, descriptor or thread is left of what ran.
+
+        Of processes that wait for a further attempt there are those alone, and none below them.
+        """
+        sandbox = self.engine._bundle.processes._opened()  # noqa: SLF001 - nobody else asks
+        idle = sandbox._children.idle  # noqa: SLF001 - as above
+        until(lambda: self.left_behind() <= {child.pid for _, child in idle._waiting}, 30)  # noqa: SLF001
+        idle.end()
         until(lambda: not self.left_behind(), 30)
         until(lambda: not self.leaks(), 30)
 
@@ -254,7 +262,7 @@ def _is_handler(handler: Any) -> bool:
     return of_module and list(inspect.signature(handler).parameters) == ["ctx", "given"]
 
 
-def _entry(name: str) -> StepDispatchEntry:
+def _entry(name: str, reuse: int) -> StepDispatchEntry:
     more: dict[str, Any] = {"memory_limit": MEMORY_LIMIT} if name in _LIMITED else {}
     return StepDispatchEntry(
         step_type=name,
@@ -263,5 +271,6 @@ def _entry(name: str) -> StepDispatchEntry:
         max_retries=0 if name in IMPORTS else None,
         dispatch_deadline=timedelta(minutes=1),
         cleanup_ttl=CLEANUP,
+        reuse=reuse,
         **more,
     )

@@ -166,6 +166,17 @@ def worker_with_leftovers(call: socket.socket) -> None:
     call.recv(1)
 
 
+def worker_with_one_that_waits(call: socket.socket) -> None:
+    """Say which process waits for a further attempt; then wait."""
+    from leasehold.worker.sandbox.sandbox import Sandbox  # noqa: PLC0415 - of this worker alone
+    from tests.sandbox.attempts import Attempts  # noqa: PLC0415 - as above
+
+    attempts = Attempts(Sandbox(), Path("/nonexistent"), reuse=10)
+    for_two = [attempts.run("tests.sandbox.reused:leaves", "") for _ in range(2)]
+    call.sendall(" ".join({getattr(result, "output", "") for result in for_two}).encode())
+    call.recv(1)
+
+
 def worker_that_just_ends(call: socket.socket) -> None:
     """Say who the fork server is, and end without a word to it."""
     children = Children(ENTRY)

@@ -32,23 +32,28 @@ from tests.waiting import until
 LATE_S = 15.0
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostilePlace]:
-    """A worker of which one fork server serves all tests."""
+@pytest.fixture(scope="module", params=[1, 100], ids=["fresh", "reused"])
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HostilePlace]:
+    """A worker of which one fork server serves all tests; its processes may be used again, or not.
+
+    An attempt that ends in order leaves its process to whatever attempt of the same step is next.
+    """
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "imports").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NOTES, str(folder / "imports"))
         patch.setenv(WORKER, str(os.getpid()))
-        place = HostilePlace(folder)
+        place = HostilePlace(folder, request.param)
         yield place
         place.close()
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[HostilePlace]:
+@pytest.fixture(params=[1, 100], ids=["fresh", "reused"])
+def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostilePlace]:
     """A worker of the test's own, whose fork server may come to harm."""
-    place = HostilePlace(tmp_path)
+    place = HostilePlace(tmp_path, request.param)
     yield place
     place.close()
 

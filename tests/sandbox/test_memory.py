@@ -67,6 +67,7 @@ STEPS = Registry("dispatch", [
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
         memory_limit=128 * 2**20,
+        reuse=2,
         max_retries=0,
     ),
 ])
@@ -170,7 +171,9 @@ def test_where_no_memory_is_told_it_is_said_once_and_the_step_runs(shell: Shell)
     assert runs.stderr.count("WARNING") == runs.stderr.count(line) == 1
     assert "no step is held to its memory_limit here" in runs.stderr
     assert "COMPLETED" in runs.stdout
-    assert found.stderr.startswith("warning: eat: no step is held to its memory_limit here, as ")
+    of_reuse, of_memory = found.stderr.splitlines()[:2]
+    assert of_reuse.startswith("warning: eat: each attempt has a fresh process here, whatever its ")
+    assert of_memory.startswith("warning: eat: no step is held to its memory_limit here, as ")
     assert run_in((), shell, "doctor").stderr == ""
 
 

@@ -33,6 +33,11 @@ class EnteredStep(StepHandler, Protocol):
         """The paths of what is called before its handler: `module:function`."""
         ...
 
+    @property
+    def reuse(self) -> int:
+        """How many attempts a process of it may serve, one after the other."""
+        ...
+
 
 class HandlerRunner(Protocol[Attempt_contra]):
     """Runs the handlers of one kind of isolation."""

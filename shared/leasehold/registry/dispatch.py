@@ -36,6 +36,11 @@ MIN_MEMORY_LIMIT: Final = 64 * 1024**2
 MAX_MEMORY_LIMIT: Final = 1024**4
 _MEMORY_WORDS: Final = "bytes, from 64 MiB (64 * 1024**2) to 1 TiB (1024**4), or None"
 
+_REUSE_WORDS: Final = "a whole number, 1 or more"
+_REUSE_ALONE_WORDS: Final = (
+    "1: only the process of a handler (isolation='process') can be used again"
+)
+
 _HEARTBEAT_WORDS: Final = (
     "a timedelta: without a heartbeat nobody notices a worker that died before the dispatch "
     f"deadline, and that is above {PLATFORM_DEADLINE.total_seconds():g} s"
@@ -53,6 +58,7 @@ _CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "heartbeat_interval": (timedelta | None, "a timedelta, or None"),
     "cleanup_ttl": (timedelta, "a timedelta"),
     "memory_limit": (int | None, _MEMORY_WORDS),
+    "reuse": (int, _REUSE_WORDS),
     "max_retries": (int | None, "a whole number, 0 or more, or None"),
     "retry": (RetryPolicy | None, "a RetryPolicy, or None"),
     "schedule_to_start": (timedelta, "a timedelta"),
@@ -96,6 +102,8 @@ class StepDispatchEntry:
         cleanup_ttl: what is left between the soft limit and the hard one; at most half of it.
         memory_limit: how many bytes the handler's process may use, its own children included; None:
             as many as there are.
+        reuse: how many attempts of the step a process may serve, one after the other, as long as
+            each ends well and leaves nothing behind; 1: each attempt has a fresh process.
         max_retries: None: the threshold PIPELINE_MAX_RETRIES.
         retry: its waits between attempts, and the errors that no retry repairs; None: the waits of
             all steps.
@@ -121,6 +129,7 @@ class StepDispatchEntry:
     isolation: Isolation = "process"
     cleanup_ttl: timedelta = DEFAULT_CLEANUP
     memory_limit: int | None = None
+    reuse: int = 1
     max_retries: int | None = None
     retry: RetryPolicy | None = None
     queue: str = ""
@@ -143,6 +152,7 @@ class StepDispatchEntry:
             isolation: Isolation = ...,
             cleanup_ttl: timedelta = ...,
             memory_limit: int | None = ...,
+            reuse: int = ...,
             max_retries: int | None = ...,
             retry: RetryPolicy | None = ...,
             queue: str = ...,
@@ -210,9 +220,12 @@ class StepDispatchEntry:
         limit = self.memory_limit
         fits = limit is None or MIN_MEMORY_LIMIT <= limit <= MAX_MEMORY_LIMIT
         yield fits, "memory_limit", limit, _MEMORY_WORDS
-        can_hold = limit is None or (self.isolation == "process" and self.handler != REMOTE)
+        has_process = self.isolation == "process" and self.handler != REMOTE
+        can_hold = limit is None or has_process
         alone = "None: only a handler in a process of its own (isolation='process') is held to it"
         yield can_hold, "memory_limit", limit, alone
+        yield self.reuse >= 1, "reuse", self.reuse, _REUSE_WORDS
+        yield self.reuse == 1 or has_process, "reuse", self.reuse, _REUSE_ALONE_WORDS
         yield of_queue, "queue", self.queue, _QUEUE_WORDS
         waits = self.schedule_to_start >= timedelta(seconds=1)
         yield waits, "schedule_to_start", str(self.schedule_to_start), "1 s or more"

@@ -207,6 +207,30 @@ def test_a_memory_limit_that_nothing_would_hold_is_refused(
         entry(memory_limit=512 * MIB, **where)
 
 
+@pytest.mark.parametrize("reuse", [1, 2, 100])
+def test_reuse_is_a_number_of_attempts(entry: Entry, reuse: int) -> None:
+    assert entry(reuse=reuse).reuse == reuse
+
+
+@pytest.mark.parametrize("reuse", [0, -1, True, 1.5, "100", None])
+def test_a_reuse_that_is_no_number_of_attempts_is_refused(entry: Entry, reuse: object) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        entry(reuse=reuse)
+
+    assert refused.value.message == (
+        f"reuse of 'extraction' in the dispatch registry is {reuse!r}; "
+        "allowed: a whole number, 1 or more."
+    )
+
+
+@pytest.mark.parametrize("where", [{"isolation": "inline"}, {"handler": "remote"}])
+def test_a_reuse_without_a_process_is_refused(entry: Entry, where: dict[str, str]) -> None:
+    assert entry(reuse=1, **where).reuse == 1
+
+    with pytest.raises(InvalidEntryError, match="allowed: 1: only the process of a handler"):
+        entry(reuse=100, **where)
+
+
 def test_a_handler_of_the_program_itself_runs_inline_alone(entry: Entry) -> None:
     """In a process of its own it would not be found, and its runs would be given up."""
     assert entry(handler="__main__:f", isolation="inline").handler == "__main__:f"

@@ -51,7 +51,7 @@ class Assignment:
             load_s: that of a zygote; None: it is none.
         """
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        is_zygote, cwd = load_s is not None, _working_directory()
+        is_zygote, cwd = load_s is not None, working_directory()
         return cls(list(handlers), is_zygote, load_s or 0.0, path, _changed(baseline), cwd)
 
     def encode(self) -> bytes:
@@ -75,7 +75,7 @@ class Assignment:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        if self.cwd is not None and self.cwd != _working_directory():
+        if self.cwd is not None and self.cwd != working_directory():
             os.chdir(self.cwd)
 
 
@@ -91,7 +91,8 @@ def _decoded(value: bytes | None) -> str | None:
     return None if value is None else os.fsdecode(value)
 
 
-def _working_directory() -> str | None:
+def working_directory() -> str | None:
+    """Return the working directory of this process; None: it has been deleted."""
     try:
         return os.getcwd()  # noqa: PTH109 - no pathlib here
     except OSError:

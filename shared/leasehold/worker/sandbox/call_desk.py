@@ -72,6 +72,11 @@ class CallDesk:
         return bool(self._waiting)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a call is under way that was not answered."""
+        return self._under_way > 0
+
+    @property
     def is_full(self) -> bool:
         """Whether no further call is to be taken before one is answered."""
         return self._at_hand > _MOST_AT_HAND

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import socket
 import time
 from collections import deque
@@ -13,6 +12,8 @@ from leasehold.worker.sandbox.frames import Frame, FrameReader, GarbledError, en
 from leasehold.worker.sandbox.messages import Message, from_child
 
 _READ_BYTES: Final = 64 * 1024
+#: A body up to this length goes with its header in one piece.
+_SHORT: Final = 32 * 1024
 #: At a time: more than the socket holds, so what a child said before it ended is all there.
 _MOST_READS: Final = 64
 #: With more than this on its way to a child that does not take it, nothing more is heard of it.
@@ -43,13 +44,20 @@ class Channel:
         return bool(self._unsent) and not self.is_over
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether all was sent, and what came was whole."""
+        return not self._unsent and not self.is_over and self._reader.is_between
+
+    @property
     def is_behind(self) -> bool:
         """Whether the child does not take what it asked for: its calls would pile up here."""
         return self._unsent_bytes > _MOST_UNSENT
 
     def send(self, message: Message, body: bytes = b"") -> None:
         """Send a message, as far as the socket takes it now; `flush` sends the rest."""
-        for part in filter(None, (encoded(message, body), body)):
+        frame = encoded(message, body)
+        parts = (frame, body) if len(body) > _SHORT else (frame + body,)  # a child wakes for each
+        for part in parts:
             self._unsent.append(memoryview(part))
             self._unsent_bytes += len(part)
         self.flush()
@@ -71,17 +79,18 @@ class Channel:
             self._unsent.clear()
             self._unsent_bytes = 0
 
-    def received(self, until: float = math.inf) -> Iterator[Frame]:
+    def received(self, until: float | None = None) -> Iterator[Frame]:
         """Yield the frames that have arrived; those after nonsense are lost with it.
 
         Args:
-            until: in monotonic seconds: a child that never stops talking is heard no longer.
+            until: in monotonic seconds: a child that never stops talking is heard no longer. None:
+                all that is there is taken, and it is known whether that was the end.
 
         Raises:
             GarbledError: it is none of ours that sent this.
         """
         for _ in range(_MOST_READS):
-            if self.is_over or time.monotonic() > until:
+            if self.is_over or (until is not None and time.monotonic() > until):
                 return
             try:
                 data = self._call.recv(_READ_BYTES)
@@ -97,3 +106,5 @@ class Channel:
             except GarbledError:
                 self.is_over = True
                 raise
+            if until is not None and len(data) < _READ_BYTES:
+                return  # the next poll says whether there is more

@@ -6,6 +6,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.fork_loop import REPORT
@@ -24,6 +25,10 @@ class Child:
             its fork server has. If that is frozen, it does not: after `kill`, wait for it no
             longer than a few seconds.
         released: called once when all descriptors are closed.
+
+    Attributes:
+        attempts: how many it has served.
+        is_outdated: whether who forked it forks no more, so that no further attempt is for it.
     """
 
     def __init__(
@@ -39,11 +44,38 @@ class Child:
         self.output = output
         self.status = status
         self._released = released
+        self._stacks = -1
+        self.attempts = 0
+        self.is_outdated = False
         self.ending_seen: Ending | None = None
         self._is_closed = False
         # it is reaped after it was reported: what is not reported now is still this process
         self._process = ProcessHandle(pid, self._is_reported)
         self._is_gone = self._is_reported()
+
+    @property
+    def stacks(self) -> int:
+        """Where its stacks are read; the pipe is made, and its other end sent, at first use."""
+        if self._stacks < 0:
+            self._stacks, far = os.pipe()
+            try:
+                os.set_blocking(self._stacks, False)
+                os.set_blocking(far, False)
+                with suppress(ConnectionError):  # it has ended already; how, it is asked later
+                    socket.send_fds(self.call, [b"s"], [far])
+            finally:
+                os.close(far)
+        return self._stacks
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it lives and says nothing, as one that waits."""
+        if self._is_closed:
+            return False
+        poll = select.poll()
+        for descriptor in (self.status, self.call.fileno(), self.output):
+            poll.register(descriptor, select.POLLIN)
+        return not poll.poll(0)
 
     def kill(self) -> None:
         """Kill it and its group at once; more than once does no harm.
@@ -92,6 +124,8 @@ class Child:
         self.call.close()
         os.close(self.output)
         os.close(self.status)
+        if self._stacks >= 0:
+            os.close(self._stacks)
 
     def _is_reported(self) -> bool:
         if self.ending_seen is not None:

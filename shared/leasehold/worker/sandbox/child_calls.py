@@ -60,6 +60,7 @@ class ChildCalls:
         )
         self.stop = StopSignal()
         self.files = ChildFiles(link, job)
+        self._has_checkpoint = job.has_checkpoint
         self._link = link
 
     def time_left(self) -> float:
@@ -71,7 +72,9 @@ class ChildCalls:
         self._link.ask(CheckLeaseCall())
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
-        """Return what an earlier attempt kept; None: nothing."""
+        """Return what an earlier attempt kept; None: nothing, which takes no call."""
+        if not self._has_checkpoint:
+            return None
         message, body = self._link.ask(KeptCheckpointCall())
         assert isinstance(message, Answer)  # noqa: S101 - a refusal was raised
         if message.value is None:

@@ -25,6 +25,7 @@ class ChildLogs(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self._link: Link | None = None
+        self._levels: set[str] = set()
 
     def install(self) -> None:
         """Take what every logger of this process says."""
@@ -35,8 +36,9 @@ class ChildLogs(logging.Handler):
         self._link = link
         for name, level in levels.items():
             logger = logging.getLogger(name)
-            if not name or logger.level == logging.NOTSET:
+            if not name or logger.level == logging.NOTSET or name in self._levels:
                 logger.setLevel(level)
+                self._levels.add(name)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send the record."""

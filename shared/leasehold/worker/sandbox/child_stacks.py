@@ -47,6 +47,10 @@ class ChildStacks:
         later = min(_LATER_S, cleanup_s / 2)
         faulthandler.dump_traceback_later(max(0.0, soft_s) + later, file=self._pipe)
 
+    def expect_no_more(self) -> None:
+        """Write none of what is over."""
+        faulthandler.cancel_dump_traceback_later()
+
     def write(self, soft: SoftLimit) -> None:
         """Write the stacks of all threads, and of the coroutines that wait: no thread runs them."""
         faulthandler.cancel_dump_traceback_later()

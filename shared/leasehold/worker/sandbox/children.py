@@ -1,4 +1,4 @@
-"""The processes of a worker's attempts: one each, forked for it, and used once."""
+"""The processes of a worker's attempts: forked when they are needed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from leasehold.errors import ForkServerError
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.fork_server_start import ForkServer
 from leasehold.worker.sandbox.forker import Forker, StoppedError
+from leasehold.worker.sandbox.idle_children import IdleChildren
 from leasehold.worker.sandbox.source_finder import SourceText
 from leasehold.worker.sandbox.zygotes import Zygotes
 
@@ -45,6 +46,9 @@ class Children:
         sources: the project's own, as the worker read them: children import these.
         load_s: how long the import of a module for all children may take, in seconds.
         patience: seconds; what forks and does not answer for so long is frozen, and is replaced.
+
+    Attributes:
+        idle: those that wait for a further attempt; where there is no room for a new one, they go.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Children:
         self._load_s = load_s
         self._handlers = handlers
         self._patience = patience
+        self.idle = IdleChildren()
         self._lock = threading.RLock()
         self._fork_server: ForkServer | None = None
         self._retired: list[ForkServer] = []
@@ -85,6 +90,7 @@ class Children:
             except StoppedError:
                 raise ForkServerError(handler=handler, problem="the attempt is to stop") from None
             except OSError as error:
+                self.idle.end()
                 problem = error.strerror or str(error)
                 left = until - time.monotonic()
                 if left < 2 * pause or wait(pause):
@@ -114,6 +120,7 @@ class Children:
 
     def close(self) -> None:
         """End all processes. It may be used again: what is needed is started then."""
+        self.idle.end()
         with self._lock:
             _with_processes.discard(self)
             servers = [*self._retired, *([self._fork_server] if self._fork_server else [])]
@@ -177,7 +184,7 @@ class Children:
         for server in [*self._retired, *([self._fork_server] if self._fork_server else [])]:
             server.let_go()
         self._zygotes.let_go()
-        self._lock = threading.RLock()
+        self._lock, self.idle = threading.RLock(), IdleChildren()
         self._fork_server, self._retired, self._zygotes = None, [], Zygotes(self._load_s)
 
 

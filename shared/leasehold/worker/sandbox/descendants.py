@@ -15,15 +15,15 @@ def children_of(pid: int) -> list[int]:
     children: list[int] = []
     with suppress(OSError):  # it is gone
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - as cheap as can be
-            children += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+            children += map(int, read_file(f"/proc/{pid}/task/{thread}/children").split())
     return children
 
 
 def own_children(pid: int) -> list[int]:
-    """Return the pids of the children of this process, which has one thread; its pid is given."""
+    """Return the pids of what the main thread of a process started, and of all that it adopted."""
     if not _kernel_lists_children():
         return children_of(pid)
-    return list(map(int, _read(f"/proc/{pid}/task/{pid}/children").split()))
+    return list(map(int, read_file(f"/proc/{pid}/task/{pid}/children").split()))
 
 
 def descendants_of(pid: int) -> list[int]:
@@ -51,12 +51,12 @@ def _parents() -> Iterator[tuple[int, int]]:
     except OSError:
         return
     for pid in filter(str.isdecimal, names):
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        fields = read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         if len(fields) > 1:
             yield int(pid), int(fields[1])
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
     """Return what a file of /proc says; nothing: its process is gone, or another user's."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

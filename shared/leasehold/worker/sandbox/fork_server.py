@@ -24,7 +24,7 @@ from leasehold.worker.sandbox.forks_of_handlers import (
     SIGNALS_OF_THE_WORKER,
     let_signals_end_forks,
 )
-from leasehold.worker.sandbox.prctl import adopt_orphans, signal_at_parents_death
+from leasehold.worker.sandbox.prctl import adopt_orphans, flush_c, signal_at_parents_death
 from leasehold.worker.sandbox.source_finder import install, load
 
 
@@ -133,7 +133,7 @@ def _run(program: Entry, call: socket.socket, handler: str) -> NoReturn:
     except BaseException:  # noqa: BLE001 - it is said how it ends
         _end_by_error()
     finally:
-        _flush()
+        flush_prints()
         os._exit(code)
 
 
@@ -144,12 +144,14 @@ def _end_by_error() -> NoReturn:
     """
     try:
         sys.excepthook(*sys.exc_info())
-        _flush()
+        flush_prints()
     finally:
         os._exit(ENGINE_ERROR)
 
 
-def _flush() -> None:
+def flush_prints() -> None:
+    """Have all that was printed be in the pipe, by libraries of C as well."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # closed or replaced by the handler
             stream.flush()
+    flush_c()

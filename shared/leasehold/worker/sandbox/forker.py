@@ -88,6 +88,8 @@ class Forker:
         """End it as soon as no child of it is left."""
         with self._lock:
             self.is_retired = True
+            for child in self._children:
+                child.is_outdated = True
             is_over = not self._children
         if is_over:
             self._end()

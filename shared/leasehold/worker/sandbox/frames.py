@@ -53,6 +53,11 @@ class FrameReader:
         self._body_length = 0
         self._message: Message | None = None
 
+    @property
+    def is_between(self) -> bool:
+        """Whether no frame has begun that is not whole yet."""
+        return self._take == self._take_lengths and not self._part.tell()
+
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """Yield the frames that are whole with this.
 

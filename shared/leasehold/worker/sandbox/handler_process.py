@@ -1,8 +1,10 @@
-"""What runs in the process of an attempt: one call of a handler, told from top to bottom."""
+"""What runs in the process of an attempt: calls of a handler, told from top to bottom."""
 
 from __future__ import annotations
 
 import atexit
+import contextvars
+import gc
 import importlib
 import os
 import socket
@@ -34,8 +36,11 @@ from leasehold.worker.sandbox.child_calls import ChildCalls
 from leasehold.worker.sandbox.child_logs import LOGS
 from leasehold.worker.sandbox.child_stacks import ChildStacks
 from leasehold.worker.sandbox.fitness import is_fit_for_forking
+from leasehold.worker.sandbox.footprint import Footprint, what_runs_on
+from leasehold.worker.sandbox.fork_server import flush_prints
 from leasehold.worker.sandbox.frames import Frame
 from leasehold.worker.sandbox.link import Link
+from leasehold.worker.sandbox.memory import is_memory_short
 from leasehold.worker.sandbox.messages import (
     ContinuedNote,
     DeferredNote,
@@ -43,6 +48,7 @@ from leasehold.worker.sandbox.messages import (
     FinishedNote,
     Imported,
     Job,
+    LeftNote,
     Message,
     SoftLimitNote,
     Stop,
@@ -59,6 +65,11 @@ build_readers()  # once for all children: this module is imported by their fork 
 #: Stop callbacks that run on when the handler has returned have so long.
 _CALLBACKS_S: Final = 1.0
 
+#: A process that may be used again waits so long for that, and looks so often whether the machine
+#: has memory for it.
+IDLE_S: Final = 30.0
+LOOK_S: Final = 2.0
+
 
 class LastWord(NamedTuple):
     """What a child says last, and the body of it."""
@@ -68,21 +79,45 @@ class LastWord(NamedTuple):
 
 
 def run(call: socket.socket, handler: str) -> None:
-    """Run a handler for the worker at the other end.
+    """Run a handler for the worker at the other end, once or for several attempts.
 
     Args:
         call: the conversation with the worker.
-        handler: `module:function`; the job names it, too.
+        handler: `module:function`; each job names it, too.
     """
-    stacks = _received_descriptor(call)
-    link = Link(call)
-    job, given = link.first()
-    assert isinstance(job, Job)  # noqa: S101 - the worker's own first word
-    assert job.handler == handler  # noqa: S101 - as above
-    last = HandlerProcess(link, job, ChildStacks(stacks)).run(given.decode())
-    if link.is_here:  # else this is a fork that came back from the handler: nobody waits for it
+    stacks, link = ChildStacks(_received_descriptor(call)), Link(call)
+    footprint = Footprint()
+    atexit._clear()  # noqa: SLF001 - it is of the process that this one was forked from
+    frame = link.job()
+    while frame is not None:
+        job = frame.message
+        assert isinstance(job, Job)  # noqa: S101 - the worker's own words
+        assert job.handler == handler  # noqa: S101 - as above
+        is_last = job.reuse <= 1
+        attempt = HandlerProcess(link, job, stacks, footprint)
+        last = contextvars.copy_context().run(attempt.run, frame.body.decode())
+        if not link.is_here:
+            return  # this is a fork that came back from the handler: nobody waits for it
+        del frame, job, attempt  # nothing of an attempt waits for the next one
+        is_same = not is_last and footprint.is_same()  # first: the two are heard at once then
         link.end(last.message, last.body)
-        atexit._run_exitfuncs()  # noqa: SLF001 - an interpreter would, and this one does not end
+        del last
+        flush_prints()
+        left = what_runs_on() if is_last else "" if is_same else footprint.difference()
+        link.say(LeftNote(what=left))
+        frame = None if left or is_last else _next_job(link, stacks)
+    link.await_written()
+    atexit._run_exitfuncs()  # noqa: SLF001 - an interpreter would, and this one does not end
+
+
+def _next_job(link: Link, stacks: ChildStacks) -> Frame | None:
+    """Wait for the next attempt; None: there is none for a while, or no memory to wait with."""
+    stacks.expect_no_more()
+    gc.collect()  # what is in a cycle cannot be found any more
+    for _ in range(round(IDLE_S / LOOK_S)):
+        if (frame := link.job(LOOK_S)) or is_memory_short():
+            return frame
+    return None
 
 
 def load(handlers: Sequence[str]) -> None:
@@ -99,12 +134,14 @@ class HandlerProcess:
         link: the conversation with the worker.
         job: what the worker said of the attempt.
         stacks: where the stacks go.
+        footprint: what the process is when its first attempt begins.
     """
 
-    def __init__(self, link: Link, job: Job, stacks: ChildStacks) -> None:
+    def __init__(self, link: Link, job: Job, stacks: ChildStacks, footprint: Footprint) -> None:
         self._link = link
         self._job = job
         self._stacks = stacks
+        self._footprint = footprint
         self._calls = ChildCalls(link, job)
         self._soft = SoftLimit()
         self._raised: BaseException | None = None
@@ -113,7 +150,6 @@ class HandlerProcess:
     def run(self, given: str) -> LastWord:
         """Call the handler; return what came of it, in the words of the conversation."""
         job = self._job
-        atexit._clear()  # noqa: SLF001 - it is of the process that this one was forked from
         name_attempts_in_records()
         LOGS.send_by(self._link, job.levels)
         with lines_of(job.run_id, job.step_type, job.attempt):
@@ -121,6 +157,7 @@ class HandlerProcess:
                 job, given, begin=self._begin, end_by=self._end_by, resolve=self._imported
             )
             self._calls.stop.await_callbacks(_CALLBACKS_S)
+        self._soft.end()
         return self._word_for(result)
 
     def _imported(self, step: EnteredStep) -> StepCode:
@@ -137,7 +174,9 @@ class HandlerProcess:
         job, now = self._job, time.monotonic()
         self._stacks.expect(job.hard_s - job.cleanup_s, job.cleanup_s)
         self._link.hard_at = now + job.hard_s
-        self._link.start(self._hear, Imported(is_fit=self._is_fit, at=now))
+        self._link.begin(self._hear, Imported(is_fit=self._is_fit, at=now))
+        if job.reuse > 1:
+            self._footprint.take()
         if time.monotonic() >= self._job.begin_by:  # it was imported for long, or frozen
             self._calls.check_lease()
         return StepContext(self._calls)

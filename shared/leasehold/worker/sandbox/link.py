@@ -1,7 +1,8 @@
 """The child's end of the conversation: calls are asked and answered, from any of its threads.
 
-One thread writes and one reads, so nothing that is raised in a thread of the handler (a signal of
-its own, a soft limit) leaves half a frame in the socket. A fork of the process has no part in it.
+One thread reads, and writes what the socket does not take at once. A short frame is taken whole or
+not at all, so nothing that is raised in a thread of the handler (a signal of its own, a soft
+limit) leaves half a frame in the socket. A fork of the process has no part in it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from leasehold.errors import restored_error
@@ -25,6 +27,7 @@ from leasehold.worker.sandbox.messages import (
     MAX_CALLS,
     Answer,
     Call,
+    Job,
     Message,
     Refusal,
     from_worker,
@@ -43,14 +46,21 @@ _LOOK_MS: Final = 500.0
 #: A worker that is not frozen has ended the process by then.
 _WORKERS_MARGIN_S: Final = 2.0
 
-_NOTHING: Final = nullcontext()
 _READ_BYTES: Final = 256 * 1024
+_WAKES: Final = 4096
+#: A body up to this length goes with its header in one piece.
+_SHORT: Final = 32 * 1024
 #: So many messages wait to be written; who has a further one waits.
 _MOST_UNWRITTEN: Final = 256
 
+#: What waits to be written, and what is to be called when all before it is.
+_Part = memoryview | Callable[[], object]
+
 
 class Link:
-    """The conversation, once it is started; what is said before waits until then.
+    """The conversation of one process: that of its attempts, one after the other.
+
+    What is said before the first of them begins waits until then.
 
     Args:
         call: the socket.
@@ -63,14 +73,17 @@ class Link:
         self.hard_at = math.inf
         self._call = call
         self._pid = os.getpid()
-        self._outbox: SimpleQueue[tuple[Message, bytes | memoryview] | None] = SimpleQueue()
+        self._sending = threading.RLock()  # a handler of signals may log meanwhile
+        self._unsent: deque[_Part] = deque()
         self._room = _tokens(_MOST_UNWRITTEN)
         self._calls = _tokens(MAX_CALLS)
         self._numbers = itertools.count(1)
         self._answers: dict[int, SimpleQueue[Frame]] = {}
         self._reader = FrameReader(from_worker)
-        self._early: list[Frame] = []
-        self._threads: list[threading.Thread] = []
+        self._jobs: SimpleQueue[Frame] = SimpleQueue()
+        self._heard: deque[Frame] = deque()
+        self._hear: Callable[[Frame], object] | None = None
+        self._woken = self._waker = -1
         os.register_at_fork(after_in_child=call.close)
 
     @property
@@ -78,39 +91,68 @@ class Link:
         """Whether this is the process that has the conversation, and no fork of it."""
         return os.getpid() == self._pid
 
-    def first(self) -> Frame:
-        """Return the first frame, before the conversation is started."""
-        while not self._early:
-            self._early = list(self._reader.feed(self._received()))
-        return self._early.pop(0)
+    def job(self, within: float | None = None) -> Frame | None:
+        """Return the next job; None: there was none within so many seconds."""
+        while not self._has_begun and self._jobs.empty():
+            self._take(self._received())
+        try:
+            return self._jobs.get(timeout=within)
+        except Empty:
+            return None
 
-    def start(self, hear: Callable[[Frame], None], first: Message) -> None:
-        """Read and write from now on.
+    def begin(self, hear: Callable[[Frame], object], first: Message) -> None:
+        """Have an attempt begin: all is sent from now on, and the worker is heard.
 
         Args:
             hear: called in the thread that reads, with each frame that answers no call.
-            first: sent before all that waits, and before this returns: what it says has to be
-                known, however the process ends after that.
+            first: sent before this returns: what it says has to be known, however the process ends
+                after that.
 
         Raises:
             RuntimeError, MemoryError: the system has no thread for it; `first` is not sent.
         """
-        sent = threading.Lock()
-        write = partial(self._write, after=sent)
-        with sent:
-            for work, name in ((write, "write"), (partial(self._read, hear), "read")):
-                thread = threading.Thread(target=work, name=f"leasehold-{name}", daemon=True)
-                thread.start()
-                self._threads.append(thread)
+        self._hear = hear
+        with self._sending:
+            if not self._has_begun:
+                self._start()
+            self._unsent.append(memoryview(encoded(first)))
             with suppress(OSError):  # the worker is gone; the thread that reads will see it
-                self._call.sendall(encoded(first, b""))
+                self._send_unsent(at_once=False)
+        if self._heard:
+            self._wake()
+
+    def end(self, message: Message, body: bytes = b"") -> None:
+        """Send the last message of an attempt, and wait until all is written; hear nothing more."""
+        self._hear, self.hard_at = None, math.inf
+        self._heard.clear()
+        self.say(message, body)
+        self.await_written()
+
+    def await_written(self) -> None:
+        """Wait until all is written that was said."""
+        written: SimpleQueue[None] = SimpleQueue()
+        with self._sending:
+            if not self._has_begun:
+                self._send_unsent(at_once=False)
+            if not self._unsent:
+                return
+            self._unsent.append(partial(written.put, None))
+        self._wake()
+        written.get()
 
     def say(self, message: Message, body: bytes | memoryview = b"") -> None:
         """Send a message; nothing where this is a fork of the process."""
-        if self.is_here:
-            if self._threads:
-                self._room.get()
-            self._outbox.put((message, body))
+        if not self.is_here or self._is_sent_at_once(message, body):
+            return
+        if self._has_begun:
+            self._room.get()
+        with self._sending:
+            self._unsent.append(memoryview(encoded(message, body)))
+            if body:
+                self._unsent.append(memoryview(body).cast("B"))
+            if self._has_begun:
+                self._unsent.append(partial(self._room.put, None))
+        self._wake()
 
     def ask(self, call: Call, body: bytes | memoryview = b"") -> Frame:
         """Make a call, and return its answer.
@@ -134,41 +176,75 @@ class Link:
             raise _error_of(frame.message)
         return frame
 
-    def end(self, message: Message, body: bytes = b"") -> None:
-        """Send the last message, and wait until all is written."""
-        self.say(message, body)
-        self._outbox.put(None)
-        if self._threads:
-            self._threads[0].join()
-        else:
-            self._write()  # it ends before it was started
+    @property
+    def _has_begun(self) -> bool:
+        return self._waker >= 0
 
-    def _write(self, after: AbstractContextManager[object] = _NOTHING) -> None:
-        with after:
-            pass
-        while item := self._outbox.get():
-            message, body = item
-            try:
-                self._call.sendall(encoded(message, body))
-                if body:
-                    self._call.sendall(body)
-            except OSError:
-                return  # the thread that reads ends the process, if the worker is gone
-            self._room.put(None)
-
-    def _read(self, hear: Callable[[Frame], None]) -> None:
-        poll = select.poll()
-        poll.register(self._call, select.POLLIN)
+    def _start(self) -> None:
+        """Start the thread; nothing has begun if that fails."""
+        woken, waker = os.pipe()
         try:
-            for frame in self._early:
-                self._dispatch(frame, hear)
+            os.set_blocking(woken, False)
+            os.set_blocking(waker, False)
+            self._woken = woken
+            threading.Thread(target=self._converse, name="leasehold-link", daemon=True).start()
+        except BaseException:
+            os.close(woken)
+            os.close(waker)
+            raise
+        self._waker = waker
+
+    def _is_sent_at_once(self, message: Message, body: bytes | memoryview) -> bool:
+        if len(body) > _SHORT:
+            return False
+        frame = encoded(message, body) + bytes(body)
+        with self._sending:
+            if not self._has_begun or self._unsent:
+                return False
+            try:
+                sent = self._call.send(frame, socket.MSG_DONTWAIT)
+            except OSError:  # there is no room; or the worker is gone, as the thread will see
+                return False
+            if sent == len(frame):
+                return True
+            self._unsent.append(memoryview(frame)[sent:])  # not on Linux
+        self._wake()
+        return True
+
+    def _send_unsent(self, *, at_once: bool) -> None:
+        """Send what waits, as far as the socket takes it at once, or all of it."""
+        while self._unsent:
+            part = self._unsent[0]
+            if not isinstance(part, memoryview):
+                part()
+            elif len(part):
+                sent = self._call.send(part, socket.MSG_DONTWAIT if at_once else 0)
+                self._unsent[0] = part[sent:]
+                continue
+            self._unsent.popleft()
+
+    def _wake(self) -> None:
+        if self._has_begun:
+            with suppress(OSError):  # it is awake, or the handler has closed this
+                os.write(self._waker, b"w")
+
+    def _converse(self) -> None:
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        try:
             while True:
-                if poll.poll(min(_LOOK_MS, self._left_ms())):
-                    for frame in self._reader.feed(self._received()):
-                        self._dispatch(frame, hear)
-                elif not self._left_ms():
+                self._pass_on()
+                poll.register(self._call, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+                ready = dict(poll.poll(min(_LOOK_MS, self._left_ms())))
+                if not ready and not self._left_ms():
                     os._exit(OUT_OF_TIME)
-        except (OSError, GarbledError):
+                if self._woken in ready:
+                    os.read(self._woken, _WAKES)
+                with self._sending, suppress(BlockingIOError):
+                    self._send_unsent(at_once=True)
+                if ready.get(self._call.fileno(), 0) & ~select.POLLOUT:
+                    self._take(self._received())
+        except (OSError, ValueError, GarbledError):
             os._exit(LINK_LOST)
 
     def _received(self) -> bytes:
@@ -177,11 +253,21 @@ class Link:
             os._exit(LINK_LOST)
         return data
 
-    def _dispatch(self, frame: Frame, hear: Callable[[Frame], None]) -> None:
-        if not isinstance(frame.message, Answer | Refusal):
-            hear(frame)
-        elif waiting := self._answers.get(frame.message.call):
-            waiting.put(frame)
+    def _take(self, data: bytes) -> None:
+        for frame in self._reader.feed(data):
+            match frame.message:
+                case Job():
+                    self._jobs.put(frame)
+                case Answer(call=call) | Refusal(call=call):
+                    if waiting := self._answers.get(call):
+                        waiting.put(frame)
+                case _:
+                    self._heard.append(frame)
+
+    def _pass_on(self) -> None:
+        """Have the attempt hear what it is to hear, once it has begun."""
+        while self._heard and (hear := self._hear):
+            hear(self._heard.popleft())
 
     def _left_ms(self) -> float:
         return max(0.0, self.hard_at + _WORKERS_MARGIN_S - time.monotonic()) * 1000

@@ -6,12 +6,13 @@ import functools
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
-from leasehold.worker.sandbox.descendants import descendants_of
+from leasehold.worker.sandbox.descendants import descendants_of, read_file
 
 _KIB: Final = 1024
+_OF_MACHINE: Final = re.compile(r"^(MemTotal|MemAvailable): +(\d+) kB$", re.MULTILINE)
+_SHORT_SHARE: Final = 0.05
 #: Of what kinds a process has pages, in kB.
 _OWN: Final = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 _RESIDENT: Final = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
@@ -49,6 +50,18 @@ def memory_of(pid: int) -> int:
 def is_memory_told() -> bool:
     """Return whether this machine tells at all how much memory a process takes."""
     return _own(os.getpid()) > 0
+
+
+def own_memory_of(pid: int) -> int:
+    """Return the bytes that a process takes which has no descendants."""
+    return _own(pid)
+
+
+def is_memory_short() -> bool:
+    """Return whether little is left of this machine's memory: what need not be there should go."""
+    sizes = {name: int(kib) for name, kib in _OF_MACHINE.findall(_text("/proc/meminfo"))}
+    available = sizes.get("MemAvailable")
+    return available is not None and available < _SHORT_SHARE * sizes.get("MemTotal", 0)
 
 
 def own_bytes(status: str, read_smaps: Callable[[], str]) -> int:
@@ -97,7 +110,8 @@ def _sum(fields: re.Pattern[str], text: str) -> int | None:
 
 def _read(pid: int, name: str) -> str:
     """Return what a file of a process says; nothing: it is gone, or another user's."""
-    try:
-        return Path(f"/proc/{pid}/{name}").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
+    return _text(f"/proc/{pid}/{name}")
+
+
+def _text(path: str) -> str:
+    return read_file(path).decode("ascii", "replace")

@@ -47,7 +47,8 @@ class Job(Message):
     """What the child is to do; the body is what the handler is given, JSON text.
 
     The handler may take `hard_s` seconds from its import on, the last `cleanup_s` to clean up. From
-    `begin_by` on (`time.monotonic`), the child asks before it enters it.
+    `begin_by` on (`time.monotonic`), the child asks before it enters it. `reuse` attempts
+    may be made in the same process, this one among them.
     """
 
     longest_body: ClassVar[int] = 2 * OUTPUT_BYTES
@@ -64,8 +65,10 @@ class Job(Message):
     cleanup_s: float
     furthest: Mapping[str, int]
     note: str | None
+    has_checkpoint: bool
     begin_by: Annotated[float, Field(allow_inf_nan=False)]
     levels: Mapping[str, int]
+    reuse: int
 
 
 class Stop(Message):
@@ -284,6 +287,17 @@ class ContinuedNote(Message):
     at_checkpoint: bool
 
 
+class LeftNote(Message):
+    """After the last word: what the attempt has left in its process; empty: nothing.
+
+    Then nothing of it runs on, and what it printed is in its pipe. If it was not the last one, the
+    process is as it was before it, too.
+    """
+
+    kind: Literal["left"] = "left"
+    what: Annotated[str, Field(max_length=500)]
+
+
 FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
 AnyCall = (
     CheckLeaseCall
@@ -300,7 +314,7 @@ AnyCall = (
     | ExistsCall
     | ListCall
 )
-Note = Imported | ProgressNote | LogLine
+Note = Imported | ProgressNote | LogLine | LeftNote
 Ending = FinishedNote | FailedNote | UnableNote | DeferredNote | ContinuedNote
 FromChild = AnyCall | Note | Ending
 

@@ -20,6 +20,12 @@ def adopt_orphans() -> bool:
     return _set(_SET_CHILD_SUBREAPER, 1)
 
 
+def flush_c() -> None:
+    """Have the C library write what it has kept of what was printed; nothing: not here."""
+    if (library := _library()) is not None:
+        library.fflush(None)
+
+
 def _set(option: int, value: int) -> bool:
     prctl = _prctl()
     return prctl is not None and prctl(option, value, 0, 0, 0) == 0
@@ -28,13 +34,23 @@ def _set(option: int, value: int) -> bool:
 @functools.cache
 def _prctl() -> Any:
     """Return the function of the C library, or None."""
-    if sys.platform != "linux":
-        return None
     import ctypes  # noqa: PLC0415 - the worker, which imports this package too, never needs it
 
-    try:
-        function = ctypes.CDLL(None).prctl
-    except (OSError, AttributeError):
+    function = getattr(_library(), "prctl", None)
+    if function is None:
         return None
     function.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
     return function
+
+
+@functools.cache
+def _library() -> Any:
+    """Return the C library, or None."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415 - as above
+
+    try:
+        return ctypes.CDLL(None)
+    except OSError:
+        return None

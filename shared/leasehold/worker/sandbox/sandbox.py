@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.iterations import furthest_of
-from leasehold.domain.result import Result
-from leasehold.ports.handler_runner import EnteredStep, StepHandler
+from leasehold.domain.result import Continued, Finished, Result
+from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import ENTRY, NO_SOURCES, Children
+from leasehold.worker.sandbox.descendants import own_children
 from leasehold.worker.sandbox.ending import Ending
+from leasehold.worker.sandbox.idle_children import IdleChildren, Purpose
 from leasehold.worker.sandbox.limits import Limits
-from leasehold.worker.sandbox.memory import is_memory_told
+from leasehold.worker.sandbox.memory import is_memory_told, own_memory_of
 from leasehold.worker.sandbox.messages import Job
 from leasehold.worker.sandbox.relayed_logs import levels_in_force
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
@@ -40,9 +41,28 @@ _PATIENCE_S: Final = 10.0
 _LOST: Final = 2
 _MOST_KEPT: Final = 1000
 
+#: A process that has served others, and does not begin within so many seconds, is replaced.
+_USED_S: Final = 5.0
+#: With more bytes than this, or half of the step's memory limit, no process waits for an attempt.
+_MOST_MEMORY: Final = 256 * 2**20
+_NOT_USED_AGAIN: Final = (
+    "the process of step %s is not used again, whatever its reuse: its handler has left or changed "
+    "%s"
+)
+
+
+class _Work(NamedTuple):
+    """An attempt, and for which purpose a process of it may be used again; None: for none."""
+
+    held: Attempt
+    step: EnteredStep
+    given: str
+    calls: AttemptCalls
+    purpose: Purpose | None
+
 
 class Sandbox:
-    """Runs handlers in processes, one for each attempt. Any thread may call.
+    """Runs handlers in processes, one for each attempt at a time. Any thread may call.
 
     Args:
         handlers: all that it may be given, `module:function`.
@@ -63,6 +83,7 @@ class Sandbox:
         self._open = partial(Children, entry, sources=sources, load_s=import_s)
         self._children = self._open(handlers=handlers)
         self._lost: Counter[tuple[str, str]] = Counter()
+        self._told: set[tuple[str, str]] = set()
 
     def run(self, held: Attempt, step: EnteredStep, given: str, calls: AttemptCalls) -> Result:
         """Have a child call the handler, and judge what it does.
@@ -71,24 +92,16 @@ class Sandbox:
             ForkServerError, OSError: there is no process, or no descriptor, to be had.
         """
         is_alone = self._lost[_name_of(held)] >= _LOST
-        with (
-            _stacks_pipe(step) as (stacks, far),
-            self._children_for(is_alone) as children,
-            _child_of(children, held, step) as child,
-        ):
-            limits = Limits.of(held, time.monotonic(), self._import_s)
-            if limits.memory is not None and not is_memory_told():
-                _warn_of_memory()
-            with suppress(ConnectionError):  # it has ended already; how, it is asked later
-                socket.send_fds(child.call, [b"s"], [far])
-            note_fit = partial(self._children.note_fit, step.handler)
-            attempt = SandboxedAttempt(
-                held, child, limits, calls=calls, stacks=stacks, note_fit=note_fit
-            )
-            attempt.serve(_job(held, step, limits), given.encode())
-            ending = child.ending()
-            self._note(held, is_lost=ending == Ending() and attempt.last is None)
-            return verdict_on(attempt, held, step, ending, is_alone=is_alone)
+        purpose = Purpose.of(step) if _is_reused(step) and not is_alone else None
+        work = _Work(held, step, given, calls, purpose)
+        with self._children_for(is_alone) as children:
+            used = children.idle.take(purpose) if purpose else None
+            if used is not None and (result := self._run_in(used, work, children.idle)):
+                return result
+            new = children.open(step.handler, wait=held.stop.wait, within=_PATIENCE_S)
+            result = self._run_in(new, work, children.idle, is_alone=is_alone)
+            assert result is not None  # noqa: S101 - only of one that is used there is none
+            return result
 
     def import_all(self) -> None:
         """Have all handlers imported now, for the attempts to come; nobody waits for it."""
@@ -97,6 +110,67 @@ class Sandbox:
     def close(self) -> None:
         """End all processes; no attempt may run."""
         self._children.close()
+
+    def _run_in(
+        self, child: Child, work: _Work, idle: IdleChildren, *, is_alone: bool = False
+    ) -> Result | None:
+        """Run an attempt in a process, and keep that for another one if it may serve it.
+
+        Returns:
+            What it comes to; None: the process had served others, and ended before this one began.
+        """
+        held, step, given, calls, purpose = work
+        child.attempts += 1
+        is_used = child.attempts > 1
+        reuse = step.reuse - child.attempts + 1 if purpose else 1
+        is_kept = False
+        try:
+            import_s = min(self._import_s, _USED_S) if is_used else self._import_s
+            limits = Limits.of(held, time.monotonic(), import_s)
+            if limits.memory is not None and not is_memory_told():
+                _warn_of_memory()
+            attempt = SandboxedAttempt(
+                held,
+                child,
+                limits,
+                calls=calls,
+                stacks=Stacks(child.stacks, step.handler.partition(":")[0].partition(".")[0]),
+                note_fit=partial(self._children.note_fit, step.handler),
+            )
+            attempt.serve(_job(held, step, limits, reuse), given.encode())
+            if is_used and attempt.never_began:
+                held.is_killed = False  # nothing of a handler was
+                return None
+            ending = child.ending()
+            self._note(held, is_lost=ending == Ending() and attempt.last is None)
+            result = verdict_on(attempt, held, step, ending, is_alone=is_alone)
+            if purpose and reuse > 1 and self._may_go_on(attempt, child, result, step):
+                is_kept = True  # from now on it is another attempt's
+                idle.keep(purpose, child)
+            return result
+        finally:
+            if not is_kept:
+                child.close()
+
+    def _may_go_on(
+        self, attempt: SandboxedAttempt, child: Child, result: Result, step: EnteredStep
+    ) -> bool:
+        """Return whether a process is as it was before an attempt, which ended well.
+
+        What it says of itself is not all that counts: a handler may have made it say so.
+        """
+        was_told = attempt.was_stopped or attempt.is_past_soft_limit
+        if was_told or not isinstance(result, Finished | Continued):
+            return False
+        left = attempt.left
+        if not left and own_children(child.pid):
+            left = "processes"
+        if not left and own_memory_of(child.pid) > _memory_kept(attempt.limits):
+            left = "memory"
+        if left and (step.step_type, left) not in self._told and len(self._told) < _MOST_KEPT:
+            self._told.add((step.step_type, left))
+            _LOG.warning(_NOT_USED_AGAIN, step.step_type, left)
+        return attempt.is_clean and not left and not child.is_outdated
 
     @contextmanager
     def _children_for(self, is_alone: bool) -> Iterator[Children]:
@@ -127,29 +201,16 @@ def _name_of(held: Attempt) -> tuple[str, str]:
     return held.manifest.run_id, held.manifest.current_step
 
 
-@contextmanager
-def _child_of(children: Children, held: Attempt, step: StepHandler) -> Iterator[Child]:
-    child = children.open(step.handler, wait=held.stop.wait, within=_PATIENCE_S)
-    try:
-        yield child
-    finally:
-        child.close()
+def _is_reused(step: EnteredStep) -> bool:
+    """Return whether a process of a step may be used again; where none says how it is, none is."""
+    return step.reuse > 1 and sys.platform == "linux" and is_memory_told()
 
 
-@contextmanager
-def _stacks_pipe(step: StepHandler) -> Iterator[tuple[Stacks, int]]:
-    """Make the pipe for stacks: the end that is read, and the other one for the child."""
-    near, far = os.pipe()
-    try:
-        os.set_blocking(near, False)
-        os.set_blocking(far, False)
-        yield Stacks(near, step.handler.partition(":")[0].partition(".")[0]), far
-    finally:
-        os.close(near)
-        os.close(far)
+def _memory_kept(limits: Limits) -> int:
+    return _MOST_MEMORY if limits.memory is None else limits.memory // 2
 
 
-def _job(held: Attempt, step: EnteredStep, limits: Limits) -> Job:
+def _job(held: Attempt, step: EnteredStep, limits: Limits, reuse: int) -> Job:
     run = held.manifest
     retry = run.dispatch.retry
     return Job(
@@ -165,6 +226,8 @@ def _job(held: Attempt, step: EnteredStep, limits: Limits) -> Job:
         cleanup_s=limits.cleanup_s,
         furthest=furthest_of(run),
         note=run.note,
+        has_checkpoint=run.checkpoint is not None,
         begin_by=held.stop_at,
         levels=levels_in_force(),
+        reuse=reuse,
     )

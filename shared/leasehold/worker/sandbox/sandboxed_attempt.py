@@ -32,6 +32,7 @@ from leasehold.worker.sandbox.messages import (
     FinishedNote,
     Imported,
     Job,
+    LeftNote,
     LogLine,
     ProgressNote,
     SoftLimitNote,
@@ -79,6 +80,7 @@ class SandboxedAttempt:
         limit: the limit at which it was killed, or past which it raised; None: none.
         garbled: what was wrong with what it sent; empty: nothing.
         taken: the memory that it took when it was killed for that.
+        left: what it has left in its process, in words; None: it did not come so far.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class SandboxedAttempt:
         self.limit: Termination | None = None
         self.garbled = ""
         self.taken = 0
+        self.left: str | None = None
         self.stacks = stacks
         self.prints = Prints(child.output)
         self._held = held
@@ -110,6 +113,7 @@ class SandboxedAttempt:
         self._desk = CallDesk(calls, self._wake)
         self._kill_at: float | None = None
         self._is_soft_given = False
+        self._ready: set[int] = set()  # by the last poll: each look at a descriptor takes a switch
 
     @property
     def was_stopped(self) -> bool:
@@ -121,6 +125,17 @@ class SandboxedAttempt:
         """Whether its soft limit was given to it."""
         return self._is_soft_given
 
+    @property
+    def never_began(self) -> bool:
+        """Whether nothing was called, for no reason that its process could name, or any other."""
+        return not (self.is_imported or self.last or self._held.stop.is_requested)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it is over, and nothing of it is left in its process."""
+        is_at_rest = self._channel.is_at_rest and not self._desk.is_busy
+        return self.left == "" and not (self.limit or self.garbled) and is_at_rest
+
     def serve(self, job: Job, given: bytes) -> None:
         """Give the child its job, and serve it until it has ended, or was killed."""
         forget = self._held.stop.listen(self._wake)
@@ -131,12 +146,16 @@ class SandboxedAttempt:
             self._wind_up()
         finally:
             forget()
-            self._child.kill()
+            if not self.is_clean:
+                self._child.kill()
             self._woken.close()
             self._waker.close()
 
     def _is_over(self) -> bool:
-        return bool(self.last or self.limit or self.garbled or self._child.ending())
+        return bool(self.last or self.limit or self.garbled or self._has_ended())
+
+    def _has_ended(self) -> bool:
+        return self._child.status in self._ready and self._child.ending() is not None
 
     def _turn(self) -> None:
         try:
@@ -163,7 +182,7 @@ class SandboxedAttempt:
                 poll.register(self._child.call, hears | wants)
         if not self.prints.is_over:
             poll.register(self._child.output, select.POLLIN)
-        poll.poll(max(0.0, seconds) * 1000)
+        self._ready = {descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)}
 
     def _next_look(self) -> float:
         limits, now = self.limits, time.monotonic()
@@ -179,11 +198,14 @@ class SandboxedAttempt:
         return min(ends)
 
     def _read(self) -> None:
-        with suppress(BlockingIOError):
-            self._woken.recv(_WAKES)
-        self.prints.read(time.monotonic() + _LISTEN_S)
-        self._channel.flush()
-        if self._may_hear:
+        if self._woken.fileno() in self._ready:
+            with suppress(BlockingIOError):
+                self._woken.recv(_WAKES)
+        if self._child.output in self._ready:
+            self.prints.read(time.monotonic() + _LISTEN_S)
+        if self._channel.has_unsent:
+            self._channel.flush()
+        if self._may_hear and self._child.call.fileno() in self._ready:
             for frame in self._channel.received(time.monotonic() + _LISTEN_S):
                 self._hear(frame)
         if self._channel.is_over and not self.last and not self._has_ended_within(_EXIT_S):
@@ -195,8 +217,10 @@ class SandboxedAttempt:
         return not (self._channel.is_behind or self._desk.is_full)
 
     def _hear(self, frame: Frame) -> None:
-        if self.last is not None:
-            return  # it had said its last word
+        if self.last is not None:  # it had said its last word
+            if isinstance(frame.message, LeftNote):
+                self.left = frame.message.what
+            return
         match frame.message:
             case Call() as call:
                 self._desk.take(call, frame.body)
@@ -263,17 +287,20 @@ class SandboxedAttempt:
         """See to it that the child ends, and take what it still said."""
         if self.garbled:
             self._child.kill()
-        if not self._has_ended_within(_EXIT_S):
+        if not self._has_ended_within(_EXIT_S, or_clean=True):
             self._child.kill()
             self._has_ended_within(_DEATH_S)
         self._take_the_rest()
         self.stacks.read()
         self.prints.end()
 
-    def _has_ended_within(self, seconds: float) -> bool:
-        """Wait for the end of the child, and take what it says: it may have to say it to end."""
+    def _has_ended_within(self, seconds: float, *, or_clean: bool = False) -> bool:
+        """Wait for the end of the child, and take what it says: it may have to say it to end.
+
+        Of one that is clean, nothing runs on that anybody would have to wait for.
+        """
         over_at = time.monotonic() + seconds
-        while not self._child.ending():
+        while not (self._child.ending() or (or_clean and self.is_clean)):
             left = over_at - time.monotonic()
             if left <= 0:
                 return False

@@ -23,7 +23,7 @@ from leasehold.worker.handlers import StepFunction
 F = TypeVar("F", bound=StepFunction)
 
 #: What wakes the main thread. SIGALRM, SIGUSR1 and SIGUSR2 are the handler's.
-_SIGNAL: Final[int] = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 1
+LIMIT_SIGNAL: Final[int] = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 1
 
 #: So long after it was given it is given again, unless it was raised.
 _AGAIN_S: Final = 0.1
@@ -53,7 +53,7 @@ class SoftLimit:
 
         In the main thread, which will call one after the other.
         """
-        signal.signal(_SIGNAL, self._on_signal)
+        signal.signal(LIMIT_SIGNAL, self._on_signal)
         call = self._call_async if function.is_async else self._call
         return replace(function, function=partial(call, function.function))
 
@@ -63,6 +63,11 @@ class SoftLimit:
         self._signal()
         start_thread(self._insist, "leasehold-limit")
 
+    def end(self) -> None:
+        """Raise nothing any more; what wakes the main thread is kept from ending its process."""
+        signal.signal(LIMIT_SIGNAL, _ignore)
+        self.task = self.coroutine = None
+
     def _insist(self) -> None:
         """Give it again until it is raised: a handler that begins just now cannot be told yet."""
         while not (self._is_raised or self._is_over):
@@ -70,7 +75,7 @@ class SoftLimit:
             self._signal()
 
     def _signal(self) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
+        signal.pthread_kill(threading.main_thread().ident or 0, LIMIT_SIGNAL)
 
     def _call(self, function: Callable[..., Any], ctx: StepContext, given: Any) -> Any:
         self._begin()
@@ -162,6 +167,10 @@ class _Driven:
                 value = yield waits_for
             except BaseException as thrown:  # noqa: BLE001 - all of them are the coroutine's
                 error = self._in_place_of(thrown)
+
+
+def _ignore(_signal: int, _frame: object) -> None:
+    pass
 
 
 def _is_called_by(frame: FrameType | None, code: CodeType) -> bool:

@@ -1,0 +1,10 @@
+"""The entry of a fork server whose processes wait for a further attempt for a moment alone."""
+
+from __future__ import annotations
+
+from leasehold.worker.sandbox import handler_process
+from leasehold.worker.sandbox.handler_process import load, run
+
+__all__ = ["load", "run"]
+
+handler_process.IDLE_S = handler_process.LOOK_S = 0.1  # type: ignore[misc] # for this test
