@@ -1,5 +1,8 @@
 """What a sandbox costs: a step's time, the memory of a worker, and how late a kill or a stop is.
 
+Steps whose process is used again are counted beside the same steps in fresh ones, turn by turn, by
+an engine with as many workers as there are cores and a few more.
+
 The floor of a step's time is the least that a child can be had for in Python: a process of
 `multiprocessing`, forked from a warm fork server that has imported as much, which gets one value
 by a pipe and returns it. The engine runs the same step inline and in a sandbox, turn by turn with
@@ -39,6 +42,8 @@ STOP_MS: Final = 200.0
 KILL_MS: Final = 500.0
 CHILD_MIB: Final = 25.0
 REST_S: Final = 1.5
+WORKERS: Final = (os.cpu_count() or 1) + 2
+STEPS_A_RUN: Final = 3
 HARD_LIMIT: Final = timedelta(seconds=1)
 
 
@@ -54,6 +59,8 @@ STEPS: Final = Registry(
     [
         _step("inline", "no_op", isolation="inline"),
         _step("sandboxed", "no_op"),
+        *(_step(f"fresh-{number}", "no_op") for number in range(STEPS_A_RUN)),
+        *(_step(f"reused-{number}", "no_op", reuse=100) for number in range(STEPS_A_RUN)),
         _step("weigh", "weigh"),
         _step(
             "spin",
@@ -65,7 +72,14 @@ STEPS: Final = Registry(
     ],
 )
 PIPELINES: Final = Registry(
-    "pipelines", [PipelineEntry(name=step.step_type, steps=(step.step_type,)) for step in STEPS]
+    "pipelines",
+    [
+        *(PipelineEntry(name=step.step_type, steps=(step.step_type,)) for step in STEPS),
+        *(
+            PipelineEntry(name=name, steps=tuple(f"{name}-{it}" for it in range(STEPS_A_RUN)))
+            for name in ("fresh", "reused")
+        ),
+    ],
 )
 
 
@@ -105,6 +119,24 @@ def _seconds(call: Callable[[], object]) -> float:
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
+
+
+def rates(rounds: int, steps: int) -> list[tuple[float, float]]:
+    """Return the steps a second in processes that are used again, and in fresh ones, by round."""
+    with _engine(workers=WORKERS) as engine:
+        for name in ("fresh", "reused"):
+            _rate(engine, name, 2 * WORKERS)
+        return [
+            (_rate(engine, "reused", 4 * steps), _rate(engine, "fresh", steps))
+            for _ in range(rounds)
+        ]
+
+
+def _rate(engine: InProcessEngine, name: str, runs: int) -> float:
+    began = time.perf_counter()
+    for run in [engine.start(name, {"n": 1}) for _ in range(runs)]:
+        engine.wait(run.run_id, 60)
+    return runs * STEPS_A_RUN / (time.perf_counter() - began)
 
 
 def kill_delays(count: int) -> list[float]:
@@ -208,7 +240,8 @@ def measure(rounds: int, steps: int, samples: int, *, grown: tuple[int, int]) ->
     kills = [seconds * 1000 for seconds in kill_delays(samples)]
     stops = [seconds * 1000 for seconds in stop_delays(samples)]
     return [
-        figure("what a warm sandbox adds to a step", "ms", overheads(rounds, steps), at_most=1.6),
+        figure("what a warm sandbox adds to a step", "ms", overheads(rounds, steps), at_most=1.3),
+        figure("steps with reuse=100, and fresh", "/s", rates(rounds, steps), at_least=5.0),
         *_within("hard limit to the end of the process", "ms", kills, KILL_MS),
         *_within("SIGTERM to the stop callback", "ms", stops, STOP_MS),
         *_within("memory of a child that imports nothing", "MiB", child_mebibytes(8), CHILD_MIB),

@@ -98,7 +98,8 @@ class Homes(NamedTuple):
 class CheckResult:
     """What a check found, and how much it looked at.
 
-    `homes` says of each step where its limits allow it to run. `warnings` are of this environment
+    `homes` says of each step where its limits allow it to run, and `reuse` how many attempts one
+    process may serve, of the steps where these are several. `warnings` are of this environment
     alone, and nothing that is wrong with the project.
     """
 
@@ -108,6 +109,7 @@ class CheckResult:
     pipelines: int = 0
     channels: int = 0
     homes: Mapping[str, Homes] = field(default_factory=dict)
+    reuse: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -151,6 +153,7 @@ def _checked(name: str, environ: Mapping[str, str], findings: list[Finding]) -> 
         pipelines=len(catalog.pipelines),
         channels=len(catalog.channels),
         homes={entry.step_type: _homes_of(entry) for entry in catalog.steps},
+        reuse={entry.step_type: entry.reuse for entry in catalog.steps if entry.reuse > 1},
         warnings=(
             *_missing_packages(catalog.channels),
             *_unset_variables(catalog.channels, environ),

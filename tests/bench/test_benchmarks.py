@@ -141,12 +141,13 @@ def test_a_sandbox_is_measured_by_its_time_its_memory_and_how_late_it_ends() -> 
 
     assert [row.name for row in rows if "worst" not in row.name] == [
         "what a warm sandbox adds to a step",
+        "steps with reuse=100, and fresh",
         "hard limit to the end of the process, median of 1",
         "SIGTERM to the stop callback, median of 1",
         "memory of a child that imports nothing, median of 8",
         "memory of a worker and its processes after 25 steps, and after 5",
     ]
-    assert {row.unit for row in rows} == {"ms", "MiB"}
+    assert {row.unit for row in rows} == {"ms", "/s", "MiB"}
     assert all(row.value > 0 for row in rows)
 
 

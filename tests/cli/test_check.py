@@ -239,6 +239,20 @@ def test_it_says_where_a_step_of_two_hours_may_run(long: Shell) -> None:
     assert json.loads(as_json.stdout)["homes"] == {"read": ["leasehold serve", "in process"]}
 
 
+def test_it_says_which_steps_share_a_process_between_attempts(project: Shell) -> None:
+    catalog = project.folder / "catalog.py"
+    catalog.write_text(catalog.read_text().replace("minutes=2)", "minutes=2), reuse=100"))
+
+    done, as_json = project.run("check"), project.run("check", "--json")
+
+    words = "so many of its attempts may run in one process, and what its modules keep in memory "
+    line = f"step read has reuse=100: {words}is there in the next one"
+    assert done.stdout.splitlines()[1:] == [line]
+    assert json.loads(as_json.stdout)["reuse"] == {"read": 100}
+    shown = project.run("registry", LEASEHOLD_ISOLATION="").stdout
+    assert "read\tprocess, for 100 attempts (entry)\t" in shown
+
+
 def test_a_step_of_two_hours_is_wrong_where_the_project_runs_on_cloud_tasks(long: Shell) -> None:
     done = long.run("check", LEASEHOLD_TASKS="cloud-tasks://p/europe-west1")
 

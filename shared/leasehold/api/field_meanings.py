@@ -120,6 +120,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "handler": "the function that does it, or `remote`",
     "isolation": "where it runs: `process`, or `inline`",
     "isolationSource": "the entry, or LEASEHOLD_ISOLATION",
+    "reuse": "how many of its attempts one process may serve; 1: each has a fresh one",
     "queue": "the queue of its tasks",
     "agentTimeoutMs": "how long its handler may run",
     "dispatchDeadlineS": "how long the queue listens to an attempt",

@@ -35,6 +35,7 @@ class StepReport(ResponseModel):
     handler: str
     isolation: str
     isolation_source: str
+    reuse: int = 1  # an older server names none
     queue: str
     agent_timeout_ms: SettingInForce
     dispatch_deadline_s: SettingInForce

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 
 import click
 
@@ -57,18 +58,34 @@ def check(*, live_runs: bool, url: str | None, as_json: bool) -> int:
         print_line(f"nothing found: {_counts(result)}")
     note_settings_files()
     if not as_json:
-        for step, homes in result.homes.items():
-            if homes.refused:
-                print_line(_home_line(step, homes))
+        for line in _lines_of_steps(result):
+            print_line(line)
     for sentence in result.warnings:
         warn(sentence)
     return FOUND if result.findings else DONE
+
+
+def _lines_of_steps(result: CheckResult) -> Iterator[str]:
+    """Yield what is right, and better known before a step runs."""
+    for step, homes in result.homes.items():
+        if homes.refused:
+            yield _home_line(step, homes)
+    for step, reuse in result.reuse.items():
+        yield _reuse_line(step, reuse)
 
 
 def _home_line(step: str, homes: Homes) -> str:
     """Return where a step may run whose limits do not allow all."""
     allowed, refused = " and ".join(homes.allowed), ", ".join(homes.refused)
     return f"step {step} has {homes.deadline} an attempt: {allowed}; not {refused} (30 min)"
+
+
+def _reuse_line(step: str, reuse: int) -> str:
+    """Return what is given up for attempts that cost less."""
+    return (
+        f"step {step} has reuse={reuse}: so many of its attempts may run in one process, and what "
+        "its modules keep in memory is there in the next one"
+    )
 
 
 def _counts(result: CheckResult) -> str:
@@ -95,4 +112,5 @@ def _as_json(result: CheckResult) -> dict[str, object]:
         "warnings": result.warnings,
         "checked": counts,
         "homes": homes,
+        "reuse": result.reuse,
     }

@@ -123,10 +123,15 @@ def _row(step: StepReport) -> Row:
 def _row_of_process(step: StepReport) -> Row:
     return (
         step.step_type,
-        _from(step.isolation, step.isolation_source),
+        _from(_isolation(step), step.isolation_source),
         _value(step.cleanup_ms, " s", per_unit=1000),
         _value(step.memory_limit_bytes, " MiB", per_unit=_MIB),
     )
+
+
+def _isolation(step: StepReport) -> str:
+    is_reused = step.reuse > 1 and step.isolation == "process"
+    return f"{step.isolation}, for {step.reuse} attempts" if is_reused else step.isolation
 
 
 def _waits(retry: RetryInForce) -> str:

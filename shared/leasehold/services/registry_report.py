@@ -50,6 +50,7 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
         "handler": entry.handler,
         "isolation": isolation_of(engine, entry),
         "isolationSource": "LEASEHOLD_ISOLATION" if engine.isolation else "entry",
+        "reuse": entry.reuse,
         "queue": settings.queue,
         **{
             name: {"value": value, "source": settings.sources.get(source, "entry")}

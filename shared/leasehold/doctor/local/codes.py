@@ -47,6 +47,14 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         kind=Kind.WARNING,
     ),
     CodeEntry(
+        "reuse_not_told",
+        _HERE,
+        "A step has a `reuse`, and this machine does not tell what an attempt leaves in its "
+        "process: each has a fresh one, and nothing is saved.",
+        "Run it where there is a `/proc`, as on Linux; or leave `reuse` out.",
+        kind=Kind.WARNING,
+    ),
+    CodeEntry(
         "delivery_call_time",
         _HERE,
         "A call of `deliver_notification` may take longer than the function has.",

@@ -36,9 +36,18 @@ def limits(setup: Setup, functions: FunctionTable = FUNCTIONS) -> Iterator[Findi
 
 
 def _memory(setup: Setup) -> Iterator[Finding]:
-    """Yield the steps that nothing on this machine holds to their memory."""
+    """Yield the steps of which this machine does not tell enough."""
+    if is_memory_told():
+        return
+    reused = [entry.step_type for entry in setup.steps if entry.reuse > 1]
+    if reused:
+        message = (
+            f"{', '.join(reused)}: each attempt has a fresh process here, whatever its reuse, as "
+            "this machine does not tell what an attempt has left in one (/proc)."
+        )
+        yield Finding("reuse_not_told", message, kind=Kind.WARNING)
     limited = [entry.step_type for entry in setup.steps if entry.memory_limit is not None]
-    if limited and not is_memory_told():
+    if limited:
         message = (
             f"{', '.join(limited)}: no step is held to its memory_limit here, as this machine does "
             "not tell how much memory a process takes (/proc/PID/status, /proc/PID/smaps)."
