@@ -73,7 +73,14 @@ def what_runs_on() -> str:
 
 
 def _now() -> Mapping[str, object]:
-    return {what: look() for what, look in _LOOKS.items()}
+    return {what: _seen(look) for what, look in _LOOKS.items()}
+
+
+def _seen(look: Callable[[], object]) -> object:
+    try:
+        return look()
+    except Exception as error:  # noqa: BLE001 - it cannot be told any more: it is like nothing else
+        return error
 
 
 def _threads() -> object:
