@@ -98,8 +98,8 @@ class OwnTasks:
         return task in self.waiting
 
 
-#: What the end of a run adds to that of its steps: one commit, of its ledger and its note.
-ARCHIVE: Final = {"writes": 2, "rpcs": 1}
+#: What the end of a run adds to its last step: its ledger, in the same commit.
+END: Final = {"writes": 1}
 
 
 def steps_of_the_engine(
@@ -118,7 +118,7 @@ def steps_of_the_engine(
     ended = runs // threads * threads
     steps = ended * STEPS_A_RUN
     looks_due = threads * (1 + seconds / MAX_AGE_S)  # as many at most
-    costs = {name: (count - ARCHIVE.get(name, 0) * ended) / steps for name, count in counts.items()}
+    costs = {name: (count - END.get(name, 0) * ended) / steps for name, count in counts.items()}
     costs["looks"] = counts["looks"] / looks_due
     return steps / seconds, costs, found.document if found else {}
 

@@ -270,8 +270,8 @@ PIPELINES = Registry(
     "pipelines",
     [
         PipelineEntry(name="three", steps=("add", "add_later", "add_again")),
-        PipelineEntry(name="obeys", steps=("obey",)),
         PipelineEntry(name="recovers", steps=("add", "fail_twice")),
+        PipelineEntry(name="obeys", steps=("obey",)),
         PipelineEntry(name="fails", steps=("add", "fail")),
         PipelineEntry(name="refuses", steps=("refuse", "add")),
         PipelineEntry(name="exits", steps=("exit",)),

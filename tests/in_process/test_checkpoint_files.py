@@ -303,26 +303,6 @@ def test_a_file_of_another_name_is_held_against_its_digest(engine: InProcessEngi
     assert len(events(engine, run, "checkpoint_rejected")) == 1
 
 
-def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(
-    engine: InProcessEngine, tmp_path: Path
-) -> None:
-    """It lies among the values as plain text, and nobody noted its digest."""
-    run = killed(engine)
-    name = f"runs/{run.run_id}/values/checkpoint-count-0123456789abcdef.json"
-    text = gzip.decompress(engine.engine.artifacts.get(file_of(run)))
-    engine.engine.artifacts.put(name, text)
-    change_run(
-        engine.engine,
-        run.run_id,
-        lambda found, _: rewritten(found, {"ref": name, "digest": None}),
-    )
-
-    done = engine.run_until_settled(run.run_id)
-
-    assert done.status == "COMPLETED"
-    assert [DONE[run.run_id, number] for number in (1, 2, 3)] == [1, 1, 1]
-
-
 def test_a_checkpoint_that_cannot_be_read_now_is_waited_for(
     engine: InProcessEngine, clock: FrozenClock
 ) -> None:

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from leasehold.api.call_row import CallRequest
+from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.in_process import InProcessEngine
 from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.logs.for_people import LineFormatter
 from leasehold.services.operate import Operation, OperationRequest, operate
-from leasehold.web.manage_lease import CALLS
 from tests.builders import environ_of
 from tests.cli.shell import Shell
 from tests.in_process import leaking
@@ -181,10 +182,9 @@ def refusal(engine: InProcessEngine, way: str) -> str:
 
 def ask(engine: InProcessEngine, call: str, body: Mapping[str, Any]) -> Any:
     """Call the API of leases."""
-    (found,) = (one for one in CALLS if one.path == f"/leases:{call}")
-    response = found.answer(engine.engine, found.takes.read(dict(body)))
-    assert response.status_code == 200, response.get_json()
-    return response.get_json()
+    (row,) = (one for one in LEASE_CALLS if one.path == f"/leases:{call}")
+    answer = row.answer(engine.engine, CallRequest(row.takes.read(dict(body))))
+    return json.loads(answer.model_dump_json(by_alias=True))
 
 
 def cancel(engine: InProcessEngine, way: str) -> str:

@@ -207,10 +207,12 @@ class Lifecycle(Deliveries, Settlements, People):
         worker.reads = True
         for what in ("renew", "checkpoint", "complete", "fail", "block", "unable", "release"):
             getattr(self, what)(worker)
-        self.defer(worker)
         self.continue_later(worker)
         self.exceed_limit(worker)
         assert self.runs[run_id] == stored, "whoever lost its lease changes nothing"
+        is_taken = self.known[run_id].holder != worker.fence.lease_id
+        self.defer(worker)
+        assert not is_taken or self.runs[run_id] == stored, "nor says that the store was away"
         assert len(self.workers) == others
 
     @precondition(lambda self: self.workers)

@@ -214,7 +214,7 @@ class Settlements(Workers):
             reason="store_unavailable",
             detail="It does not answer.",
         )
-        change = self.settle(worker, defer, Outcome.RELEASED)
+        change = self.settle(worker, defer, Outcome.RELEASED, outlasts=True)
 
         if change is not None:
             known.ends["deferred"] += 1
@@ -246,13 +246,19 @@ class Settlements(Workers):
         transition: Transition,
         expected: Outcome,
         next_lease: str | None = None,
+        *,
+        outlasts: bool = False,
     ) -> Change | None:
-        """Settle, and return the change if it was one; a repetition and a zombie end nothing."""
+        """Settle, and return the change if it was one; a repetition and a zombie end nothing.
+
+        An outage that `outlasts` the lease is said after its end, while nobody else has the run.
+        """
         known, at = self.known[worker.run_id], self.settled_at(worker, transition)
         if known.settled is not None and known.settled[0] == worker.fence.lease_id:
             self.answered_again(worker, transition, at, next_lease)
             return None
-        if not self.holds(worker, at):
+        is_own = known.holder == worker.fence.lease_id if outlasts else self.holds(worker, at)
+        if not is_own:
             self.refused(worker.run_id, transition, LeaseLostError, at)
             return None
         change = self.commit(worker.run_id, transition, at)

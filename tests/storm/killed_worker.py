@@ -14,6 +14,7 @@ from leasehold.bootstrap import Around, boot
 from leasehold.domain.change import Change
 from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.status import Outcome
 from leasehold.ports.documents import Committed, Documents
 from leasehold.services.execute_step import Hint, execute_step
 from tests.conformance.stores import DOCUMENTS
@@ -106,7 +107,7 @@ class _Events:
 
 
 def _is_archive(write: Write[Any]) -> bool:
-    return any(ref.collection == "ledger" for ref in write.puts or ())
+    return isinstance(write.answer, Change) and write.answer.outcome is Outcome.ARCHIVED
 
 
 def _die(is_here: bool) -> None:

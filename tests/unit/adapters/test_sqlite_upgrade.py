@@ -1,4 +1,4 @@
-"""A file of schema version 1, which knew no steps that workers elsewhere claim."""
+"""A file of schema version 1, which knew no steps that remote workers claim; runs as of now."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
+from leasehold.domain.life import life_of
 from leasehold.domain.manifest import manifest_of, run_ref
 from leasehold.domain.status import Outcome
 from leasehold.errors import StoreUnavailableError, StoreVersionError
@@ -48,6 +49,7 @@ PRAGMA user_version = 1;
 #: A run as version 1 wrote it, whose step was parked for workers elsewhere that there were not.
 PARKED: dict[str, Any] = {
     "runId": "r-1",
+    "life": life_of("nonce-1"),
     "pipeline": "letters",
     "plan": ["draft"],
     "labels": ["team:a"],
@@ -73,6 +75,7 @@ PARKED: dict[str, Any] = {
         "deadlineS": 180,
         "maxRetries": 2,
         "heartbeatS": 10.0,
+        "cleanupMs": 5000,
         "queue": "draft",
         "sources": {"agentTimeout": "entry"},
         "nonce": "nonce-1",

@@ -16,7 +16,7 @@ def end_trial(draft: Draft) -> bool:
     """
     run = draft.run
     author = reviewed_step(run)
-    if author is None:
+    if author is None or run.steps[run.current_step].verdict is None:
         return False
     end = ends_trials(run)
     if end is None:
