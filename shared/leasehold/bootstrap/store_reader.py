@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from leasehold.adapters.factory import open_documents
-from leasehold.adapters.folder_identity import FolderIdentity
 from leasehold.adapters.sqlite.reader import SqliteReader
-from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import ReadOnlyDocuments
+from leasehold.ports.documents import Query, Snapshot
+
+
+class StoreReader(Protocol):
+    """What can be asked of it."""
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Return the documents that fit, in the order asked for."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        ...
 
 
 def store_file(address: str) -> Path | None:
@@ -19,7 +31,7 @@ def store_file(address: str) -> Path | None:
     return Path(address.removeprefix("sqlite:///"))
 
 
-def read_store(address: str, clock: Clock) -> ReadOnlyDocuments:
+def read_store(address: str, clock: Clock) -> StoreReader:
     """Open a store to look at it.
 
     Raises:
@@ -28,21 +40,6 @@ def read_store(address: str, clock: Clock) -> ReadOnlyDocuments:
     """
     file = store_file(address)
     return open_documents(address, clock) if file is None else SqliteReader(file, clock)
-
-
-def folder_problem(folder: Path, store: ReadOnlyDocuments) -> str | None:
-    """Return in words why a folder is not the one of the artifacts that a store knows.
-
-    Raises:
-        StoreUnavailableError: the store did not answer.
-    """
-    try:
-        FolderIdentity(folder, store).find()
-    except StoreUnavailableError as error:
-        if error.details["store"] != str(folder):
-            raise
-        return str(error.details["problem"])
-    return None
 
 
 def file_damages(file: Path, clock: Clock, within_s: float) -> tuple[list[str], bool]:

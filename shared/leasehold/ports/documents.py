@@ -107,18 +107,6 @@ class Queries(Protocol):
         ...
 
 
-class ReadOnlyDocuments(Queries, Protocol):
-    """A store that is only read."""
-
-    def get(self, ref: Ref) -> Snapshot | None:
-        """Return the document, or None, as `Documents.get` does."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is open."""
-        ...
-
-
 class Documents(Protocol):
     """A store of documents with transactions over one of them and what it creates.
 

@@ -60,18 +60,6 @@ def test_what_nobody_has_open_is_read_with_its_log_and_not_changed(
     assert content(folder) == before
 
 
-def test_a_document_is_read_by_its_name(live: tuple[SqliteDocuments, Path]) -> None:
-    store, folder = live
-    reader, ref = SqliteReader(folder / NAME, SystemClock()), Ref("runs", "r-1")
-
-    found, of_store = reader.get(ref), store.get(ref)
-
-    assert found is not None
-    assert of_store is not None
-    assert (found.document, found.version) == (of_store.document, of_store.version)
-    assert reader.get(Ref("runs", "r-2")) is None
-
-
 @pytest.mark.parametrize("log", [b"", b"cut off", bytes(5000)], ids=["empty", "cut off", "zeros"])
 def test_a_log_with_nothing_in_it_is_left_where_it_is(
     live: tuple[SqliteDocuments, Path], tmp_path: Path, log: bytes

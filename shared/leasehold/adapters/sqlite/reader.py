@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from leasehold.adapters.sqlite.querying import documents_of
-from leasehold.adapters.sqlite.rows import BODY, document_in, read_text
+from leasehold.adapters.sqlite.rows import read_text
 from leasehold.adapters.sqlite.schema import is_prepared
 from leasehold.domain.collections import COLLECTIONS, Collection
 from leasehold.domain.document import Ref
@@ -107,23 +107,6 @@ class SqliteReader:
                 Snapshot(Ref(query.collection, id_), document, version, now, monotonic)
                 for id_, version, document in documents_of(connection, query, kind, "")
             ]
-
-        return self._read(found)
-
-    def get(self, ref: Ref) -> Snapshot | None:
-        """Return a document that is below no other one; None, where there is none."""
-        kind = self._collections[ref.collection]
-
-        def found(connection: sqlite3.Connection) -> Snapshot | None:
-            sql = f'SELECT version, {BODY} FROM "{kind.name}" WHERE parent = ? AND id = ?'  # noqa: S608 - a known table
-            key = ("", ref.id)
-            if not (
-                _has_table(connection, kind.name)
-                and (row := connection.execute(sql, key).fetchone())
-            ):
-                return None
-            document = document_in(connection, kind, key, row[1])
-            return Snapshot(ref, document, row[0], self._clock.now(), self._clock.monotonic())
 
         return self._read(found)
 

@@ -134,13 +134,6 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         "Move the file, or name another folder.",
     ),
     CodeEntry(
-        "artifacts_away",
-        _HERE,
-        "The folder of the artifacts is gone, empty, or another one than the store knows, as where "
-        "it is not mounted: runs that need files [wait](operations.md#when-a-store-is-down).",
-        "Mount it; or, where it is lost, what the line says.",
-    ),
-    CodeEntry(
         "linked_folder",
         _HERE,
         "Below the folder of the artifacts stands a link, which is not followed.",

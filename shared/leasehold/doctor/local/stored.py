@@ -10,9 +10,9 @@ from functools import partial
 from itertools import combinations
 from typing import Any, Final
 
-from leasehold.bootstrap.store_reader import folder_problem, read_store, store_file
+from leasehold.bootstrap.store_reader import StoreReader, read_store, store_file
 from leasehold.doctor.finding import Finding, Kind
-from leasehold.doctor.local.data_folder import artifacts_folder, exists
+from leasehold.doctor.local.data_folder import exists
 from leasehold.doctor.setup import Setup
 from leasehold.domain.moment import stamp, time_or_date
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
@@ -26,7 +26,7 @@ from leasehold.domain.worker_note import (
 )
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Query, ReadOnlyDocuments
+from leasehold.ports.documents import Query
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.services.adopt_runs import any_waits
@@ -50,20 +50,12 @@ def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
             yield from _clock(store, clock)
             yield from _overrides(setup, store)
             yield from _who_works(setup, store, clock)
-            yield from _artifacts(setup, store)
     except (StoreUnavailableError, StoreVersionError) as error:
         if file is None:  # a file's own look says what is wrong with it
             yield Finding(error.code, error.message)
 
 
-def _artifacts(setup: Setup, store: ReadOnlyDocuments) -> Iterator[Finding]:
-    folder = artifacts_folder(setup)
-    if folder is not None and (problem := folder_problem(folder, store)):
-        message = f"{folder} is not the folder of the artifacts as the store knows it: {problem}."
-        yield Finding("artifacts_away", message)
-
-
-def _clock(store: ReadOnlyDocuments, clock: Clock) -> Iterator[Finding]:
+def _clock(store: StoreReader, clock: Clock) -> Iterator[Finding]:
     asked = clock.now()
     for newest in store.query(_NEWEST_RUN):
         off = max(newest.read_at - clock.now(), asked - newest.read_at)
@@ -83,7 +75,7 @@ def _clock(store: ReadOnlyDocuments, clock: Clock) -> Iterator[Finding]:
             yield Finding("clock", message, "timedatectl set-ntp true")
 
 
-def _overrides(setup: Setup, store: ReadOnlyDocuments) -> Iterator[Finding]:
+def _overrides(setup: Setup, store: StoreReader) -> Iterator[Finding]:
     for found in store.query(_OVERRIDES):
         stored = stored_override(found.ref.id, found.document, found.read_at)
         name = printable(stored.step_type)[:60]
@@ -116,7 +108,7 @@ def _against_entry(setup: Setup, stored: StoredOverride, repair: str) -> Iterato
             yield Finding("override_refused", sentence, repair)
 
 
-def _who_works(setup: Setup, store: ReadOnlyDocuments, clock: Clock) -> Iterator[Finding]:
+def _who_works(setup: Setup, store: StoreReader, clock: Clock) -> Iterator[Finding]:
     """Yield that runs wait for a server, and that those who work here are of several projects."""
     notes, now = read_notes(store, clock.now())
     here = partial(is_gone, host=host_name())
