@@ -51,7 +51,7 @@ from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.check_chain import broken_links, misfit_reviewer
 from leasehold.worker.channel_senders import sender_of
-from leasehold.worker.entry_actions import entry_action_at
+from leasehold.worker.handler_call import entry_action_at
 from leasehold.worker.handler_checks import ImportedHandlerChecks
 from leasehold.worker.handlers import handler_of, model_of
 

@@ -69,11 +69,11 @@ def test_the_way_of_a_hint_is_traced_in_the_worker_and_in_its_child() -> None:
     """What it counts is the same in every run, so the gate can hold it."""
     rows = {row.name: row.value for row in hint_trace.measure()}
 
-    assert rows["files of a hint, inline"] <= 69
-    assert rows["files of a hint, process"] <= 101
-    assert rows["calls of a hint, inline"] <= 390
+    assert rows["files of a hint, inline"] <= 59
+    assert rows["files of a hint, process"] <= 95
+    assert rows["calls of a hint, inline"] <= 365
     assert rows["calls between services and worker, inline"] <= 3
-    assert rows["Protocols of the package"] <= 34
+    assert rows["Protocols of the package"] <= 33
 
 
 def test_the_steps_of_a_server_are_measured_beside_the_engine_s() -> None:

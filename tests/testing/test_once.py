@@ -534,3 +534,21 @@ def test_calls_under_way_have_their_room(ctx: RecordingContext, client: Client) 
 
     refused = [one for one in got if isinstance(one, LeaseholdError)]
     assert (len(refused), len(client.calls)) == (4, 100)
+
+
+def test_threads_that_use_a_context_first_at_the_same_time_share_what_is_made_of_it() -> None:
+    """What `once` needs is made when it is first used; two of it would make a call twice."""
+    client, together = Client(), threading.Barrier(8)
+    with step_context() as ctx:
+
+        def ask() -> None:
+            together.wait(60)
+            ctx.once("words", client.ask, "a")
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert client.calls == [("a",)]

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from leasehold.attempt.outage import outlast, pause
 from leasehold.attempt.stop import StopSignal
@@ -55,9 +55,8 @@ from leasehold.errors import (
     VersionConflictError,
 )
 from leasehold.logs.attempt import AttemptName
-from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Committed, Documents, KnownRun, Snapshot
+from leasehold.ports.attempt_engine import AttemptEngine
+from leasehold.ports.documents import Committed, KnownRun, Snapshot
 
 T = TypeVar("T")
 
@@ -81,55 +80,6 @@ _AHEAD: Final = timedelta(seconds=1)
 
 _COUNTING: Final = threading.Lock()
 _NO_THREAD: Final = "The system had no thread to renew the lease with."
-
-
-class AttemptEngine(Protocol):
-    """What an attempt needs of an engine; see `services/engine.py`."""
-
-    @property
-    def documents(self) -> Documents:
-        """The store of runs."""
-        ...
-
-    @property
-    def artifacts(self) -> Artifacts:
-        """The store of files."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The time of this machine."""
-        ...
-
-    @property
-    def rules(self) -> Rules:
-        """The rules for a write that dispatches nothing."""
-        ...
-
-    @property
-    def errand(self) -> Callable[[Callable[[], object]], bool]:
-        """Makes a call that nobody needs the end of now."""
-        ...
-
-    def dispatch_rules(self) -> Rules:
-        """Return the rules for a write that may dispatch."""
-        ...
-
-    def commit(
-        self,
-        run_id: str,
-        transition: Transition,
-        *,
-        known: KnownRun | None = None,
-        in_transaction: bool = False,
-        within: float | None = None,
-    ) -> Committed[Change]:
-        """Apply a transition to the run in one commit."""
-        ...
-
-    def publish_or_leave(self, change: Change) -> Change:
-        """Publish what a committed change owes; what cannot be published now the sweep does."""
-        ...
 
 
 class ThreadStack(NamedTuple):
@@ -644,8 +594,13 @@ class Attempt:
         self.engine.publish_or_leave(change)
         raise ended_at_deadline(change.manifest, self.fence, kept=kept)
 
-    def _write(self, transition: Transition, within: float | None = None) -> Committed[Change]:
-        """Write what follows from the run as it is known here, or else as it is stored."""
+    def _write(
+        self, transition: Transition, within: float | None = None, *, is_end: bool = False
+    ) -> Committed[Change]:
+        """Write what follows from the run as it is known here, or else as it is stored.
+
+        Only the store knows whether an end was written before, or a remote worker's lease renewed.
+        """
         self._sent_at = sent_at = self.engine.clock.monotonic()
         known = KnownRun(self.manifest, self._snapshot)
         try:
@@ -656,7 +611,8 @@ class Attempt:
         except VersionConflictError:
             return self._write_anew(transition, within)
         except LeaseLostError:
-            if not self._is_remote:
+            if not (is_end or self._is_remote):
+                self._sent_at = None  # it was answered
                 raise
             return self._write_anew(transition, within)
         return self._written(committed, sent_at)
@@ -732,20 +688,12 @@ class Attempt:
             if first is not None:
                 return replace(first, answer=replace(first.answer, changed=False))
             try:
-                self.settled = self._write_end(ending)
+                self.settled = self._write(ending, is_end=True)
             except StoreUnavailableError:
                 self._is_unanswered = True
                 raise
             self._end()
             return self.settled
-
-    def _write_end(self, ending: Transition) -> Committed[Change]:
-        try:
-            return self._write(ending)
-        except LeaseLostError:
-            if self._is_remote:  # the store was asked
-                raise
-            return self._write_anew(ending)
 
     def _end(self) -> None:
         self.is_settled = True

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pydantic_core
 
@@ -40,8 +39,7 @@ if TYPE_CHECKING:  # the process of a handler has no attempt, and asks the worke
 _LOG: Final = logging.getLogger(STEP_LOG)
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFacts:
+class AttemptFacts(NamedTuple):
     """Which attempt it is.
 
     Args:
@@ -67,24 +65,24 @@ class AttemptFacts:
     note: str | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest) -> AttemptFacts:
-        """Return the facts of the attempt that runs now."""
-        hard, soft = manifest.dispatch.hard_limit, manifest.dispatch.soft_limit
+    def of(cls, attempt: Attempt) -> AttemptFacts:
+        """Return the facts of an attempt that begins."""
+        (run_id, step, number), run = attempt.name, attempt.manifest
+        hard, soft = run.dispatch.hard_limit, run.dispatch.soft_limit
         return cls(
-            manifest.run_id,
-            manifest.current_step,
-            manifest.attempt,
-            manifest.trial,
+            run_id,
+            step,
+            number,
+            run.trial,
             hard_s=hard.total_seconds(),
             cleanup_s=(hard - soft).total_seconds(),
-            furthest=furthest_of(manifest),
-            has_checkpoint=manifest.checkpoint is not None,
-            note=manifest.note,
+            furthest=furthest_of(run) if run.checkpoint else {},
+            has_checkpoint=run.checkpoint is not None,
+            note=run.note,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class KeptCheckpoint:
+class KeptCheckpoint(NamedTuple):
     """What an earlier attempt kept; its results as JSON text."""
 
     phase: str
@@ -164,7 +162,7 @@ class AttemptCalls:
 
     def __init__(self, attempt: Attempt) -> None:
         run = attempt.manifest
-        self.facts = AttemptFacts.of(run)
+        self.facts = AttemptFacts.of(attempt)
         self.stop = attempt.stop
         self._attempt = attempt
         self._run = run

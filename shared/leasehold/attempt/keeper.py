@@ -16,7 +16,6 @@ from typing import Final
 from leasehold.attempt.attempt import (
     RENEWAL_S,
     Attempt,
-    AttemptEngine,
     StackOf,
     UserCall,
     no_stack,
@@ -26,6 +25,7 @@ from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Termination
 from leasehold.logs.attempt import lines_of
+from leasehold.ports.attempt_engine import AttemptEngine
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, KnownRun
 

@@ -112,7 +112,7 @@ def made_output(attempt: Attempt, made: Finished | Refused) -> MadeOutput:
     """
     if attempt.output is not None:
         return attempt.output
-    verdict = verdict_in(attempt.manifest, made.output)
+    verdict = None if attempt.manifest.trials is None else verdict_in(attempt.manifest, made.output)
     return MadeOutput(_stored_output(attempt, made.output), made.status, verdict)
 
 

@@ -22,7 +22,7 @@ from leasehold.worker.context import IncrementalState
 
 
 class MemoryEngine:
-    """What an attempt needs of an engine (`attempt/attempt.py`), without a store of runs.
+    """What an attempt needs of an engine (`ports/attempt_engine.py`), without a store of runs.
 
     Args:
         artifacts: the files of runs.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar, cast, overload
+from typing import Any, Final, Generic, NoReturn, TypeVar, cast, overload
 
 import pydantic_core
 
 from leasehold.attempt.calls import ContextCalls
+from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import in_thread
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
@@ -55,6 +57,18 @@ class IncrementalState:
     partial_results: Any
 
 
+class _AtFirstUse(Generic[T]):
+    """An attribute that is made when it is first used; one, however many threads use it at once."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+
+    def __get__(self, context: object, _: type) -> T:
+        made: T = vars(context).setdefault(self._name, self._make(context))
+        return made
+
+
 class StepContext:
     """One attempt of one step, as its handler sees it.
 
@@ -76,17 +90,36 @@ class StepContext:
         self.attempt = attempt.attempt
         self.trial = attempt.trial
         self.note = attempt.note
-        self.artifacts = calls.files
-        facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
-        self.log = logging.LoggerAdapter(_LOG, facts)
+        self.findings: list[Any] = []
         self._calls = calls
-        self.findings: list[Any] = pydantic_core.from_json(calls.findings())
-        self._once = CallsMadeOnce(calls)
-        self._resume = self._kept()
-        self._pace = Pace(attempt, calls.time_left)
+        self._resume: IncrementalState | None = None
         self._loops: Loops | None = None
         self._keeps_by_hand = False
         self._is_entering = False
+        if attempt.trial > 1:
+            self.findings = pydantic_core.from_json(calls.findings())
+        if attempt.has_checkpoint:
+            self._resume = self._kept()
+        self._began = threading.get_ident(), calls.time_left()
+
+    @_AtFirstUse
+    def artifacts(self) -> RunFiles:
+        """Files of this run."""
+        return self._calls.files
+
+    @_AtFirstUse
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that names run and step in each line."""
+        facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
+        return logging.LoggerAdapter(_LOG, facts)
+
+    @_AtFirstUse
+    def _once(self) -> CallsMadeOnce:
+        return CallsMadeOnce(self._calls)
+
+    @_AtFirstUse
+    def _pace(self) -> Pace:
+        return Pace(self._calls.facts, self._calls.time_left, *self._began)
 
     @property
     def resume(self) -> IncrementalState | None:

@@ -1,27 +1,74 @@
-"""One call of a handler, in whatever process: what it is given, and what comes of it."""
+"""One call of a handler, in whatever process: what is called, what it is given, what comes of it.
+
+Entry actions are called before it, in each attempt.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from leasehold.domain.manifest_parts import RetryRule
-from leasehold.domain.result import Continued, Deferred, Failed, Result, Unable
+from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
+from leasehold.domain.result import (
+    OUTPUT_STATUSES,
+    Continued,
+    Deferred,
+    Failed,
+    Finished,
+    Result,
+    StepResult,
+    Unable,
+)
 from leasehold.domain.status import BlockCode, Termination
-from leasehold.errors import ContinuedError, StoreUnavailableError
+from leasehold.errors import ContinuedError, EntryActionNotFoundError, StoreUnavailableError
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context import StepContext
-from leasehold.worker.entry_actions import EntryAction, enter, entry_actions_of
 from leasehold.worker.error_chain import outage_in, shortage_in
 from leasehold.worker.failures import record_of, safe_text
-from leasehold.worker.handlers import Handler, handler_of
+from leasehold.worker.handlers import (
+    Handler,
+    StepFunction,
+    UnresolvedError,
+    action_at,
+    handler_of,
+)
+from leasehold.worker.kept_text import MAX_TEXT, cut
 from leasehold.worker.misfits import record_of_misfit
-from leasehold.worker.outputs import judged
 from leasehold.worker.retry_hints import is_permanent
+from leasehold.worker.typed_json import json_text_of
 
 _MAX_DETAIL: Final = 500
+_MAX_SHOWN: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class EntryAction(StepFunction):
+    """A function `(ctx, given)`, and the path that its step names it by; its result is ignored."""
+
+    path: str
+
+
+def entry_actions_of(step: EnteredStep) -> Sequence[EntryAction]:
+    """Import the entry actions of a step.
+
+    Raises:
+        EntryActionNotFoundError: a path does not lead to a function that takes (ctx, given).
+    """
+    return [entry_action_at(step, path) for path in step.entry_actions]
+
+
+def entry_action_at(step: StepHandler, path: str) -> EntryAction:
+    """Import one entry action of a step, or raise EntryActionNotFoundError."""
+    try:
+        found = action_at(path)
+    except UnresolvedError as error:
+        raise EntryActionNotFoundError(
+            action=path, step=step.step_type, problem=str(error)
+        ) from error.__cause__
+    return EntryAction(found.function, found.is_async, path)
 
 
 class StepCode(NamedTuple):
@@ -33,7 +80,8 @@ class StepCode(NamedTuple):
 
 def code_of(step: EnteredStep) -> StepCode:
     """Import what is called for a step, or raise HandlerNotFoundError."""
-    return StepCode(entry_actions_of(step), handler_of(step))
+    actions = entry_actions_of(step) if step.entry_actions else ()
+    return StepCode(actions, handler_of(step))
 
 
 def call_handler(
@@ -67,14 +115,42 @@ def call_handler(
         context = begin()
         if not isinstance(context, StepContext):
             return context
-        if end := enter(actions, context, value, end_by=end_by):
+        if actions and (end := _enter(actions, context, value, end_by=end_by)):
             return end
         answer = _answer_of(handler, context, value)
     except BaseException as error:  # noqa: BLE001 - a handler must not take the worker with it
         if context is None and (shortage := _short_of(error)):
             return shortage
         return end_by(error, step.handler)
-    return judged(handler, answer)
+    return _judged(handler, answer)
+
+
+def _enter(
+    actions: Sequence[EntryAction],
+    context: StepContext,
+    given: Any,
+    *,
+    end_by: Callable[[BaseException, str], Result],
+) -> Result | None:
+    """Call the entry actions, in their order; no checkpoint can be kept meanwhile.
+
+    Args:
+        actions: see `entry_actions_of`.
+        context: that of the attempt.
+        given: what its handler is given; they are given the same.
+        end_by: returns how the attempt ends when what is at a path has raised.
+
+    Returns:
+        How the attempt ends; None: its handler may begin.
+    """
+    context._is_entering = True  # noqa: SLF001 - a step has one checkpoint: that of its handler
+    for action in actions:
+        try:
+            action(context, given)
+        except BaseException as error:  # noqa: BLE001 - as with the handler's own errors
+            return end_by(error, action.path)
+    context._is_entering = False  # noqa: SLF001 - as above
+    return None
 
 
 def _answer_of(handler: Handler, context: StepContext, given: Any) -> Any:
@@ -84,6 +160,28 @@ def _answer_of(handler: Handler, context: StepContext, given: Any) -> Any:
     except BaseException:
         context._keep_rest()  # noqa: SLF001 - what only the caller of a handler knows to do
         raise
+
+
+def _judged(handler: Handler, answer: Any) -> Result:
+    """Return the answer of a handler as its model has it, or as the failure it is."""
+    status: str = "SUCCESS"
+    if isinstance(answer, StepResult):
+        answer, status = answer.output, answer.status
+    if status not in OUTPUT_STATUSES:
+        shown, allowed = safe_text(status, _MAX_SHOWN), ", ".join(OUTPUT_STATUSES)
+        message = f"StepResult.status is {shown!r}; allowed: {allowed}."
+        return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
+    try:
+        return Finished(json_text_of(handler.output, answer), status)
+    except ValidationError as error:
+        return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
+    except (ValueError, RecursionError) as error:  # PydanticSerializationError among them
+        record = record_of(error)
+        message = cut(f"The output cannot be kept as JSON: {record.message}", MAX_TEXT)
+        record = record.with_(type="TypeError", code="invalid_output", message=message)
+        return Failed(record, permanent=True)  # another attempt would return the same
+    except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
+        return Failed(record_of(error).with_(code="invalid_output"))
 
 
 def _unable(code: BlockCode, error: Exception, step: StepHandler) -> Result:

@@ -13,8 +13,8 @@ from leasehold.ports.handler_checks import BrokenLink, Misfit, MisfitVerdict, St
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.registry.dispatch import REMOTE
 from leasehold.worker.chain import misfit, no_verdict
-from leasehold.worker.entry_actions import entry_actions_of
 from leasehold.worker.failures import record_of_report
+from leasehold.worker.handler_call import entry_actions_of
 from leasehold.worker.handlers import handler_of, model_of
 from leasehold.worker.misfits import first_problem, issues_of, record_of_misfit
 

@@ -22,11 +22,13 @@ _MOST: Final = 0.5
 
 
 class Pace:
-    """Measures an attempt from now on.
+    """Measures an attempt.
 
     Args:
         attempt: its limits, and how far the step ever was.
         time_left: returns the seconds until the hard limit.
+        thread: the handler's own.
+        beat: what was left when the handler began.
 
     Attributes:
         looks_back: whether the handler has asked for what an earlier attempt kept; one that never
@@ -34,15 +36,17 @@ class Pace:
         came_further: whether this attempt brought the step further than it ever was.
     """
 
-    def __init__(self, attempt: AttemptFacts, time_left: Callable[[], float]) -> None:
+    def __init__(
+        self, attempt: AttemptFacts, time_left: Callable[[], float], thread: int, beat: float
+    ) -> None:
         self.looks_back = False
         self.came_further = False
         self._attempt = attempt
         self._time_left = time_left
         self._furthest = dict(attempt.furthest)
-        self._thread = threading.get_ident()
+        self._thread = thread
         self._longest = 0.0
-        self._beat = time_left()
+        self._beat = beat
 
     def note(self, iteration_count: int, phase: str) -> bool:
         """Note a checkpoint that is kept; return whether the step was never as far."""

@@ -42,10 +42,10 @@ def json_text_of(
         if problem := not_json_in(name, fitting):
             raise ValueError(problem) from None
         raise
-    # what is read but once, such as a generator, is in the text by now
-    _refuse_nan(
-        name, fitting, pydantic_core.to_json(fitting, inf_nan_mode="constants", fallback=repr)
-    )
+    if "null" in text or "NaN" in text or "Infinity" in text:  # what models make of these
+        # what is read but once, such as a generator, is in the text by now
+        constants = pydantic_core.to_json(fitting, inf_nan_mode="constants", fallback=repr)
+        _refuse_nan(name, fitting, constants)
     check_depth(text)
     return text
 

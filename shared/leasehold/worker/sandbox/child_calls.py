@@ -56,11 +56,11 @@ class ChildCalls:
             hard_s=job.hard_s,
             cleanup_s=job.cleanup_s,
             furthest=job.furthest,
+            has_checkpoint=job.has_checkpoint,
             note=job.note,
         )
         self.stop = StopSignal()
         self.files = ChildFiles(link, job)
-        self._has_checkpoint = job.has_checkpoint
         self._link = link
 
     def time_left(self) -> float:
@@ -72,9 +72,7 @@ class ChildCalls:
         self._link.ask(CheckLeaseCall())
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
-        """Return what an earlier attempt kept; None: nothing, which takes no call."""
-        if not self._has_checkpoint:
-            return None
+        """Return what an earlier attempt kept; None: nothing that can be used."""
         message, body = self._link.ask(KeptCheckpointCall())
         assert isinstance(message, Answer)  # noqa: S101 - a refusal was raised
         if message.value is None:
@@ -116,8 +114,6 @@ class ChildCalls:
 
     def findings(self) -> str:
         """Return what the reviewer of the trial before this one found: a list, JSON text."""
-        if self.facts.trial == 1:
-            return "[]"
         return self._link.ask(FindingsCall()).body.decode()
 
 

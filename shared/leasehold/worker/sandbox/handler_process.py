@@ -21,13 +21,13 @@ from leasehold.errors import TooLargeError
 from leasehold.logs.attempt import lines_of, name_attempts_in_records
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.context import StepContext
-from leasehold.worker.entry_actions import entry_actions_of
 from leasehold.worker.error_chain import lacked_memory
 from leasehold.worker.handler_call import (
     StepCode,
     call_handler,
     continued_in,
     deferred_in,
+    entry_actions_of,
     failed_by,
 )
 from leasehold.worker.handlers import handler_of, resolve_early

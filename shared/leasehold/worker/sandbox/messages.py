@@ -64,8 +64,8 @@ class Job(Message):
     hard_s: float
     cleanup_s: float
     furthest: Mapping[str, int]
-    note: str | None
     has_checkpoint: bool
+    note: str | None
     begin_by: Annotated[float, Field(allow_inf_nan=False)]
     levels: Mapping[str, int]
     reuse: int
