@@ -229,6 +229,22 @@ _REDACTED: Final[dict[str, Callable[[int], str]]] = {
     "parts of forms": repeated('name="token"\n\n'),
     "names alone on a line": repeated("token:\n   "),
     "parts of texts": repeated("\n 'a'", "token='a'"),
+    "escapes": repeated("%3D&#61;\\u003d", "token="),
+    "escaped names": repeated("token%3D"),
+    "tags beside tags": repeated("<td>token</td> "),
+    "tags with names": repeated(' name="token">'),
+    "rows": repeated("token|a\n"),
+    "headers of tables": repeated("a,token\n"),
+    "empty cells": repeated("  ,", "token\n", "!\n"),
+    "cells of blanks": repeated("  |", "token\n", "!\n"),
+    "cells of a table": repeated('"a",', "a,token\n"),
+    "words of a header": repeated("TOKEN   "),
+    "set variables": repeated("ENV TOKEN "),
+    "arrows": repeated("token -> "),
+    "calls": repeated('token("a"'),
+    "names for somebody": repeated("token for user a"),
+    "options of tools": repeated("unzip -p redis-cli -a "),
+    "said to be": repeated("password is a"),
 }
 
 CASES: Final[Sequence[Case]] = (

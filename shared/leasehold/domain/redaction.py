@@ -13,6 +13,9 @@ from typing import Any, Final
 
 import pydantic_core
 
+from leasehold.domain.escapes import Unescaped, has_escapes
+from leasehold.domain.secret_columns import SecretColumns, spans_in_columns
+from leasehold.domain.secret_names import block_below, hides, may_name, spans_by_name
 from leasehold.domain.secret_shapes import Span, shapes
 
 REDACTED: Final = "[redacted]"
@@ -29,124 +32,9 @@ _SHORTEST_KNOWN: Final = 6
 _MAX_KEY_LINES: Final = 60
 _MAX_KNOWN: Final = 50
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: Words of a name that tell a secret, and what tells one however it is written together.
-_SECRET_WORD: Final = re.compile(
-    r"\b(?:auth|bearer|cookies?|csrf|jwt|otp|pwd|secrets?|tokens?|xsrf)\b"
-)
-_OF_KEYS: Final = (
-    "access|account|api|auth|client|encryption|master|private|secret|shared|signing|subscription"
-)
-_COMPOUND: Final = re.compile(
-    r"authorization|credential|passphrase|passw(?:or)?d|clientsecret"
-    rf"|(?:{_OF_KEYS})key|(?:access|api|auth|bearer|csrf|id|refresh|session)token"
-)
-#: `DB_PASS` has a password, but neither `pass` alone nor the first pass of something.
-_PASS: Final = re.compile(r"\w pass\Z")
-_NO_PASSWORD: Final = re.compile(
-    r"\b(?:by|checks|each|final|first|last|multi|n|next|num|one|second|single|tests|third|two)"
-    r" pass\Z"
-)
-#: What stands in every name that tells a secret; most texts have none of it, and are not searched.
-_IN_NAMES: Final = re.compile("auth|bearer|cookie|cred|csrf|jwt|key|otp|pass|pwd|secret|token|xsrf")
-_BETWEEN_LETTERS: Final = re.compile("[^a-z]+")
-#: With one of these in its name, a number of tokens is a number and no secret.
-_COUNTING: Final = re.compile(
-    r"\b(?:budget|cached|completion|count|fencing|input|left|length|limit|max|min|number|output"
-    r"|prompt|remaining|size|thinking|tokens|total|usage|used)\b"
-)
-
-_NAME: Final = re.compile(
-    rf"(?<![\w.-])(?P<name>(?:(?:{_OF_KEYS}) )?[\w.-]++)"
-    r"""(?:(?:\\*["'])?\]?(?:[ ](?:provided|given|used|is|was))?\s{0,3}(?:=>|:=|[:=])"""
-    r"""\s{0,3}(?:\s{1,80}(?=\\*["']))?"""
-    r"""|(?P<pair>\\*["'],\s?(?=b?\\*["']))|(?P<space>[ ]{1,3}))""",
-    re.IGNORECASE,
-)
-_VALUE: Final = re.compile(
-    r"""b?"(?:[^"\\]|\\.)*+(?:"|\Z)|b?'(?:[^'\\]|\\.)*+(?:'|\Z)"""  # quoted; to the end if unclosed
-    r"""|(?P<quote>\\+["']).*?(?:(?<!\\)(?P=quote)|\Z)"""  # quoted within what is quoted
-    r"|(?P<open>[\[{(])"  # as far as its brackets close
-    r"|(?:(?:basic|bearer|digest|negotiate|token)\s{1,3})?[^\s&]+",
-    re.IGNORECASE | re.DOTALL,
-)
-#: What opens and closes, and what is quoted: brackets within that count for nothing.
-_BRACKET: Final = re.compile(
-    r"""(?P<open>[\[{(])|[\])}]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.DOTALL
-)
-#: The rest of a text that Python shows in several lines.
-_NEXT_PART: Final = re.compile(r"""[ ]?\n[ ]{1,100}(?:'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")""")
-_TO_ITS_END: Final = re.compile(r"[^\s,;&]*")
-_USER_OPTION: Final = re.compile(r"-[A-Za-z]{0,6}[uU]|--(?:proxy-)?user")
-#: What stands before the name in `("x-api-key", "…")`, which "one of 'password', 'code'" is not.
-_IN_PAIR: Final = re.compile(r"""[\[(]b?\\?["']\Z""")
-_HEADER: Final = re.compile("authorization|cookie", re.IGNORECASE)
-#: What is cut behind a header's name: a cookie's whole line, but of an authorization its scheme
-#: and credential alone, or its parameters; not the words that a log puts behind them.
-_OF_HEADER: Final = {
-    "cookie": re.compile(r"[^\r\n]+"),
-    "authorization": re.compile(
-        r"(?:(?:[a-z][a-z-]{1,30}|aws4-hmac-sha256)[ \t]{1,3}(?=\S))?"
-        r"(?:[\w-]++=(?:\"[^\"\r\n]*+\"?|[^\s,\"=][^\s,\"]*+)(?:,\s{0,3}(?=[\w-]++=))?)++"
-        r"|(?:[a-z][a-z-]{1,30}[ \t]{1,3}(?=\S))?[^\s&]+"
-        r"(?:[ ]{1,3}[\w+/-]{2,}={1,2}(?![\w=]))?",  # the rest of one that was broken in two
-        re.IGNORECASE,
-    ),
-}
 #: What names a value in `{"name": …, "value": …}`.
 _TITLES: Final = ("name", "key", "header", "field")
-_TITLE: Final = (
-    r"""(?<![\w-])(?:name|key|header|field)\\?["']?\s{0,3}[:=]\s{0,3}"""
-    r"""(?:\\?["'](?P<name>[^"'\\\n]{1,100})\\?["']|(?P<bare_name>[\w.-]{1,100}))"""
-)
-_TITLE_S_VALUE: Final = (
-    r"""(?<![\w-])value\\?["']?\s{0,3}[:=]\s{0,3}"""
-    r"""\\?(?:"(?P<double>[^"\\]{1,2000}+)|'(?P<single>[^'\\]{1,2000}+)|(?P<bare>[^\s"',;&(){}\[\]<>]{1,400}+))"""
-)
-#: The same as JSON, as YAML, and as attributes of a tag; on one line or, indented, on the next.
-_TITLED: Final = re.compile(
-    rf"""{_TITLE}\s{{0,3}},?\s{{0,80}}\\?["']?{_TITLE_S_VALUE}""", re.IGNORECASE
-)
-_TITLED_AFTER: Final = re.compile(
-    rf"""{_TITLE_S_VALUE}\\?["']?\s{{0,3}},?\s{{0,80}}\\?["']?{_TITLE}""", re.IGNORECASE
-)
-#: A field of a form that is sent in parts: its name stands in the head of its part.
-_PART: Final = re.compile(
-    r"""\bname="(?P<name>[^"\r\n]{1,100})"[^\r\n]{0,200}\r?\n(?:[^\r\n]{1,200}\r?\n){0,4}\r?\n"""
-    r"""(?P<text>[^\r\n]+)""",
-    re.IGNORECASE,
-)
-#: A tag and what stands in it; a line of YAML whose value stands in the deeper lines below it.
-_TAG: Final = re.compile(r"<(?P<name>[\w.:-]{1,80})(?:\s[^<>]{0,200})?>(?P<text>[^<>]+)</")
-_BLOCK: Final = re.compile(
-    r"^(?P<indent>[ ]{0,60})(?:- )?[\"']?(?P<name>[\w.-]{1,100})[\"']?:[ ]{0,3}"
-    r"[|>][+-]?\d?[ ]{0,3}\n"
-    r"(?P<text>(?:(?P=indent)[ ]+[^\n]*(?:\n|\Z)|[ ]*\n)+)",
-    re.MULTILINE,
-)
-#: The group of those that is the secret.
-_SECRETS: Final = ("double", "single", "bare", "text")
-_DEEP: Final = " " * 61  # than any line above it
-_CLOSING: Final = ")]},;.'\"\\"
-
-#: What follows a name in a sentence about it: "password: must be set".
-_SENTENCE: Final = re.compile(
-    r"(?:an?|are|can|cannot|could|denied|does|expected|expired|failed|false|field|has|input|invalid"
-    r"|is|may|missing|must|no|none|not|null|required|should|the|too|true|value|was)(?=[\s.,;)}\]]|\Z)",
-    re.IGNORECASE,
-)
-
-
-def hides(name: str, value: Any) -> bool:
-    """Return whether a value of this name is a secret."""
-    if value is None or isinstance(value, bool):
-        return False
-    words = [word.lower() for word in _WORD.findall(name[:_MAX_WORD])]
-    phrase = " ".join(words)
-    if _COUNTING.search(phrase) and _is_number(value):
-        return False
-    is_pass = _PASS.search(phrase) and not _NO_PASSWORD.search(phrase)
-    return bool(is_pass or _SECRET_WORD.search(phrase) or _COMPOUND.search("".join(words)))
+_USER_OPTION: Final = re.compile(r"-[A-Za-z]{0,6}[uU]|--(?:proxy-)?user")
 
 
 class Redaction:
@@ -163,7 +51,7 @@ class Redaction:
         """Return the text without its secrets."""
         looked_at = _beginning(text)
         more = _MORE if len(looked_at) < len(text) else ""
-        return self.without(looked_at, [*shapes(looked_at), *spans_by_name(looked_at)]) + more
+        return self.without(looked_at, _secrets_in(looked_at)) + more
 
     def without(self, text: str, secrets: Iterable[Span]) -> str:
         """Return the text without the secrets at these places, and without those that are known."""
@@ -272,26 +160,26 @@ def without_secrets(text: str) -> str:
 class LinesRedaction:
     """Cuts the secrets out of lines that come one by one: what names one may stand in those before.
 
-    A private key is known by its first line, a block of YAML by the line that it stands below, and
-    a value by the name on the line before.
+    A private key is known by its first line, a block of YAML by the line that it stands below, a
+    column of a table by its header, and a value by the name on the line before.
     """
 
     def __init__(self) -> None:
         self._before = ""
         self._key_lines = 0  # how many more may be of a private key
         self._indent: int | None = None  # of the line that a block stands below
+        self._columns = SecretColumns()
 
     def line(self, text: str) -> str:
         """Return the line without what those before tell of it."""
         before, self._before = self._before, text
         if self._is_of_key(text) or self._is_of_block(text):
             return REDACTED
-        if not before or not _may_name(before):
-            return text
-        start = len(before) + 1
-        both = f"{before}\n{text}"
-        found = [*shapes(both), *spans_by_name(both)]
-        spans = [(max(0, begin - start), end - start) for begin, end in found if end > start]
+        spans = [*self._columns.spans(text)]
+        if before and may_name(before):
+            start = len(before) + 1
+            found = _secrets_in(f"{before}\n{text}")
+            spans += [(max(0, begin - start), end - start) for begin, end in found if end > start]
         return Redaction().without(text, spans)
 
     def _is_of_key(self, text: str) -> bool:
@@ -307,78 +195,25 @@ class LinesRedaction:
             if len(text) - len(text.lstrip(" ")) > self._indent:
                 return True
             self._indent = None
-        if found := _BLOCK.fullmatch(f"{text}\n{_DEEP}-"):
-            self._indent = len(found["indent"]) if hides(found["name"], "") else None
+        if text.strip():
+            self._indent = block_below(text)
         return False
 
 
-def _may_name(text: str) -> bool:
-    return _IN_NAMES.search(_BETWEEN_LETTERS.sub("", text.lower())) is not None
+def _secrets_in(text: str) -> Iterator[Span]:
+    """Yield where a secret stands in the text, also where its characters are escaped."""
+    yield from _plain_secrets_in(text)
+    if has_escapes(text):
+        plain = Unescaped(text)
+        for start, end in _plain_secrets_in(plain.text):
+            yield plain.origin(start), plain.origin(end)
 
 
-def spans_by_name(text: str) -> Iterator[Span]:
-    """Yield where a secret stands in the text that its name gives away."""
-    if not _may_name(text):
-        return
-    for form in (_TITLED, _TITLED_AFTER, _PART, _TAG, _BLOCK):
-        for titled in form.finditer(text):
-            groups = titled.groupdict()
-            if hides(groups["name"] or groups.get("bare_name") or "", ""):
-                yield titled.span(next(group for group in _SECRETS if groups.get(group)))
-    place = 0
-    while found := _NAME.search(text, place):
-        place = found.end()
-        if _names_a_value(text, found) and (span := _secret_at(text, found)):
-            yield span
-            place = max(place, span[1] - _MAX_WORD)  # a name at its end may hide what follows it
-
-
-def _names_a_value(text: str, found: re.Match[str]) -> bool:
-    """Return whether a secret may follow, by the name and by what stands between the two."""
-    name = found["name"]
-    if not name.startswith("--"):  # an option of a command, whose value follows it
-        if found["space"]:
-            return False
-        before = max(0, found.start() - 4)
-        if found["pair"] and not _IN_PAIR.search(text, before, found.start()):
-            return False
-    return hides(name, "")
-
-
-def _secret_at(text: str, found: re.Match[str]) -> Span | None:
-    """Return where the value is that follows a name, unless it is none."""
-    start, name = found.end(), found["name"]
-    value = _VALUE.match(text, start)
-    if value is None or _SENTENCE.match(text, start):
-        return None
-    is_quoted = value[0].lstrip("b\\")[:1] in ('"', "'")
-    if not is_quoted and (header := _HEADER.search(name)):
-        value = _OF_HEADER[header[0].lower()].match(text, start) or value
-    end = value.end()
-    if value.re is _VALUE and value["open"]:
-        end = _end_of_brackets(text, start)
-    elif is_quoted:
-        while part := _NEXT_PART.match(text, end):
-            end = part.end()
-    else:
-        end = start + len(value[0].rstrip(_CLOSING))
-    if end == start or not hides(name, value[0].strip(_CLOSING)):
-        return None
-    return start, end
-
-
-def _end_of_brackets(text: str, start: int) -> int:
-    """Return where the bracket closes that opens here; the end of the text if it never does."""
-    depth = 0
-    for found in _BRACKET.finditer(text, start):
-        if found[0] in ("]", "}", ")"):
-            depth -= 1
-        elif found["open"]:
-            depth += 1
-        if depth == 0:
-            rest = _TO_ITS_END.match(text, found.end())
-            return found.end() if rest is None else found.end() + len(rest[0].rstrip(_CLOSING))
-    return len(text)
+def _plain_secrets_in(text: str) -> Iterator[Span]:
+    yield from shapes(text)
+    if may_name(text):
+        yield from spans_by_name(text)
+        yield from spans_in_columns(text)
 
 
 def _beginning(text: str) -> str:
@@ -411,9 +246,3 @@ def _plain(value: Any) -> Any:
 
 def _stored(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.replace(",", "").replace(".", "").replace("_", "").isdecimal()
-    return isinstance(value, int | float)

@@ -63,6 +63,27 @@ _WEBHOOK: Final = (
     r"|\b(?:webhook\.office\.com/webhookb2|outlook\.office(?:365)?\.com/webhook)/([\w@/-]+)"
 )
 
+#: Tools, with the option whose value is a password: a word of theirs that a text has, in small
+#: letters, before it is looked for; the tool; the option.
+_TOOLS: Final = (
+    (" login ", r"(?:buildah|docker|helm|oc|podman|skopeo)\s[^\n]{0,60}?\blogin", "-p"),
+    ("redis-cli", "redis-cli", "(?:-a|--pass)"),
+    ("mongo", "mongo(?:sh|dump|restore|import|export)?", "-p"),
+    ("zip", "(?:un)?zip", "-P"),
+    ("ldap", r"ldap\w{3,10}", "-w"),
+)
+#: Commands that take a password as a word.
+_COMMANDS: Final = (
+    ("7z", r"\b7za?\s[^\n]{0,200}?(?<=\s)-p([^\s\"']+)"),
+    ("htpasswd", r"\bhtpasswd\s-\w{0,3}b\w{0,3}\s\S{1,200}\s\S{1,200}\s([^\s]+)"),
+    ("chpasswd", r"\becho\s[\"']?[\w.-]{1,60}:([^\s\"']+)[\"']?\s{0,3}\|[^\n|]{0,60}chpasswd"),
+    ("requirepass", r"\brequirepass\s{1,3}[\"']?([^\s\"']+)"),
+    ("masterauth", r"\bmasterauth\s{1,3}[\"']?([^\s\"']+)"),
+    ("sqlplus", r"\bsqlplus\s{1,3}(?:-\w{1,9}\s)?[\w.-]{1,60}/([^\s@]+)@"),
+    ("jdbc:oracle", r"jdbc:oracle:\w{1,9}:[\w.-]{1,60}/([^\s@]+)@"),
+    ("vault", r"\bvault\s{1,3}login\s{1,3}(?![-\w]{1,60}=)([^\s-][^\s]{7,})"),
+)
+
 #: What a text has to have in it, in small letters, before the pattern behind it is tried; the group
 #: that matched is what is cut.
 _SHAPES: Final = (
@@ -98,7 +119,14 @@ _SHAPES: Final = (
     (("@",), re.compile(r"://[^\s/?#:@]*+:([^\s/?#]{1,400})@")),
     (("@",), re.compile(r"://([^\s/?#:@]{8,})@")),
     (_SAID_MARKS, re.compile(rf"<{_SAID}[^<>]*>([^<>]+)</", re.IGNORECASE)),
-    (_SAID_MARKS, re.compile(rf"\b{_SAID}\s{{1,3}}[\"']([^\"'\n]+)[\"']", re.IGNORECASE)),
+    (
+        _SAID_MARKS,
+        re.compile(
+            rf"\b{_SAID}\s{{1,3}}(?:(?:is|was)\s{{1,3}})?"
+            r"(?:[\"']([^\"'\n]+)[\"']|(?<=(?:is|as)\s)(?=[a-z_-]{0,60}[0-9])([\w!?#@$%+-]{8,}))",
+            re.IGNORECASE,
+        ),
+    ),
     (("sshpass",), re.compile(r"\bsshpass\s{1,3}-p[ ]?[\"']?([^\s\"']+)")),
     # `mysql -pPASSWORD`, also as the words of a command that is shown as a list
     (
@@ -107,17 +135,16 @@ _SHAPES: Final = (
             r"\b(?:mysql|mariadb)[\w-]{0,20}[\"']?,?\s[^\n]{0,200}?(?<![\w-])-p[\"']?([^\s\"',]+)"
         ),
     ),
-    (
-        (" login ",),
-        re.compile(
-            r"\b(?:buildah|docker|helm|oc|podman|skopeo)\s[^\n]{0,60}?\blogin\s"
-            r"[^\n]{0,200}?(?<=\s)-p[ =]{1,3}([^\s\"']+)"
-        ),
+    *(
+        (
+            (mark,),
+            re.compile(
+                rf"\b(?:{tool})\s[^\n]{{0,200}}?(?<=\s){option}[ =]{{1,3}}[\"']?([^\s\"']+)"
+            ),
+        )
+        for mark, tool, option in _TOOLS
     ),
-    (
-        ("redis-cli",),
-        re.compile(r"\bredis-cli\s[^\n]{0,200}?(?<=\s)(?:-a|--pass)[ =]{1,3}[\"']?([^\s\"']+)"),
-    ),
+    *(((mark,), re.compile(pattern)) for mark, pattern in _COMMANDS),
     (("pass:",), re.compile(r"\s-(?:pass|passin|passout)\s{1,3}[\"']?pass:([^\s\"']+)")),
     # lines of .netrc
     (("login",), re.compile(r"\blogin\s{1,3}[^\s]{1,100}\s{1,20}password\s{1,3}([^\s]+)")),

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.redaction import Redaction, hides
+from leasehold.domain.redaction import Redaction
+from leasehold.domain.secret_names import hides
 from leasehold.worker.kept_text import MAX_TEXT, bounded, cut, size
 
 MAX_ISSUES: Final = 50

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from leasehold.domain.redaction import Redaction, hides, spans_by_name
+from leasehold.domain.redaction import Redaction
+from leasehold.domain.secret_names import hides, spans_by_name
 from leasehold.domain.secret_shapes import Span, shapes
 
 _LITERAL: Final = re.compile(

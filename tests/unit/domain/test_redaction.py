@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from leasehold.domain.redaction import MAX_LOOKED_AT, Redaction, hides
+from leasehold.domain.redaction import MAX_LOOKED_AT, Redaction
+from leasehold.domain.secret_names import hides
 
 
 @pytest.mark.parametrize(
