@@ -13,7 +13,6 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
@@ -686,7 +685,7 @@ class Attempt:
         with self._writing:
             first = self.settled
             if first is not None:
-                return replace(first, answer=replace(first.answer, changed=False))
+                return first._replace(answer=first.answer._replace(changed=False))
             try:
                 self.settled = self._write(ending, is_end=True)
             except StoreUnavailableError:

@@ -6,8 +6,8 @@ Transitions make one with a `Draft`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.claim import claimable_step
@@ -26,8 +26,7 @@ from leasehold.domain.trace import TraceEvent, trace_ref
 from leasehold.errors import UnknownRunError
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What becomes of a run.
 
     Args:

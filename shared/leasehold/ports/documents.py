@@ -14,8 +14,7 @@ from leasehold.domain.manifest import Manifest
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A document as it was read or written.
 
     One that cannot be read is an `UnreadableDocument`, so that it hides none of its neighbours.
@@ -31,8 +30,7 @@ class Snapshot:
     monotonic: float
 
 
-@dataclass(frozen=True, slots=True)
-class Committed(Generic[Answer]):
+class Committed(NamedTuple, Generic[Answer]):
     """The answer of a decision whose commit stands, and the document after it (None: none)."""
 
     answer: Answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -80,7 +80,7 @@ def run_steps(engine: Engine, committed: Committed[Change]) -> Change:
             committed = run_attempt(engine, committed)
             change = publish_owed(engine, committed.answer, committed.snapshot)
     except LeaseLostError:  # another attempt has the run now; this one changed nothing
-        return replace(change, outcome=Outcome.LEASE_LOST, changed=False)
+        return change._replace(outcome=Outcome.LEASE_LOST, changed=False)
     return change
 
 

@@ -321,7 +321,7 @@ def _with_created(engine: Engine, change: Change) -> Change:
     first = change.repeats
     if first is None or first.recreated_as is None:
         return change
-    return replace(change, created=get_run(engine, first.recreated_as))
+    return change._replace(created=get_run(engine, first.recreated_as))
 
 
 def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _NewRun | None:

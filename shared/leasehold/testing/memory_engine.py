@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pydantic_core
@@ -77,7 +76,7 @@ class MemoryEngine:
         if after.lease is not None:
             after = after.with_(lease=run.lease)
         self._tell(run, after)
-        return Committed(replace(change, manifest=after), snapshot)
+        return Committed(change._replace(manifest=after), snapshot)
 
     def publish_or_leave(self, change: Change) -> Change:
         """Do nothing: nobody is to hear of it."""

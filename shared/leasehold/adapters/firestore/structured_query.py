@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any, Final
 
 from google.cloud.firestore_v1.types import query as types
@@ -64,7 +63,7 @@ def in_order(query: Query, snapshots: list[Snapshot]) -> list[Snapshot]:
     Of part of a document there is no version: nothing is decided on it.
     """
     if query.fields:
-        snapshots = [replace(found, version=None) for found in snapshots]
+        snapshots = [found._replace(version=None) for found in snapshots]
     return snapshots[::-1][: query.limit] if _is_reversed(query) else snapshots
 
 

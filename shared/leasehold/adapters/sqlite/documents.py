@@ -23,11 +23,11 @@ from leasehold.adapters.sqlite.group_commit import (
 from leasehold.adapters.sqlite.querying import documents_of
 from leasehold.adapters.sqlite.rows import BODY, document_in, read_text
 from leasehold.adapters.sqlite.schema import (
+    changed_columns,
     indexed,
     insert,
     is_prepared,
     prepare,
-    same_value,
     to_body,
     to_column,
     update,
@@ -77,7 +77,7 @@ class SqliteDocuments:
             self._close_writer = writer.close
             prepare(writer, str(path), collections)
             writer.execute(f"PRAGMA busy_timeout = {BUSY_STEP_S * 1000:.0f}")
-            patiently(partial(writer.execute, "BEGIN IMMEDIATE"))  # fails where it is read-only
+            patiently(writer.execute, "BEGIN IMMEDIATE")  # fails where it is read-only
             writer.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:
             self.close()
@@ -231,12 +231,7 @@ class SqliteDocuments:
     def _update(self, connection: sqlite3.Connection, known: Snapshot, document: Document) -> int:
         """Write the body and the columns that change, so that only their indexes are touched."""
         kind, parent = self._place(known.ref.collection)
-        pairs = zip(indexed(known.document, kind), indexed(document, kind), strict=True)
-        changed = {
-            field: to_column(new)
-            for field, (old, new) in zip(kind.fields, pairs, strict=True)
-            if old is not new and not same_value(old, new)
-        }
+        changed = changed_columns(known.document, document, kind)
         values = (to_body(document), *changed.values(), parent, known.ref.id, known.version)
         if connection.execute(update(kind.name, tuple(changed)), values).rowcount == 0:
             raise VersionConflictError(ref=str(known.ref))

@@ -11,13 +11,14 @@ import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from leasehold.errors import StoreUnavailableError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 #: How long a change waits for another process's transaction.
@@ -26,7 +27,7 @@ BUSY_TIMEOUT_S: Final = 30.0
 BUSY_STEP_S: Final = 0.25
 
 
-def patiently(call: Callable[[], T]) -> T:
+def patiently(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what a call of SQLite returns, once no other process has the file locked.
 
     Raises:
@@ -35,7 +36,7 @@ def patiently(call: Callable[[], T]) -> T:
     end = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
-            return call()
+            return call(*args, **kwargs)
         except sqlite3.OperationalError as error:
             is_locked = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
             if not is_locked or time.monotonic() >= end:
@@ -50,7 +51,7 @@ class _Job(Generic[T]):
     def __init__(self, work: Callable[[sqlite3.Connection], T], is_atomic: bool) -> None:
         self.work = work
         self.is_atomic = is_atomic
-        self.result: T | None = None
+        self.result: T  # of what did not raise
         self.error: BaseException | None = None
         self.taken = False
         self.durable = False
@@ -81,8 +82,7 @@ class GroupCommit:
         self._store = store
         self._process = os.getpid()
         self._writer = threading.Lock()
-        self._waiting: list[_Job[Any]] = []
-        self._arrival = threading.Lock()
+        self._waiting: deque[_Job[Any]] = deque()  # any thread appends, the writer takes
 
     def run(self, work: Callable[[sqlite3.Connection], T], *, is_atomic: bool = False) -> T:
         """Run `work` in a transaction and return its result once that is durable.
@@ -99,8 +99,7 @@ class GroupCommit:
         """
         self.check_process()
         job = _Job(work, is_atomic)
-        with self._arrival:
-            self._waiting.append(job)
+        self._waiting.append(job)
         with self._writer:
             if not job.taken:
                 self._commit(self._take())
@@ -108,7 +107,7 @@ class GroupCommit:
             raise job.error
         if not job.durable:
             raise StoreUnavailableError(store=self._store, problem="the writer was interrupted")
-        return cast("T", job.result)
+        return job.result
 
     def close(self) -> None:
         """Close the connection once no change uses it: to close one in use ends the process."""
@@ -122,10 +121,11 @@ class GroupCommit:
             raise StoreUnavailableError(store=self._store, problem=problem)
 
     def _take(self) -> list[_Job[Any]]:
-        with self._arrival:
-            batch, self._waiting = self._waiting, []
-        for job in batch:
+        batch = []
+        while self._waiting:
+            job = self._waiting.popleft()
             job.taken = True
+            batch.append(job)
         return batch
 
     def _commit(self, batch: list[_Job[Any]]) -> None:
@@ -146,9 +146,9 @@ class GroupCommit:
     def _is_kept(self, batch: list[_Job[Any]]) -> bool:
         """Run the changes in one transaction; return False where it was rolled back."""
         if len(batch) == 1 and batch[0].is_atomic:
-            patiently(partial(batch[0].run, self._connection))
+            patiently(batch[0].run, self._connection)
             return True
-        patiently(partial(self._connection.execute, "BEGIN IMMEDIATE"))
+        patiently(self._connection.execute, "BEGIN IMMEDIATE")
         keep = all(map(self._is_whole, batch))
         self._connection.execute("COMMIT" if keep else "ROLLBACK")
         return keep

@@ -195,13 +195,14 @@ def to_column(value: Any) -> Any:
     return pydantic_core.to_json(value).decode()
 
 
-def same_value(stored: Any, new: Any) -> bool:
-    """Return whether a field keeps its value; what was read has its times as text."""
-    if isinstance(stored, datetime) and isinstance(new, datetime):
-        return stored == new
-    if stored == new or _as_time(stored) == _as_time(new):
-        return True
-    return bool(to_column(stored) == to_column(new))
+def changed_columns(before: Document, after: Document, kind: Collection) -> dict[str, Any]:
+    """Return the columns whose value is another one; what was read has its times as text."""
+    changed = {}
+    pairs = zip(indexed(before, kind), indexed(after, kind), strict=True)
+    for field, (old, new) in zip(kind.fields, pairs, strict=True):
+        if old is not new and (column := to_column(new)) != to_column(old):
+            changed[field] = column
+    return changed
 
 
 def _as_time(value: Any) -> Any:

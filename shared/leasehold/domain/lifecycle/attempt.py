@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -99,9 +98,9 @@ def _only_end(draft: Draft, lease: Lease) -> Change:
     if ended.outcome is not Outcome.EXPIRED:
         return ended
     if ended.manifest.paused:
-        return replace(ended, outcome=Outcome.PARKED)
+        return ended._replace(outcome=Outcome.PARKED)
     remote = ended.manifest.dispatch.remote
-    return replace(ended, outcome=Outcome.AWAITS_CLAIM if remote else Outcome.RETRY_SCHEDULED)
+    return ended._replace(outcome=Outcome.AWAITS_CLAIM if remote else Outcome.RETRY_SCHEDULED)
 
 
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:

@@ -175,14 +175,14 @@ def retry(
     )
     draft.count_anew()
     change = dispatch_next(draft, Outcome.RETRIED)
-    return replace(change, kept=kept_counts(change.manifest))
+    return change._replace(kept=kept_counts(change.manifest))
 
 
 def _look_now(draft: Draft, block: Block | None, note: str | None) -> Change:
     draft.set(note=draft.run.note if note is None else note)
     draft.count_anew()
     change = look(draft, block and block.with_(looks=0), RunEvent.RETRIED, Outcome.RETRIED)
-    return replace(change, kept=kept_counts(change.manifest))
+    return change._replace(kept=kept_counts(change.manifest))
 
 
 def approve(
@@ -219,7 +219,7 @@ def approve(
         )
     change = hand_off(draft, RunEvent.APPROVED)
     if change.outcome is Outcome.HANDED_OFF:
-        return replace(change, outcome=Outcome.APPROVED)
+        return change._replace(outcome=Outcome.APPROVED)
     return change
 
 
@@ -285,7 +285,7 @@ def recreate(
         anew=anew or None,
     )
     draft.set(recreated_as=(*manifest.recreated_as, new.run_id))
-    return replace(draft.commit(Outcome.RECREATED, created), kept=kept_counts(created))
+    return draft.commit(Outcome.RECREATED, created)._replace(kept=kept_counts(created))
 
 
 def is_allowed(manifest: Manifest, operation: Operation) -> bool:

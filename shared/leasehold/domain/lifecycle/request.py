@@ -8,7 +8,7 @@ run remembers what people did last (`operations`), and its generation names what
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -67,7 +67,7 @@ def on_request(request: BoundOperation, operate: Transition) -> Transition:
         change = operate(manifest, now)
         done = _record(manifest, now, request, change)
         operations = (*manifest.operations, done)[-MAX_REMEMBERED:]
-        return replace(change, manifest=change.manifest.with_(operations=operations))
+        return change._replace(manifest=change.manifest.with_(operations=operations))
 
     return requested
 
@@ -97,7 +97,7 @@ def first_time(manifest: Manifest, request: BoundOperation) -> OperationRecord |
 def repeat_of(manifest: Manifest, first: OperationRecord) -> Change:
     """Return the answer of the first time once more; nothing is changed."""
     done = unchanged(manifest, Outcome(first.outcome))
-    return replace(done, repeats=first, kept=first.kept)
+    return done._replace(repeats=first, kept=first.kept)
 
 
 def _repeated(
