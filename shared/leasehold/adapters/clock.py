@@ -35,4 +35,4 @@ class SystemClock:
                 return _ids.popleft()
             except IndexError:
                 drawn = os.urandom(8 * _DRAWN).hex()
-                _ids.extend(drawn[at : at + 16] for at in range(0, len(drawn), 16))
+                _ids.extend([drawn[at : at + 16] for at in range(0, len(drawn), 16)])

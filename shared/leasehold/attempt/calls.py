@@ -68,14 +68,13 @@ class AttemptFacts(NamedTuple):
     def of(cls, attempt: Attempt) -> AttemptFacts:
         """Return the facts of an attempt that begins."""
         (run_id, step, number), run = attempt.name, attempt.manifest
-        hard, soft = run.dispatch.hard_limit, run.dispatch.soft_limit
         return cls(
             run_id,
             step,
             number,
             run.trial,
-            hard_s=hard.total_seconds(),
-            cleanup_s=(hard - soft).total_seconds(),
+            hard_s=run.dispatch.timeout_ms / 1000,
+            cleanup_s=run.dispatch.cleanup.total_seconds(),
             furthest=furthest_of(run) if run.checkpoint else {},
             has_checkpoint=run.checkpoint is not None,
             note=run.note,

@@ -24,7 +24,7 @@ from leasehold.bounded_calls import start_thread
 from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Termination
-from leasehold.logs.attempt import lines_of
+from leasehold.logs.attempt import LinesOf
 from leasehold.ports.attempt_engine import AttemptEngine
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, KnownRun
@@ -199,7 +199,7 @@ class LeaseKeeper:
         if call is None or since < LATE_S or attempt.fence.lease_id in self._late:
             return
         self._late.add(attempt.fence.lease_id)
-        with lines_of(*attempt.name):
+        with LinesOf(attempt.name):
             _LOG.warning(
                 "%s %s of run %s still runs %.0f s after it was told to stop (%s)%s",
                 call.kind,
@@ -213,7 +213,7 @@ class LeaseKeeper:
     def _note_return(self, attempt: Attempt) -> None:
         """Say that what was said to run on came back; what it brings is discarded."""
         self._late.discard(attempt.fence.lease_id)
-        with lines_of(*attempt.name):
+        with LinesOf(attempt.name):
             _LOG.warning(
                 "step %s of run %s came back %.0f s after it was told to stop, and its thread is "
                 "free again; what it brought is discarded",

@@ -126,7 +126,7 @@ def as_dispatched(rules: Rules, dispatch: Dispatch) -> Rules:
         schedule_to_start=timedelta(seconds=claimed_within or 0),
         sources=dispatch.sources,
         retry=dispatch.retry,
-        cleanup_ttl=dispatch.hard_limit - dispatch.soft_limit,
+        cleanup_ttl=dispatch.cleanup,
         memory_limit=dispatch.memory_limit_bytes,
     )
     return replace(rules, settings_for=lambda _: settings)

@@ -117,6 +117,8 @@ def left_behind(manifest: Manifest) -> tuple[Deletion, ...]:
 
     Those before it were tried to be deleted then; what is left of them goes with the run's end.
     """
+    if not manifest.owed:
+        return ()
     current = step_folder(manifest, manifest.current_step, manifest.trial)
     folders = [each for each in manifest.owed if each != current][-1:]
     return (Deletion(manifest.run_id, _own(manifest, folders)),) if folders else ()
@@ -143,7 +145,7 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
 
 def leaves_artifacts(manifest: Manifest) -> bool:
     """Return whether a run that ended may have left artifacts that its archive has to see to."""
-    return _may_have_files(manifest) or _may_have_temporary_files(manifest)
+    return manifest.has_files or bool(manifest.owed) or _was_cut_short(manifest)
 
 
 def _may_have_files(manifest: Manifest) -> bool:

@@ -19,6 +19,9 @@ OUTPUT_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 198
 _READABLE_DEPTH: Final = 200
 _MAX_PROBLEM: Final = 200
+_CANONICAL: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
 _HUGE: Final = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
 _HUGE_BYTES: Final = re.compile(_HUGE.pattern.encode())
 _TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
@@ -31,9 +34,7 @@ def canonical(value: Any) -> str:
         ValueError, TypeError: the value is not JSON, or nested too deep.
     """
     try:
-        text = json.dumps(
-            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        )
+        text = _CANONICAL.encode(value)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     text.encode()  # a lone surrogate is no text

@@ -72,9 +72,10 @@ def ledger_of(run: Manifest) -> LedgerEntry:
     """Return the entry of an ended run: the same whenever it is asked for until it is archived."""
     ended_at = _ended_at(run)
     steps = {name: _step_entry(run.steps[name]) for name in run.plan}
+    entries = steps.values()
     total_s = max(0.0, (ended_at - run.created_at).total_seconds())
-    executing_s = min(total_s, sum(step.executing_s or 0.0 for step in steps.values()))
-    attempts = _together([step.attempts for step in steps.values()])
+    executing_s = min(total_s, sum([step.executing_s or 0.0 for step in entries]))
+    attempts = _together([step.attempts for step in entries if step.attempts])
     calls = [each for name in run.plan if (each := run.steps[name].calls) is not None]
     return _entry(
         run_id=run.run_id,
@@ -91,9 +92,9 @@ def ledger_of(run: Manifest) -> LedgerEntry:
         retries=_retries(run, attempts),
         continuations=attempts.get(AttemptEnd.CONTINUED.value, 0),
         trials=run.trial,
-        calls_made=sum(each.made for each in calls),
-        calls_spared=sum(each.spared for each in calls),
-        rejected_checkpoints=sum(step.rejected_checkpoints or 0 for step in steps.values()),
+        calls_made=sum([each.made for each in calls]),
+        calls_spared=sum([each.spared for each in calls]),
+        rejected_checkpoints=sum([step.rejected_checkpoints or 0 for step in entries]),
         steps=steps,
     )
 
@@ -110,13 +111,16 @@ def _ended_at(run: Manifest) -> datetime:
 
 
 def _step_entry(record: StepRecord) -> StepEntry:
-    rounds: tuple[TrialRecord | StepRecord, ...] = (*(record.trials or ()), record)
-    known = [one.execution_seconds for one in rounds if one.execution_seconds is not None]
-    begun = [one.started_at for one in rounds if one.started_at is not None]
+    started_at, executing_s = record.started_at, record.execution_seconds
+    if record.trials:
+        rounds: tuple[TrialRecord | StepRecord, ...] = (*record.trials, record)
+        known = [one.execution_seconds for one in rounds if one.execution_seconds is not None]
+        begun = [one.started_at for one in rounds if one.started_at is not None]
+        started_at, executing_s = min(begun, default=None), sum(known) if known else None
     return _step(
-        started_at=min(begun, default=None),
+        started_at=started_at,
         completed_at=record.completed_at,
-        executing_s=_rounded(sum(known)) if known else None,
+        executing_s=None if executing_s is None else _rounded(executing_s),
         attempts=_counted(record.attempts),
         rejected_checkpoints=record.rejected,
     )
@@ -130,6 +134,8 @@ def _counted(attempts: Attempts) -> dict[str, int]:
 
 def _together(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Return how many attempts of all steps ended in each way in which any did."""
+    if not counts:
+        return {}
     present: set[str] = set().union(*counts)
     return {end: sum(each.get(end, 0) for each in counts) for end in _ENDS if end in present}
 

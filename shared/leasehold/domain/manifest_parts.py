@@ -196,8 +196,13 @@ class Dispatch(Stored):
 
     @property
     def soft_limit(self) -> timedelta:
-        """When a handler is to finish: its clean-up time before the hard limit, at most half."""
-        return timedelta(milliseconds=self.timeout_ms - min(self.cleanup_ms, self.timeout_ms / 2))
+        """When a handler is to finish: its clean-up time before the hard limit."""
+        return self.hard_limit - self.cleanup
+
+    @property
+    def cleanup(self) -> timedelta:
+        """How long a handler may clean up: what its step says, at most half of its hard limit."""
+        return timedelta(milliseconds=min(self.cleanup_ms, self.timeout_ms / 2))
 
 
 class Attempts(Stored):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from functools import partial
 from types import TracebackType
@@ -181,8 +180,10 @@ class InProcessEngine:
                 run can go on.
         """
         begun = begin(self.engine, StartRequest(pipeline, plain(input)), eager=True)
-        with self._raising_interrupts():
+        try:
             ended = run_steps(self.engine, begun).manifest
+        finally:
+            self.engine.raise_interrupt()
         self._announce_due()
         return ended
 
@@ -245,8 +246,10 @@ class InProcessEngine:
 
     def _deliver(self, task: Task) -> None:
         """Run the attempt that a task announces, in this thread."""
-        with self._raising_interrupts():
+        try:
             execute_step(self.engine, Hint(task.run_id, task.generation))
+        finally:
+            self.engine.raise_interrupt()
 
     def on_idle(self, listener: Callable[[Manifest], object]) -> Callable[[], None]:
         """Have `listener` called with each run that becomes idle; return what ends that.
@@ -356,14 +359,6 @@ class InProcessEngine:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    @contextlib.contextmanager
-    def _raising_interrupts(self) -> Iterator[None]:
-        """Raise in the end what interrupted a handler inside, whose attempt is released then."""
-        try:
-            yield
-        finally:
-            self.engine.raise_interrupt()
 
     def _observe(self, change: Change) -> None:
         if change.manifest.cancelled:  # its handler need not wait for the next renewal to hear it

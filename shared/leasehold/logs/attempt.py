@@ -8,8 +8,6 @@ own on with `contextvars.copy_context().run`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
@@ -105,19 +103,23 @@ class AttemptLogRecord(logging.LogRecord):
         return words
 
 
-@contextmanager
-def lines_of(run_id: str, step: str, attempt: int) -> Iterator[None]:
-    """Have what is logged inside name this attempt."""
-    name = AttemptName(run_id, step, attempt)
-    token = _CURRENT.set(name)
-    if run_id:
-        _UNDER_WAY.append(name)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
-        if run_id:
-            _UNDER_WAY.remove(name)
+class LinesOf:
+    """Has what is logged inside name this attempt; each enters it, so it is no generator."""
+
+    __slots__ = ("_name", "_token")
+
+    def __init__(self, name: AttemptName) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._token = _CURRENT.set(self._name)
+        if self._name.run_id:
+            _UNDER_WAY.append(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        _CURRENT.reset(self._token)
+        if self._name.run_id:
+            _UNDER_WAY.remove(self._name)
 
 
 def is_event(record: logging.LogRecord) -> bool:

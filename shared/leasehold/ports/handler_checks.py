@@ -65,6 +65,8 @@ class MisfitVerdict(NamedTuple):
 class HandlerChecks(Protocol):
     """Knows the handlers' models."""
 
+    def __hash__(self) -> int: ...
+
     def check(self, step: StepHandler) -> None:
         """Resolve the handler.
 

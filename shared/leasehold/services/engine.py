@@ -267,15 +267,18 @@ def publish_owed(engine: Engine, change: Change, snapshot: Snapshot | None = Non
         StoreUnavailableError: something could not be carried out; it is owed still.
     """
     announce(engine, change)
-    publish(engine, change.owed, None if snapshot is None else KnownRun(change.manifest, snapshot))
+    if owed := change.owed:
+        known = None if snapshot is None else KnownRun(change.manifest, snapshot)
+        publish(engine, owed, known)
     return change
 
 
 def announce(engine: Engine, change: Change) -> None:
     """Give a committed change to those who watch, and to the log."""
     engine.observe(change)
-    for facts in reports(change):
-        engine.report(facts)
+    if change.events:
+        for facts in reports(change):
+            engine.report(facts)
 
 
 def publish(engine: Engine, effects: Iterable[Effect], known: KnownRun | None = None) -> None:

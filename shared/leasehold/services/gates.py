@@ -12,7 +12,7 @@ from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import Failed, Finished, Result, Stopped, Unable
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import HandlerNotFoundError, InvalidVerdictError, TooLargeError
-from leasehold.registry.dispatch import REMOTE
+from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.services.engine import Engine
 
 _LEFT_TO_OTHERS: Final = (
@@ -53,16 +53,24 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
     run = attempt.manifest
     if result.status == "ERROR":
         return Failed(engine.checks.error_of_output(run.current_step, result.output))
-    is_known = engine.catalog.steps.get(run.current_step) is not None
-    gates = engine.catalog.gates_of(run.current_step) if is_known else []
-    if gates or not is_known:
-        try:
-            attempt.note_output(made_output(attempt, result))
-        except (InvalidVerdictError, TooLargeError):  # it fails so once more, when it is settled
-            return result
-    if not is_known:
+    step = engine.catalog.steps.get(run.current_step)
+    if step is not None and not step.gates:
+        return result
+    return _asked(engine, attempt, result, step)
+
+
+def _asked(
+    engine: Engine, attempt: Attempt, result: Finished, step: StepDispatchEntry | None
+) -> Result:
+    """Note the output, and return what the gates of the step make of it; None: not known here."""
+    run = attempt.manifest
+    try:
+        attempt.note_output(made_output(attempt, result))
+    except (InvalidVerdictError, TooLargeError):  # it fails so once more, when it is settled
+        return result
+    if step is None:
         return Stopped(Termination.INSTANCE_SHUTDOWN, _LEFT_TO_OTHERS)
-    for gate in gates:
+    for gate in engine.catalog.gates_of(step.step_type):
         ask = partial(attempt.call, "gate", gate.handler, engine.gates.run, gate, run, result)
         judged: Result = attempt.insist(ask)
         if judged is not result:

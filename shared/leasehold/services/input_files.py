@@ -29,6 +29,8 @@ def checked_files(files: Mapping[str, bytes]) -> tuple[InputFile, ...]:
         ArtifactNameError: a name cannot be that of a file.
         TooLargeError: together they are too large.
     """
+    if not files:
+        return ()
     if len(files) > MAX_INPUT_FILES:
         allowed = f"at most {MAX_INPUT_FILES} files"
         raise InvalidRequestError(field="files", value=len(files), allowed=allowed)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from leasehold.attempt.values import discard, inline, put
 from leasehold.domain import lifecycle
@@ -25,12 +26,16 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.ports.documents import Committed
+from leasehold.ports.handler_checks import HandlerChecks
 from leasehold.registry.dispatch import REMOTE
-from leasehold.registry.pipelines import PipelineEntry
+from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.services.check_chain import check_chain
 from leasehold.services.engine import Engine, create_run
 from leasehold.services.input_files import checked_files, drop_artifacts, store_files
 from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
+
+#: Of so many pipelines it is known that their code is there, and fits.
+_PIPELINES: Final = 1000
 
 _Start = Callable[[Manifest | None, datetime], Change]
 
@@ -167,22 +172,14 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
         HandlerNotFoundError, ChainError, ReviewerModelError, InvalidInputError, TooLargeError:
             nothing can be started with it.
     """
-    entries = [engine.catalog.steps[step] for step in pipeline.steps]
-    local = [entry for entry in entries if entry.handler != REMOTE]
-    for entry in local:
-        engine.checks.check(entry)
-        engine.checks.check_entry_actions(entry)
-    for entry in entries:
-        for gate in engine.catalog.gates_of(entry.step_type):
-            engine.checks.check(gate)
-    check_chain(engine.catalog, engine.checks, pipeline)
+    _check_code(engine.catalog, engine.checks, pipeline)
     try:
         text = canonical(value)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(pipeline=pipeline.name, model="JSON", problem=str(error)) from None
     check_size("input", text, INPUT_BYTES)
-    first = entries[0]
-    if first in local and (found := engine.checks.problem_with(first, text)):
+    first = engine.catalog.steps[pipeline.steps[0]]
+    if first.handler != REMOTE and (found := engine.checks.problem_with(first, text)):
         raise InvalidInputError(
             pipeline=pipeline.name,
             model=found.model,
@@ -191,6 +188,20 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
             issue_count=found.count,
         )
     return text
+
+
+@functools.lru_cache(maxsize=_PIPELINES)
+def _check_code(catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry) -> None:
+    """Raise where code of a pipeline is missing or does not fit; what is found stays imported."""
+    entries = [catalog.steps[step] for step in pipeline.steps]
+    for entry in entries:
+        if entry.handler != REMOTE:
+            checks.check(entry)
+            checks.check_entry_actions(entry)
+    for entry in entries:
+        for gate in catalog.gates_of(entry.step_type):
+            checks.check(gate)
+    check_chain(catalog, checks, pipeline)
 
 
 def checked_retries(count: int | None) -> int | None:
@@ -218,4 +229,4 @@ def checked_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
         if (safe := said(f"{key}:{value}")) != f"{key}:{value}":
             allowed = "labels that do not look like a secret: lists show them, and filter by them"
             raise InvalidRequestError(field="labels", value=safe, allowed=allowed)
-    return tuple(f"{key}:{value}" for key, value in labels.items())
+    return tuple([f"{key}:{value}" for key, value in labels.items()])

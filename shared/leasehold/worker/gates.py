@@ -15,7 +15,7 @@ from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.result import Failed, Finished, Refused, Result, Unable
 from leasehold.domain.status import BlockCode
 from leasehold.errors import GatePolicyFailure
-from leasehold.logs.attempt import lines_of
+from leasehold.logs.attempt import AttemptName, LinesOf
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.error_chain import outage_in
@@ -87,7 +87,7 @@ class InlineGateRunner:
         Raises:
             StoreUnavailableError: the gate met an outage; ask again.
         """
-        with lines_of(manifest.run_id, manifest.current_step, manifest.attempt):
+        with LinesOf(AttemptName(manifest.run_id, manifest.current_step, manifest.attempt)):
             return self._run(gate, manifest, finished)
 
     def _run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:

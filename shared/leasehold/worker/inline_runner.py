@@ -9,7 +9,7 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.result import Result, Stopped
 from leasehold.domain.status import Termination
-from leasehold.logs.attempt import lines_of
+from leasehold.logs.attempt import LinesOf
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.handler_call import call_handler, continued_in, deferred_in, failed_by
@@ -34,7 +34,7 @@ class InlineRunner:
         """Call the handler and judge what it does; do not begin what is to stop already."""
         if end := attempt.end_before_it_begins():
             return end
-        with lines_of(*attempt.name):
+        with LinesOf(attempt.name):
             begin, end_by = partial(_begin, attempt), partial(self._end_by, attempt, step)
             return call_handler(step, given, begin=begin, end_by=end_by)
 

@@ -36,16 +36,16 @@ class KnownOverrides:
         self._clock = clock
         self._log = log
         self._reading = threading.Lock()
-        self._asked_at = -math.inf
+        self._read_again_at = -math.inf
         self._is_away = False
         self._known: Mapping[str, _Known] = {}
 
     def refresh(self) -> None:
         """Read them, unless that was done less than 10 s ago; an outage is logged, and no more."""
-        if self._is_recent():
+        if self._clock.monotonic() < self._read_again_at:
             return
         with self._reading:
-            if self._is_recent():  # another thread has read them meanwhile
+            if self._clock.monotonic() < self._read_again_at:  # another thread has read them
                 return
             try:
                 self._read()
@@ -69,9 +69,6 @@ class KnownOverrides:
         now = self._clock.monotonic()
         return [known.at(now) for known in self._known.values()]
 
-    def _is_recent(self) -> bool:
-        return self._clock.monotonic() - self._asked_at < MAX_AGE_S
-
     def _read(self) -> None:
         asked_at = self._clock.monotonic()
         try:
@@ -79,7 +76,7 @@ class KnownOverrides:
             self._known = {one.ref.id: _Known(one) for one in found}
             self._is_away = False
         finally:  # a store that is away is not asked more often, either
-            self._asked_at = asked_at
+            self._read_again_at = asked_at + MAX_AGE_S
 
 
 class _Known:

@@ -10,7 +10,7 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.domain.result import Deferred, Result
 from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError
-from leasehold.logs.attempt import lines_of
+from leasehold.logs.attempt import LinesOf
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.interrupts import Interrupts, is_ctrl_c
 
@@ -51,7 +51,7 @@ class ProcessRunner:
         from leasehold.attempt.calls import AttemptCalls  # noqa: PLC0415 - see above
 
         try:
-            with lines_of(*attempt.name):
+            with LinesOf(attempt.name):
                 return self._opened().run(attempt, step, given, AttemptCalls(attempt))
         except (ForkServerError, OSError) as error:
             problem = error.message if isinstance(error, ForkServerError) else str(error)

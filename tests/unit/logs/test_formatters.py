@@ -15,8 +15,9 @@ from leasehold.logs.attempt import (
     EVENT_FACTS,
     EVENTS_LOG,
     AttemptLogRecord,
+    AttemptName,
     EventFacts,
-    lines_of,
+    LinesOf,
 )
 from leasehold.logs.for_cloud import JsonFormatter, lines_of_request, severity_of
 from leasehold.logs.for_people import LineFormatter
@@ -27,7 +28,7 @@ TRACE = "0123456789abcdef0123456789abcdef"
 
 def record(message: str, *args: Any, name: str = "shop.agent", **extra: Any) -> AttemptLogRecord:
     """A record as a logger makes it, of the second attempt of a step."""
-    with lines_of("r-1", "draft", 2):
+    with LinesOf(AttemptName("r-1", "draft", 2)):
         made = AttemptLogRecord(name, logging.INFO, "x.py", 1, message, args, None)
     made.created, made.msecs = 0.25, 250.0
     vars(made).update(extra)

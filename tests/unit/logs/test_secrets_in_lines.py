@@ -22,7 +22,8 @@ from leasehold.logs.attempt import (
     EVENT_FACTS,
     EVENTS_LOG,
     AttemptLogRecord,
-    lines_of,
+    AttemptName,
+    LinesOf,
 )
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.logs.for_people import LineFormatter
@@ -53,7 +54,7 @@ def written(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
 @pytest.fixture
 def out(written: io.StringIO) -> Iterator[io.StringIO]:
     """What it writes while it has an attempt."""
-    with lines_of("r-1", "ask", 1):
+    with LinesOf(AttemptName("r-1", "ask", 1)):
         yield written
 
 
@@ -136,7 +137,7 @@ def test_a_handler_in_the_worker_makes_no_event(out: io.StringIO) -> None:
 
     events.error(json.dumps(facts))
     events.error(json.dumps(facts), extra={EVENT_FACTS: facts})
-    with lines_of("", "", 0):  # in a thread of its own
+    with LinesOf(AttemptName("", "", 0)):  # in a thread of its own
         events.error(json.dumps(facts))
 
     lines = out.getvalue().splitlines()

@@ -106,8 +106,10 @@ class SqliteDocuments:
         it still holds.
         """
         if is_new:
-            with contextlib.suppress(DocumentExistsError):
+            try:
                 return self._change_known(ref, None, decide)
+            except DocumentExistsError:
+                pass  # it is there, and decided on as any other
         if if_version is None:
             return self._commits.run(partial(self._change, ref, decide))
         return self._change_known(ref, if_version, decide)

@@ -18,7 +18,7 @@ from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result, Unable
 from leasehold.domain.status import Termination
 from leasehold.errors import TooLargeError
-from leasehold.logs.attempt import lines_of, name_attempts_in_records
+from leasehold.logs.attempt import AttemptName, LinesOf, name_attempts_in_records
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.context import StepContext
 from leasehold.worker.error_chain import lacked_memory
@@ -152,7 +152,7 @@ class HandlerProcess:
         job = self._job
         name_attempts_in_records()
         LOGS.send_by(self._link, job.levels)
-        with lines_of(job.run_id, job.step_type, job.attempt):
+        with LinesOf(AttemptName(job.run_id, job.step_type, job.attempt)):
             result = call_handler(
                 job, given, begin=self._begin, end_by=self._end_by, resolve=self._imported
             )
