@@ -139,5 +139,5 @@ def bundle(**settings: str) -> Iterator[Place]:
 
 
 def _pid_of(run: Manifest) -> int:
-    assert run.lease is not None
-    return int(run.lease.holder.rpartition("/")[2].partition("@")[0])
+    assert run.position.lease is not None
+    return int(run.position.lease.holder.rpartition("/")[2].partition("@")[0])

@@ -229,10 +229,10 @@ def _named(run: Manifest, run_id: str, at: datetime, labels: Iterable[str]) -> M
 
 def _moved(run: Manifest, due: datetime, engine: Engine) -> Manifest:
     """Return the run with another alarm, and with what has it."""
-    if run.lease is not None:
-        return run.with_(alarm_at=due, lease=run.lease.with_(expires_at=due))
-    waiting = run.dispatch.with_(not_before=due - engine.rules.grace)
-    return run.with_(alarm_at=due, dispatch=waiting)
+    if run.position.lease is not None:
+        return run.with_(alarm_at=due).at(lease=run.position.lease.with_(expires_at=due))
+    waiting = run.position.dispatch.with_(not_before=due - engine.rules.grace)
+    return run.with_(alarm_at=due).at(dispatch=waiting)
 
 
 def _waiting(engine: Engine, now: datetime) -> Manifest:

@@ -101,8 +101,8 @@ class Storm:
             found = self.engine.documents.get(run_ref(run_id))
             assert found is not None
             run = manifest_of(run_id, found.document)
-            due = run.with_(alarm_at=run.dispatch.not_before + self.engine.rules.grace)
-            long_ago = due.with_(dispatch=run.dispatch.with_(seen_at=None))
+            due = run.with_(alarm_at=run.position.dispatch.not_before + self.engine.rules.grace)
+            long_ago = due.at(dispatch=run.position.dispatch.with_(seen_at=None))
             document = to_document(long_ago)
             self.engine.documents.transact(found.ref, partial(_put, document))
 
@@ -231,7 +231,7 @@ def measure(of: str, waiting: int = WAITING, **store: str) -> list[Figure]:
             again = place.post()
     finally:
         log.removeHandler(lines)
-    assert recovered.dispatch.generation == 2, recovered  # noqa: PLR2004 - the one after the first
+    assert recovered.position.dispatch.generation == 2, recovered  # noqa: PLR2004 - the one after the first
     assert (again["documentsRead"], again["more"]) == (0, False), again
     noticed = TICK + (recovered.updated_at - began_at)
     attended = answer["stillQueued"] + answer["recovered"]

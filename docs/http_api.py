@@ -24,7 +24,7 @@ from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.api.leases import LeaseBody
 from leasehold.api.openapi import path_of
 from leasehold.api.request_model import RequestPart, fields_of
-from leasehold.domain.manifest import Manifest
+from leasehold.api.runs import RunResponse
 
 Schema = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ _ALL: Final = (*CALLS, *LEASE_CALLS)
 _OTHER_ANSWERS: Final[Mapping[Any, str]] = {
     JsonValue: "any JSON value",
     bytes: "the bytes, as `application/octet-stream`",
-    Manifest: "the [manifest](manifest.md)",
+    RunResponse: "the [manifest](manifest.md)",
 }
 _TYPES: Final[Mapping[str, str]] = {
     "integer": "whole number",

@@ -54,7 +54,7 @@ class Chaos(Striker):
     def _strike_until_it_counts(self, number: signal.Signals, words: str) -> None:
         """Strike; if a step was done before it was hit, the next one is."""
         for run in self.looks():
-            told = words.format(step=run.current_step)
+            told = words.format(step=run.position.step)
             if self._is_in_its_middle(run) and self.strike(run, number, told):
                 return
 
@@ -63,7 +63,7 @@ class Chaos(Striker):
 
         That is after the first one there is, and has not its own end, as has the supervision.
         """
-        first, step, lease = run.plan[0], run.current_step, run.lease
+        first, step, lease = run.plan[0], run.position.step, run.position.lease
         if step in (HANGING, SUPERVISED) or any(hit.step == first == step for hit in self.hits):
             return False
         return lease is not None and self.now() - lease.acquired_at >= MIDDLE
@@ -71,11 +71,12 @@ class Chaos(Striker):
     def _wait_for_the_one_that_hangs(self) -> None:
         """Say so when the step begins to hang, and when it runs again."""
         for run in self.looks():
-            if run.current_step == HANGING and run.lease is not None and run.attempt == 1:
+            at = run.position
+            if at.step == HANGING and at.lease is not None and at.attempt == 1:
                 seconds = f"{LIMIT.total_seconds():g} s"
                 self.tell(f"{HANGING} hangs, and hears nobody; its limit is {seconds}")
                 break
-        if any(run.current_step == HANGING and run.attempt > 1 for run in self.looks()):
+        if any(run.position.step == HANGING and run.position.attempt > 1 for run in self.looks()):
             self.tell(f"{HANGING} was ended at its limit, and runs again")
 
 

@@ -55,6 +55,6 @@ def account(
 
 
 def _waits_for_it(run: Manifest) -> bool:
-    kept = run.checkpoint
+    at, kept = run.position, run.position.checkpoint
     is_there = kept is not None and kept.step == SUPERVISED and kept.iteration_count == KEPT
-    return is_there and run.lease is not None and run.attempt == run.trial == 1
+    return is_there and at.lease is not None and at.attempt == at.trial == 1

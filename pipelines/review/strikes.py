@@ -97,12 +97,12 @@ class Striker(ABC):
         Returns:
             Whether it cut the attempt short.
         """
-        pid = None if run.lease is None else _pid_here(run.lease.holder)
+        pid = None if run.position.lease is None else _pid_here(run.position.lease.holder)
         if pid is None:
             return False
-        step = run.current_step
+        step = run.position.step
         self.tell(f"{words} ({number.name}, pid {pid})")
-        hit = Hit(number, pid, self.now(), step, run.attempt, run.fencing_token)
+        hit = Hit(number, pid, self.now(), step, run.position.attempt, run.fencing_token)
         with contextlib.suppress(ProcessLookupError):  # it is gone; its end is reported later
             os.kill(pid, number)
         if is_cut_short := self._was_cut_short(hit):
@@ -122,8 +122,8 @@ class Striker(ABC):
             if not self._over.is_set():
                 self.tell(f"{hit.step} was done before its worker ended; the next one is tried")
             return False
-        if run is not None and run.lease is not None and run.current_step == hit.step:
-            seconds = max(0.0, (run.lease.acquired_at - hit.at).total_seconds())
+        if run is not None and run.position.lease is not None and run.position.step == hit.step:
+            seconds = max(0.0, (run.position.lease.acquired_at - hit.at).total_seconds())
             self.tell(f"{hit.step} runs again, {seconds:.1f} s later")
         return True
 

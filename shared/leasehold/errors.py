@@ -569,12 +569,12 @@ class NotReadyError(LeaseholdError):
 
 
 class StoreVersionError(LeaseholdError):
-    """The store was written by a newer version of Leasehold."""
+    """The store was written by a newer version of Leasehold, or by one that was never released."""
 
     code = "store_version"
     text = (
-        "The store {store} has schema version {found}; this Leasehold knows {known} and older. "
-        "Upgrade Leasehold, or choose another LEASEHOLD_STORE."
+        "The store {store} has schema version {found}; this Leasehold reads version {known}. "
+        "{remedy}, or choose another LEASEHOLD_STORE."
     )
 
 

@@ -81,4 +81,4 @@ def test_what_a_killed_sweep_did_not_come_to_the_next_one_attends_to() -> None:
     assert child.returncode == -signal.SIGKILL
     assert 121 - 50 - WIDTH <= answer["stillQueued"] <= 121 - 50
     assert (answer["more"], again["documentsRead"]) == (False, 0)
-    assert dead.dispatch.generation == 2
+    assert dead.position.dispatch.generation == 2

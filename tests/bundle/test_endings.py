@@ -87,7 +87,7 @@ def end(region: Region, deaf: dict[str, list[str]], quick: dict[Quick, str]) -> 
     for run_id in quick.values():
         until(partial(completed, engine, run_id))
     for run_id in itertools.chain(*deaf.values()):
-        until(lambda run_id=run_id: get_run(engine, run_id).lease is None)  # type: ignore[misc] # bound here
+        until(lambda run_id=run_id: get_run(engine, run_id).position.lease is None)  # type: ignore[misc] # bound here
     return Endings(
         {key: [ended(deaf_at, run_id) for run_id in run_ids] for key, run_ids in deaf.items()},
         {key: ended(stop_sent_at[key], run_id) for key, run_id in quick.items()},
@@ -134,7 +134,7 @@ def test_all_leases_are_given_back_in_time_while_the_queue_is_down(
         assert ended.terminated.reason == "instance_shutdown"
         assert ended.terminated.at - ended.stop_sent_at < timedelta(seconds=8)
         assert (attempts.interrupted, attempts.failed, attempts.expired) == (1, 0, 0)
-        assert (ended.run.status, ended.run.dispatch.generation) == ("PENDING", 2)
+        assert (ended.run.status, ended.run.position.dispatch.generation) == ("PENDING", 2)
 
 
 @pytest.mark.parametrize(("number", "target", "isolation"), QUICK)

@@ -109,7 +109,7 @@ def set_holder(folder: Path, run_id: str, holder: str) -> None:
     with contextlib.closing(sqlite3.connect(folder / "data" / "leasehold.db")) as store, store:
         (body,) = store.execute("SELECT body FROM runs WHERE id = ?", (run_id,)).fetchone()
         manifest = json.loads(body)
-        manifest["lease"]["holder"] = holder
+        manifest["position"]["lease"]["holder"] = holder
         store.execute("UPDATE runs SET body = ? WHERE id = ?", (json.dumps(manifest), run_id))
 
 

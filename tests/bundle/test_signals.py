@@ -287,7 +287,11 @@ def test_a_step_in_flight_is_handed_over_and_its_run_completes(
     story = [event.type.value for event in scene.traces[name]]
     assert [event for event in story if event != "checkpoint_resumed"] == STORY
     assert terminated(scene, name).reason == "instance_shutdown"
-    assert (run.attempts.interrupted, run.attempts.failed, run.attempts.expired) == (0, 0, 0)
+    assert (
+        run.position.attempts.interrupted,
+        run.position.attempts.failed,
+        run.position.attempts.expired,
+    ) == (0, 0, 0)
     attempts = run.steps[name].attempts
     assert (attempts.interrupted, attempts.failed, attempts.expired) == (1, 0, 0)
 

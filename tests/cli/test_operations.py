@@ -77,7 +77,7 @@ def server(engine: Engine, losing: list[str], monkeypatch: pytest.MonkeyPatch) -
 def attempt(engine: Engine, run_id: str, settle: Any, **facts: Any) -> None:
     """Let a worker take the step and settle it."""
     before = get_run(engine, run_id)
-    generation = before.dispatch.generation
+    generation = before.position.dispatch.generation
     lease_id = f"lease-{generation}"
     for transition, known in (
         (

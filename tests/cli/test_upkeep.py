@@ -112,13 +112,15 @@ def test_a_sweep_of_a_store_that_is_not_there_makes_none(shell: Shell) -> None:
     assert shell.files() == ["shop.py"]
 
 
-def overdue(documents: SqliteDocuments, run_id: str, **fields: Any) -> None:
-    """Let an hour have passed since the run was last written."""
+def overdue(documents: SqliteDocuments, run_id: str, status: str = "PENDING", **at: Any) -> None:
+    """Let an hour have passed since the run was last written, with this in its position."""
     long_ago = SystemClock().now() - timedelta(hours=1)
     found = documents.get(run_ref(run_id))
     assert found is not None
-    dispatch = {**found.document["dispatch"], "notBefore": long_ago}
-    write(documents, run_id, alarmAt=long_ago, dispatch=dispatch, **fields)
+    position = found.document["position"]
+    dispatch = {**position["dispatch"], "notBefore": long_ago}
+    position = {**position, **at, "dispatch": dispatch}
+    write(documents, run_id, status=status, alarmAt=long_ago, position=position)
 
 
 def test_a_sweep_attends_to_what_is_due(

@@ -116,7 +116,7 @@ class World:
         return start_run(self.engine.engine, StartRequest(pipeline, {"n": 1})).manifest.run_id
 
     def lease(self, run_id: str) -> Attempt:
-        generation = self.engine.show(run_id).dispatch.generation
+        generation = self.engine.show(run_id).position.dispatch.generation
         engine = self.engine.engine
         return engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, generation)))
 

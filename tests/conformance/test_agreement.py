@@ -167,18 +167,20 @@ def manifest_for(case: Case, now: datetime, rules: Rules, run_id: str = "r-1") -
     plan = ("away", "add") if case.owed == "remote" else ("add", "add_again")
     new = new_run(run_id, pipeline="agreement", plan=plan, nonce=f"nonce of {run_id}")
     run = lifecycle.start(None, now + case.due_at, rules=rules, new=new).manifest
-    dispatch = run.dispatch.with_(enqueued=case.owed in ("task enqueued", "task lost", "backlog"))
+    dispatch = run.position.dispatch.with_(
+        enqueued=case.owed in ("task enqueued", "task lost", "backlog")
+    )
+    run = run.at(dispatch=dispatch)
     facts: dict[str, Any] = {
         "status": case.status,
         "steps": run.with_step(plan[0], status=case.status),
-        "dispatch": dispatch,
         "claimable": None,
         "alarm_at": None,
         "paused": case.overlay == "paused",
         "cancelled": case.overlay == "cancelled",
     }
     if case.held != "nobody":
-        facts |= {"lease": lease_for(case, now), "heartbeat_at": now + case.ends_at - MINUTE}
+        run = run.at(lease=lease_for(case, now), heartbeat_at=now + case.ends_at - MINUTE)
     elif case.owed == "remote" and not case.is_over and case.overlay != "paused":
         facts["claimable"] = "away" if case.status in ("PENDING", "ERROR") else None
     if has_alarm(case):
@@ -233,12 +235,12 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
 
 
 def attended(run: Manifest, at: datetime, rules: Rules, *, in_queue: bool) -> Change:
-    generation = run.dispatch.generation
+    generation = run.position.dispatch.generation
     return lifecycle.on_alarm(run, at, rules=rules, generation=generation, in_queue=in_queue)
 
 
 def repaired(run: Manifest, rules: Rules, *, in_queue: bool) -> Change:
-    generation = run.dispatch.generation
+    generation = run.position.dispatch.generation
     return lifecycle.on_audit(run, NOW, rules=rules, generation=generation, in_queue=in_queue)
 
 
@@ -304,7 +306,7 @@ def test_a_backlog_is_not_dispatched_again(rules: Rules, status: RunStatus) -> N
             "still_queued",
             "alarm_set",
         ):
-            assert done.manifest.dispatch.generation == 1
+            assert done.manifest.position.dispatch.generation == 1
             assert not done.owed
 
 
@@ -325,8 +327,9 @@ def test_what_is_broken_is_repaired_for_good_and_nothing_else_is_touched(
         assert rests or after.alarm_at is not None, str(case)
         assert case.is_over is run.is_terminal
         if run.is_terminal:
-            kept = ("updated_at", "traced", "alarm_at", "lease")
-            assert after.with_(**{name: getattr(run, name) for name in kept}) == run
+            kept = ("updated_at", "traced", "alarm_at")
+            unleased = after.at(lease=run.position.lease)
+            assert unleased.with_(**{name: getattr(run, name) for name in kept}) == run
         assert len(change.events) == after.traced - run.traced
 
 
@@ -382,13 +385,13 @@ def test_a_run_of_the_future_is_found_and_moves_from_now_on(
         assert (after.alarm_at is None) is (after.is_terminal or is_parked(after)), str(case)
         assert after.alarm_at is None or after.alarm_at <= NOW + WAIT, str(case)
         if has_owner(case):
-            assert after.lease is not None, str(case)
-            assert run.lease is not None
-            assert after.lease.lease_id == run.lease.lease_id, str(case)
+            assert after.position.lease is not None, str(case)
+            assert run.position.lease is not None
+            assert after.position.lease.lease_id == run.position.lease.lease_id, str(case)
 
 
 def is_parked(run: Manifest) -> bool:
-    return (run.paused or run.status is RunStatus.BLOCKED) and run.lease is None
+    return (run.paused or run.status is RunStatus.BLOCKED) and run.position.lease is None
 
 
 # -- a sample, on every store --------------------------------------------------------------------

@@ -382,7 +382,7 @@ def test_what_is_stored_before_and_after_a_cancel_goes_once_its_worker_is_silent
     store_only(engine, attempt)
 
     silent = engine.clock.now() - AGO
-    run = find_run(engine, worker.run_id).manifest.with_(heartbeat_at=silent)
+    run = find_run(engine, worker.run_id).manifest.at(heartbeat_at=silent)
     engine.documents.transact(run_ref(run.run_id), lambda _, __: Write(None, to_document(run)))
     made_due(engine, run.run_id)
     swept = sweep(engine, among={run.run_id})

@@ -61,10 +61,10 @@ def at_its_deadline(engine: Engine, claimed: ClaimedStep) -> LeaseCredentials:
     """The worker got its lease so long ago that the dispatch deadline is over."""
 
     def made_earlier(run: Manifest, _: datetime) -> Change:
-        assert run.lease is not None
-        acquired_at = run.lease.acquired_at - timedelta(minutes=2)
-        lease = run.lease.with_(acquired_at=acquired_at)
-        return Change(Outcome.RENEWED, run.with_(lease=lease))
+        assert run.position.lease is not None
+        acquired_at = run.position.lease.acquired_at - timedelta(minutes=2)
+        lease = run.position.lease.with_(acquired_at=acquired_at)
+        return Change(Outcome.RENEWED, run.at(lease=lease))
 
     change_run(engine, claimed.manifest.run_id, made_earlier)
     return credentials_of(claimed)
@@ -72,8 +72,8 @@ def at_its_deadline(engine: Engine, claimed: ClaimedStep) -> LeaseCredentials:
 
 def credentials_of(claimed: ClaimedStep) -> LeaseCredentials:
     run = claimed.manifest
-    assert run.lease is not None
-    return LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
+    assert run.position.lease is not None
+    return LeaseCredentials(run.run_id, Fence(run.position.lease.lease_id, run.fencing_token))
 
 
 def test_claims_come_in_the_order_of_the_starts(
@@ -146,7 +146,7 @@ def test_a_step_goes_on_from_its_checkpoint_and_is_settled_once(
         complete_step(engine, credentials_of(second), "2", "SUCCESS").outcome for _ in range(2)
     ]
 
-    checkpoint = second.manifest.checkpoint
+    checkpoint = second.manifest.position.checkpoint
     assert checkpoint is not None
     assert (second.manifest.run_id, second.manifest.fencing_token) == (run_id, 2)
     assert (checkpoint.phase, checkpoint.iteration_count) == ("reading", 3)
@@ -171,7 +171,7 @@ def test_a_worker_that_renews_for_ever_is_ended_at_its_deadline(
         f"{unique}, and failed. The attempt is ended. The run is ERROR."
     )
     run = get_run(engine, run_id)
-    assert (run.status, run.lease, run.attempts.failed) == ("ERROR", None, 1)
+    assert (run.status, run.position.lease, run.position.attempts.failed) == ("ERROR", None, 1)
     assert run.error is not None
     assert run.error.code == "dispatch_deadline_exceeded"
     assert run.steps[unique].progress == Progress(fraction=0.9)
@@ -189,9 +189,9 @@ def test_a_checkpoint_at_the_deadline_is_kept_although_it_ends_the_attempt(
         save_checkpoint(engine, lease, iteration_count=3, phase="", partial_results="[1]")
 
     run = get_run(engine, run_id)
-    assert run.attempts.failed == 1
-    assert run.checkpoint is not None
-    assert (run.checkpoint.iteration_count, run.checkpoint.inline) == (3, "[1]")
+    assert run.position.attempts.failed == 1
+    assert run.position.checkpoint is not None
+    assert (run.position.checkpoint.iteration_count, run.position.checkpoint.inline) == (3, "[1]")
 
 
 def test_what_an_attempt_did_at_its_limit_is_kept_with_the_run_and_in_its_trace(

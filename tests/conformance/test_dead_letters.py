@@ -130,12 +130,12 @@ class World:
 
     def hint(self, run_id: str, engine: Engine | None = None) -> str:
         """The task of the current dispatch comes."""
-        generation = self.run(run_id).dispatch.generation
+        generation = self.run(run_id).position.dispatch.generation
         return execute_step(engine or self.engine, Hint(run_id, generation)).value
 
     def lease(self, run_id: str) -> None:
         """A worker takes the step and is never heard of again."""
-        ask_for_the_lease(self.engine, Hint(run_id, self.run(run_id).dispatch.generation))
+        ask_for_the_lease(self.engine, Hint(run_id, self.run(run_id).position.dispatch.generation))
 
     def write(self, run_id: str, update: Callable[[Manifest], Manifest]) -> None:
         document = to_document(update(self.run(run_id)))
@@ -210,7 +210,7 @@ def stuck(world: World) -> str:
     world.lease(run_id)
     world.wait(run_id, timedelta(minutes=1))
     world.lease(run_id)
-    assert world.run(run_id).interruptions == 1
+    assert world.run(run_id).position.interruptions == 1
     world.wait(run_id, timedelta(minutes=1))
     return run_id
 
@@ -357,9 +357,9 @@ def test_inline_and_by_sweep_the_same_fields_are_written(
         assert common(run.dead_letter_detail) == wanted.detail
         assert run.dead_lettered_at is not None
         assert run.dead_lettered_at <= run.updated_at, "its archive was noted then"
-        assert (run.lease, run.claimable, run.paused) == (None, None, False)
+        assert (run.position.lease, run.claimable, run.paused) == (None, None, False)
         assert (run.archive is None) == (not run.owed)
-        heard_at = run.heartbeat_at
+        heard_at = run.position.heartbeat_at
         assert run.alarm_at == (heard_at + HOUR if run.owed and heard_at else None)
 
     traces = [world.trace(run_id) for run_id in (inline, swept)]
@@ -432,7 +432,11 @@ def test_an_input_that_does_not_fit_any_more_gives_no_run_up(world: World) -> No
 
     run = world.run(run_id)
     assert run.block is not None
-    assert (run.block.code, run.dead_lettered, run.attempts.ended) == ("input_mismatch", False, 0)
+    assert (run.block.code, run.dead_lettered, run.position.attempts.ended) == (
+        "input_mismatch",
+        False,
+        0,
+    )
 
 
 def test_a_handler_that_is_not_there_gives_no_run_up(world: World) -> None:
@@ -463,9 +467,9 @@ def test_a_step_that_a_deploy_made_remote_waits_for_a_worker(world: World) -> No
     assert world.hint(run_id, later) == "awaits_claim"
 
     run = world.run(run_id)
-    assert (run.claimable, run.dead_lettered, run.attempts.ended) == ("add", False, 0)
+    assert (run.claimable, run.dead_lettered, run.position.attempts.ended) == ("add", False, 0)
     claimed = acquire_run(later, run_id, "vm-1").manifest
-    assert claimed.lease is not None
+    assert claimed.position.lease is not None
     assert [event["type"] for event in world.trace(run_id)] == [
         "run_started",
         "step_redispatched",
@@ -480,7 +484,11 @@ def test_a_remote_step_that_a_worker_here_was_given_all_the_same_is_released(wor
     assert world.hint(run_id, replace(world.engine, catalog=remote_catalog())) == "released"
 
     run = world.run(run_id)
-    assert (run.dead_lettered, run.attempts.interrupted, run.status) == (False, 1, "PENDING")
+    assert (run.dead_lettered, run.position.attempts.interrupted, run.status) == (
+        False,
+        1,
+        "PENDING",
+    )
 
 
 def hang(world: World, run_id: str) -> None:
@@ -489,10 +497,10 @@ def hang(world: World, run_id: str) -> None:
     world.wait(run_id, timedelta(minutes=6))
 
     def heard_of(run: Manifest) -> Manifest:
-        assert run.lease is not None
-        renewed_at = run.lease.acquired_at + timedelta(minutes=5)
-        lease = run.lease.with_(expires_at=renewed_at + timedelta(seconds=30))
-        return run.with_(heartbeat_at=renewed_at, lease=lease, alarm_at=lease.expires_at)
+        assert run.position.lease is not None
+        renewed_at = run.position.lease.acquired_at + timedelta(minutes=5)
+        lease = run.position.lease.with_(expires_at=renewed_at + timedelta(seconds=30))
+        return run.with_(alarm_at=lease.expires_at).at(heartbeat_at=renewed_at, lease=lease)
 
     world.write(run_id, heard_of)
 
@@ -511,7 +519,11 @@ def test_a_step_that_hangs_each_time_is_given_up_after_its_retries(world: World,
 
     run = world.run(run_id)
     assert (attempts, run.dead_letter_reason) == (3, "RETRIES_EXHAUSTED")
-    assert (run.attempts.failed, run.attempts.expired, run.interruptions) == (3, 0, 0)
+    assert (
+        run.position.attempts.failed,
+        run.position.attempts.expired,
+        run.position.interruptions,
+    ) == (3, 0, 0)
     assert run.error is not None
     assert (run.error.code, run.error.attempt) == ("dispatch_deadline_exceeded", 3)
     ends = [event for event in world.trace(run_id) if event["type"] == "step_terminated"]
@@ -526,15 +538,15 @@ def test_a_claim_of_a_step_that_hung_is_told_when_it_is_tried_again(world: World
     world.wait(run_id, timedelta(minutes=6))
 
     def heard_of(run: Manifest) -> Manifest:
-        assert run.lease is not None
-        return run.with_(heartbeat_at=run.lease.acquired_at + timedelta(minutes=2))
+        assert run.position.lease is not None
+        return run.at(heartbeat_at=run.position.lease.acquired_at + timedelta(minutes=2))
 
     world.write(run_id, heard_of)
     with pytest.raises(NothingToClaimError, match="is tried again at"):
         acquire_run(world.engine, run_id, "vm-2")
 
     run = world.run(run_id)
-    assert (run.attempts.failed, run.status, run.claimable) == (1, "ERROR", "away")
+    assert (run.position.attempts.failed, run.status, run.claimable) == (1, "ERROR", "away")
 
 
 @pytest.mark.parametrize(
@@ -560,8 +572,8 @@ def test_time_off_gives_no_run_up(
     for run_id in run_ids:
         run = world.run(run_id)
         assert not run.is_terminal
-        if run.dispatch.remote:
-            assert acquire_run(world.engine, run_id, "vm-1").manifest.lease is not None
+        if run.position.dispatch.remote:
+            assert acquire_run(world.engine, run_id, "vm-1").manifest.position.lease is not None
         else:
             assert world.hint(run_id) == "retry_scheduled", "it is tried again, and fails again"
 
@@ -571,7 +583,7 @@ def test_whoever_comes_after_any_time_is_let_in(world: World) -> None:
     late, unclaimed = unrecovered(world), never_claimed(world)
 
     assert world.hint(late) == "retry_scheduled"
-    assert acquire_run(world.engine, unclaimed, "vm-1").manifest.lease is not None
+    assert acquire_run(world.engine, unclaimed, "vm-1").manifest.position.lease is not None
 
 
 def test_outage_after_outage_cuts_a_step_short_and_gives_no_run_up(world: World) -> None:
@@ -583,7 +595,11 @@ def test_outage_after_outage_cuts_a_step_short_and_gives_no_run_up(world: World)
         sweep(world.engine)
 
     run = world.run(run_id)
-    assert (run.status, run.attempts.expired, run.interruptions) == ("PENDING", 12, 0)
+    assert (run.status, run.position.attempts.expired, run.position.interruptions) == (
+        "PENDING",
+        12,
+        0,
+    )
 
 
 def test_the_second_silence_that_somebody_could_see_gives_a_run_up(world: World) -> None:
@@ -592,9 +608,10 @@ def test_the_second_silence_that_somebody_could_see_gives_a_run_up(world: World)
     run_id = world.start("add")
     ask_for_the_lease(world.engine, Hint(run_id, 1))
     run = world.run(run_id)
-    assert run.lease is not None
+    assert run.position.lease is not None
     release_step(
-        world.engine, LeaseCredentials(run_id, Fence(run.lease.lease_id, run.fencing_token))
+        world.engine,
+        LeaseCredentials(run_id, Fence(run.position.lease.lease_id, run.fencing_token)),
     )
     states = []
 
@@ -603,31 +620,13 @@ def test_the_second_silence_that_somebody_could_see_gives_a_run_up(world: World)
         world.wait(run_id, timedelta(minutes=8))
         sweep(world.engine)
         run = world.run(run_id)
-        states.append((run.silences, run.interruptions, run.dead_lettered))
+        states.append((run.position.silences, run.position.interruptions, run.dead_lettered))
 
     assert states == [(1, 2, False), (2, 3, True)]
     assert run.dead_letter_reason == "STUCK_IN_PROGRESS"
     assert common(run.dead_letter_detail) == (
         "Step add was not heard of for N s, for the second time without progress."
     )
-
-
-def test_a_run_of_a_version_before_has_fallen_silent_never(world: World) -> None:
-    """It counted no silences; whatever cut it short then, the next one is the first."""
-    run_id = world.start("add")
-    world.lease(run_id)
-    run = world.run(run_id)
-    document = {k: v for k, v in to_document(run).items() if k != "silences"}
-    document["interruptions"] = 1
-    world.engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, document))
-    rules = replace(world.engine.rules, max_interruptions=10, stuck_timeout=timedelta(minutes=5))
-    world.engine = replace(world.engine, rules=rules)
-    world.wait(run_id, timedelta(minutes=8))
-
-    sweep(world.engine)
-
-    run = world.run(run_id)
-    assert (run.silences, run.interruptions, run.dead_lettered) == (1, 2, False)
 
 
 def test_tasks_that_are_lost_again_and_again_end_a_run_that_never_started(world: World) -> None:
@@ -644,7 +643,7 @@ def test_tasks_that_are_lost_again_and_again_end_a_run_that_never_started(world:
     assert outcomes == [(1, 0), (0, 1)]
     assert run.dead_letter_reason == "NEVER_STARTED"
     assert run.dead_letter_detail == "2 tasks of step add were lost before one got the lease."
-    assert (run.attempts.ended, run.fencing_token) == (0, 0)
+    assert (run.position.attempts.ended, run.fencing_token) == (0, 0)
 
 
 def test_a_paused_run_is_not_given_up_however_long_it_is_paused(world: World) -> None:
@@ -660,7 +659,7 @@ def test_a_paused_run_is_not_given_up_however_long_it_is_paused(world: World) ->
 
     assert (swept.documents_read, swept.dead_lettered) == (0, 0)
     assert world.hint(run_id) == "retry_scheduled"
-    assert world.run(run_id).attempts.failed == 2
+    assert world.run(run_id).position.attempts.failed == 2
 
 
 # -- written once --------------------------------------------------------------------------------
@@ -688,7 +687,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     words = rules | {"actor": "ada", "reason": "why not"}
     approval = BoundOperation("call-1", Operation.APPROVE, "ada")
     lease = rules | {"lease_id": "lease-9", "holder": "host-b"}
-    task = rules | {"generation": run.dispatch.generation, "in_queue": False}
+    task = rules | {"generation": run.position.dispatch.generation, "in_queue": False}
     error = ErrorRecord(type="E", code="c", message="m")
     found = Block(code="C", finding="f", remediation="r")
     kept: dict[str, Any] = {
@@ -703,7 +702,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     start: dict[str, Any] = {
         "new": NewRun(run.run_id, run.pipeline, run.plan, output, "other", "nonce"),
     }
-    generation: dict[str, Any] = {"generation": run.dispatch.generation}
+    generation: dict[str, Any] = {"generation": run.position.dispatch.generation}
     return {
         "arrive": (partial(lifecycle.arrive, **lease, **generation), "dead_lettered"),
         "claim": (partial(lifecycle.claim, **lease), NothingToClaimError),
@@ -822,7 +821,7 @@ def test_a_settlement_that_is_said_again_gets_its_answer_and_changes_nothing(wor
     run_id = world.start("refuse")
     world.hint(run_id)
     dead = world.run(run_id)
-    last = dead.last_settlement
+    last = dead.position.last_settlement
     assert last is not None
     fence = Fence(last.lease_id, last.fencing_token or 0)
     complete = partial(
@@ -884,7 +883,7 @@ def test_two_sweeps_at_once_give_each_lost_task_one_successor(world: World) -> N
         swept = list(threads.map(lambda _: sweep(losing), range(4)))
 
     assert sum(one.redispatched for one in swept) == 12
-    assert [world.run(run_id).dispatch.generation for run_id in runs] == [2] * 12
+    assert [world.run(run_id).position.dispatch.generation for run_id in runs] == [2] * 12
 
 
 def test_a_sweep_that_read_before_a_worker_came_changes_nothing(world: World) -> None:
@@ -892,7 +891,7 @@ def test_a_sweep_that_read_before_a_worker_came_changes_nothing(world: World) ->
     run_id = never_claimed(world)
     seen = world.engine.documents.get(run_ref(run_id))
     assert seen is not None
-    world.write(run_id, lambda run: run.with_(dispatch=run.dispatch.with_(generation=2)))
+    world.write(run_id, lambda run: run.at(dispatch=run.position.dispatch.with_(generation=2)))
     on_alarm = partial(lifecycle.on_alarm, rules=world.engine.rules, generation=1, in_queue=False)
 
     with pytest.raises(VersionConflictError):
@@ -925,7 +924,7 @@ def test_what_waits_in_its_queue_is_left_there_by_every_sweep(world: World) -> N
 
     for run_id in runs:
         run = world.run(run_id)
-        assert (run.dispatch.generation, run.dispatch.redispatched) == (1, 0)
+        assert (run.position.dispatch.generation, run.position.dispatch.redispatched) == (1, 0)
         assert world.engine.tasks.exists(dispatch_task(run))
         assert world.hint(run_id) == "completed"
 
@@ -939,7 +938,7 @@ def test_a_task_that_was_never_created_is_created(world: World) -> None:
     swept = sweep(world.engine)
 
     run = world.run(run_id)
-    assert (swept.redispatched, run.dispatch.generation) == (1, 2)
+    assert (swept.redispatched, run.position.dispatch.generation) == (1, 2)
     assert world.engine.tasks.exists(dispatch_task(run))
     assert world.hint(run_id) == "completed"
 
@@ -967,8 +966,12 @@ def test_a_dead_letter_is_one_line_of_json_without_secrets(
     assert len(line.splitlines()) == 1
     assert (facts["runId"], facts["reason"]) == (run_id, reason.value)
     assert facts["remediation"] == DEAD_LETTERS[reason.value].remediation
-    hidden = [PRIVATE, before.dispatch.nonce, before.input_digest]
-    hidden += [] if before.lease is None else [before.lease.lease_id, before.lease.holder]
+    hidden = [PRIVATE, before.position.dispatch.nonce, before.input_digest]
+    hidden += (
+        []
+        if before.position.lease is None
+        else [before.position.lease.lease_id, before.position.lease.holder]
+    )
     assert [secret for secret in hidden if secret in line] == []
 
 
@@ -995,7 +998,7 @@ def test_a_gate_that_blocks_is_one_line_of_json_without_secrets(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_id = world.start("gated")
-    nonce = world.run(run_id).dispatch.nonce
+    nonce = world.run(run_id).position.dispatch.nonce
     with caplog.at_level(logging.INFO, "leasehold.events"):
         assert world.hint(run_id) == "blocked"
         assert world.hint(run_id) == "blocked"

@@ -61,6 +61,7 @@ def runs(bundle: Bundle, unique: str) -> dict[str, str]:
             fields |= {"deadLettered": True, "status": "ERROR", "deadLetteredAt": NOON}
         if name == "at the third step":
             fields |= {"currentStep": "wait", "plan": ["add", "wait"]}
+            fields["position"] = {"step": "wait"}
             fields["steps"] = {step: {"status": "PENDING"} for step in fields["plan"]}
         if name in ("paused", "cancelled"):
             operation = Operation.PAUSE if name == "paused" else Operation.CANCEL
@@ -70,9 +71,11 @@ def runs(bundle: Bundle, unique: str) -> dict[str, str]:
 
 
 def write(bundle: Bundle, run_id: str, fields: dict[str, Any]) -> None:
-    bundle.engine.documents.transact(
-        run_ref(run_id), lambda found, _: Write(None, {**(found or {}), **fields})
-    )
+    def written(found: Any, _: datetime) -> Write[None]:
+        position = {**found["position"], **fields.get("position", {})}
+        return Write(None, {**found, **fields, "position": position})
+
+    bundle.engine.documents.transact(run_ref(run_id), written)
 
 
 FILTERS = [
@@ -226,8 +229,9 @@ def test_a_summary_in_a_list_is_that_of_the_whole_run(
     steps = {"old_step": {"status": "COMPLETED"}, "add": {"status": "IN_PROGRESS"}}
     steps["add"]["progress"] = {"fraction": 0.25, "message": "half"}  # type: ignore[assignment]
     lease = {"leaseId": "l", "holder": "h", "acquiredAt": NOON, "expiresAt": NOON}
-    odd = {"plan": [*steps], "steps": steps, "currentStep": "add", "heartbeatAt": NOON}
-    write(bundle, runs["waiting"], odd | {"lease": lease | {"maxExpiresAt": NOON}})
+    position = {"step": "add", "heartbeatAt": NOON, "lease": lease | {"maxExpiresAt": NOON}}
+    odd = {"plan": [*steps], "steps": steps, "currentStep": "add", "position": position}
+    write(bundle, runs["waiting"], odd)
     wanted = RunFilter(label=f"team:{unique}")
 
     page = list_summaries(bundle.engine, wanted)

@@ -189,7 +189,7 @@ def test_a_recreate_that_is_a_repeat_leaves_nothing_of_its_own(
     engine: Engine, unique: str, names: Callable[[], set[str]]
 ) -> None:
     looked_at = ended(engine, unique)
-    bound = replace(RECREATE, generation=looked_at.dispatch.generation)
+    bound = replace(RECREATE, generation=looked_at.position.dispatch.generation)
     first = apply(engine, looked_at, bound).created
     before = names()
 

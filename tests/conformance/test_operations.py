@@ -120,11 +120,11 @@ class Service:
         return get_run(self.bundle.engine, run_id)
 
     def leased(self, run_id: str) -> Fence:
-        generation = self.get(run_id).dispatch.generation
+        generation = self.get(run_id).position.dispatch.generation
         facts: dict[str, Any] = {"generation": generation, "lease_id": f"lease-{generation}"}
         run = self.change(run_id, lifecycle.arrive, holder="worker-1", **facts)
-        assert run.lease is not None
-        return Fence(run.lease.lease_id, run.fencing_token)
+        assert run.position.lease is not None
+        return Fence(run.position.lease.lease_id, run.fencing_token)
 
     def completed(self, run_id: str) -> None:
         while self.get(run_id).status != "COMPLETED":
@@ -204,28 +204,36 @@ def lay_over(service: Service, run_id: str, overlay: str) -> None:
 
 def assert_done(name: str, before: Manifest, after: Manifest) -> None:
     """Check what an operation that is allowed leaves behind."""
-    generation = before.dispatch.generation
+    generation = before.position.dispatch.generation
     if name == "pause":
-        assert (after.status, after.paused, after.lease) == (before.status, True, before.lease)
+        assert (after.status, after.paused, after.position.lease) == (
+            before.status,
+            True,
+            before.position.lease,
+        )
     elif name == "resume":
         moves = before.status in ("PENDING", "ERROR")
         assert after.status == ("PENDING" if moves else before.status)
-        assert (after.paused, after.lease) == (False, before.lease)
-        assert after.dispatch.generation == generation + moves
+        assert (after.paused, after.position.lease) == (False, before.position.lease)
+        assert after.position.dispatch.generation == generation + moves
     elif name == "cancel":
-        assert (after.cancelled, after.paused, after.lease) == (True, False, None)
-        assert after.dispatch.generation == generation
-        was_leased = before.lease is not None  # whose worker may still store a temporary file
+        assert (after.cancelled, after.paused, after.position.lease) == (True, False, None)
+        assert after.position.dispatch.generation == generation
+        was_leased = (
+            before.position.lease is not None
+        )  # whose worker may still store a temporary file
         assert (after.alarm_at is not None) == was_leased
     elif name == "retry":
         assert (after.status, after.current_step, after.block) == ("PENDING", "add", None)
         assert after.steps["add"].kept_output is None
         leaves_a_block = before.status == "BLOCKED"
-        assert after.dispatch.generation == generation + (leaves_a_block or not before.paused)
+        assert after.position.dispatch.generation == generation + (
+            leaves_a_block or not before.paused
+        )
     elif name == "approve":
         assert (after.status, after.current_step) == ("PENDING", "add_later")
         assert (after.block, after.given.text) == (None, '{"n":2}')
-        assert after.dispatch.generation == generation + 1
+        assert after.position.dispatch.generation == generation + 1
 
 
 @pytest.mark.parametrize(("kind", "state", "name", "allowed"), CELLS, indirect=["kind"])
@@ -324,7 +332,7 @@ def test_what_was_committed_stands_where_its_queue_is_down(
     resumed = without_queue.post(f"/runs/{paused}:resume")
     recreated = without_queue.post(f"/runs/{dead}:recreate")
 
-    assert (resumed[0], service.get(paused).dispatch.generation) == (200, 2)
+    assert (resumed[0], service.get(paused).position.dispatch.generation) == (200, 2)
     assert (recreated[0], recreated[1]["status"]) == (200, "PENDING")
     for run_id in (paused, recreated[1]["runId"]):
         assert len(owed_tasks(service.get(run_id))) == 1

@@ -42,7 +42,7 @@ def test_six_paid_calls_are_paid_once_more_only_where_a_kill_came_before_the_rec
 
     def ended() -> bool:
         run = get_run(engine, run_id)
-        execute_step(engine, Hint(run_id, run.dispatch.generation))
+        execute_step(engine, Hint(run_id, run.position.dispatch.generation))
         return get_run(engine, run_id).is_terminal
 
     until(ended, 120)

@@ -69,9 +69,9 @@ class Run:
 
         def over(document: Document | None, now: datetime) -> Write[None]:
             run = manifest_of(self.ref.id, document or {})
-            assert run.lease is not None
-            lease = run.lease.with_(expires_at=now - timedelta(seconds=1))
-            return Write(None, to_document(run.with_(lease=lease, alarm_at=lease.expires_at)))
+            assert run.position.lease is not None
+            lease = run.position.lease.with_(expires_at=now - timedelta(seconds=1))
+            return Write(None, to_document(run.with_(alarm_at=lease.expires_at).at(lease=lease)))
 
         self.documents.transact(self.ref, over)
 
@@ -148,7 +148,7 @@ def test_a_settlement_that_a_renewal_came_before_reads_and_settles(run: Run) -> 
 
     stored = run.stored()
     assert (change.outcome, conflicted) == (Outcome.COMPLETED, True)
-    assert (stored.status, stored.lease, stored.owes_archive) == ("COMPLETED", None, True)
+    assert (stored.status, stored.position.lease, stored.owes_archive) == ("COMPLETED", None, True)
     assert stored.steps["draft"].output == '"Dear Ada"'
 
 
@@ -184,9 +184,13 @@ def test_a_renewal_that_races_a_settlement_never_undoes_it(runs: list[Run]) -> N
             assert isinstance(renewed, tuple)
             assert renewed[0].outcome is Outcome.RENEWED
             assert settled[1], "the settlement came second, and read"
-        assert (stored.status, stored.lease, stored.fencing_token) == ("COMPLETED", None, 1)
-        assert stored.last_settlement is not None
-        assert stored.last_settlement.fencing_token == 1
+        assert (stored.status, stored.position.lease, stored.fencing_token) == (
+            "COMPLETED",
+            None,
+            1,
+        )
+        assert stored.position.last_settlement is not None
+        assert stored.position.last_settlement.fencing_token == 1
         assert run.trace() == []
 
 
@@ -199,10 +203,14 @@ def test_a_checkpoint_that_races_a_release_is_kept_or_refused_whole(runs: list[R
         )
 
         stored = run.stored()
-        assert (stored.checkpoint is None) is isinstance(kept, LeaseLostError)
-        assert (stored.status, stored.lease, stored.claimable) == ("PENDING", None, "draft")
-        assert (stored.attempts.interrupted, stored.interruptions) == (1, 1)
-        assert stored.dispatch.generation == 2
+        assert (stored.position.checkpoint is None) is isinstance(kept, LeaseLostError)
+        assert (stored.status, stored.position.lease, stored.claimable) == (
+            "PENDING",
+            None,
+            "draft",
+        )
+        assert (stored.position.attempts.interrupted, stored.position.interruptions) == (1, 1)
+        assert stored.position.dispatch.generation == 2
         assert run.trace() == ["step_terminated"]
 
 
@@ -243,8 +251,12 @@ def test_what_is_given_back_after_a_pause_waits_for_the_person(run: Run) -> None
 
     stored = run.stored()
     assert (change.outcome, change.owed) == (Outcome.RELEASED, ())
-    assert (stored.status, stored.paused, stored.lease) == ("PENDING", True, None)
-    assert (stored.dispatch.generation, stored.claimable, stored.alarm_at) == (1, None, None)
+    assert (stored.status, stored.paused, stored.position.lease) == ("PENDING", True, None)
+    assert (stored.position.dispatch.generation, stored.claimable, stored.alarm_at) == (
+        1,
+        None,
+        None,
+    )
     assert run.trace() == ["run_paused", "step_terminated"]
 
 
@@ -269,7 +281,7 @@ def test_a_cancellation_and_a_settlement_at_once_have_one_winner(runs: list[Run]
             assert settled[0].outcome is Outcome.COMPLETED
             assert (stored.status, stored.cancelled) == ("COMPLETED", False)
             assert run.trace() == []
-        assert (stored.lease, stored.is_moving) == (None, False)
+        assert (stored.position.lease, stored.is_moving) == (None, False)
 
 
 # -- what is stale ---------------------------------------------------------------------------------
@@ -332,11 +344,11 @@ def test_of_those_who_claim_an_expired_lease_one_gets_it(runs: list[Run]) -> Non
         stored = run.stored()
         assert [len(won), len(lost)] == [1, 1]
         assert won[0].outcome is Outcome.ACQUIRED
-        assert stored.lease is not None
-        assert won[0].manifest.lease is not None
-        assert stored.lease.lease_id == won[0].manifest.lease.lease_id
-        assert lost[0].details["holder"] == stored.lease.holder
-        assert (stored.fencing_token, stored.attempts.expired) == (2, 1)
+        assert stored.position.lease is not None
+        assert won[0].manifest.position.lease is not None
+        assert stored.position.lease.lease_id == won[0].manifest.position.lease.lease_id
+        assert lost[0].details["holder"] == stored.position.lease.holder
+        assert (stored.fencing_token, stored.position.attempts.expired) == (2, 1)
         assert run.trace() == ["step_terminated"]
 
 
@@ -352,10 +364,10 @@ def test_a_claim_and_a_sweep_of_an_expired_lease_count_it_once(runs: list[Run]) 
         assert isinstance(swept, Change)
         assert claimed.outcome is Outcome.ACQUIRED
         assert swept.outcome in (Outcome.EXPIRED, Outcome.MOVED_ON)
-        assert stored.lease is not None
-        assert (stored.lease.lease_id, stored.fencing_token) == ("lease-2", 2)
-        assert (stored.attempts.expired, stored.interruptions) == (1, 1)
-        assert stored.dispatch.generation == (2 if swept.outcome is Outcome.EXPIRED else 1)
+        assert stored.position.lease is not None
+        assert (stored.position.lease.lease_id, stored.fencing_token) == ("lease-2", 2)
+        assert (stored.position.attempts.expired, stored.position.interruptions) == (1, 1)
+        assert stored.position.dispatch.generation == (2 if swept.outcome is Outcome.EXPIRED else 1)
         assert run.trace() == ["step_terminated"]
 
 
@@ -372,5 +384,5 @@ def test_the_holder_and_one_who_takes_over_never_both_go_on(runs: list[Run]) -> 
         stored = run.stored()
         assert isinstance(settled, LeaseLostError)
         assert isinstance(claimed, Change)
-        assert stored.lease is not None
-        assert (stored.lease.lease_id, stored.steps["draft"].output) == ("lease-2", None)
+        assert stored.position.lease is not None
+        assert (stored.position.lease.lease_id, stored.steps["draft"].output) == ("lease-2", None)

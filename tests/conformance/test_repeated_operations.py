@@ -31,7 +31,7 @@ def block(service: Service, run_id: str, output: KeptValue = OUTPUT) -> int:
     found: dict[str, Any] = {"output_status": "SUCCESS", "found": TOO_SHORT}
     fence = service.leased(run_id)
     blocked = service.change(run_id, lifecycle.block, fence=fence, output=output, **found)
-    return blocked.dispatch.generation
+    return blocked.position.dispatch.generation
 
 
 def blocked(service: Service) -> str:
@@ -55,7 +55,7 @@ PAST_1, PAST_2 = ("add_later", "PENDING"), ("add_again", "PENDING")
 
 def test_a_bound_approval_that_comes_twice_passes_one_gate(service: Service) -> None:
     run_id = blocked(service)
-    body = LOOKED | {"generation": service.get(run_id).dispatch.generation}
+    body = LOOKED | {"generation": service.get(run_id).position.dispatch.generation}
     first = service.post(f"/runs/{run_id}:approve", body)
     at_once = service.post(f"/runs/{run_id}:approve", body)
     block(service, run_id)
@@ -92,7 +92,7 @@ def test_another_generation_or_step_changes_not_a_byte(service: Service, name: s
         service.post(f"/runs/{run_id}:pause")
     if name == "recreate":
         service.given_up(run_id)
-    generation, kept = service.get(run_id).dispatch.generation, service.stored(run_id)
+    generation, kept = service.get(run_id).position.dispatch.generation, service.stored(run_id)
 
     for other in ({"generation": generation + 1}, {"generation": 1}, {"step": "add_later"}):
         status, answer = service.post(f"/runs/{run_id}:{name}", other)
@@ -118,7 +118,7 @@ def test_a_bound_recreation_that_comes_twice_makes_one_run(service: Service) -> 
 
 def test_of_the_same_approvals_at_once_one_is_done_and_all_are_answered(service: Service) -> None:
     run_id = blocked(service)
-    body = LOOKED | {"generation": service.get(run_id).dispatch.generation}
+    body = LOOKED | {"generation": service.get(run_id).position.dispatch.generation}
     ready = Barrier(2)
 
     def approve(_: int) -> tuple[int, Any]:
@@ -184,7 +184,7 @@ def test_a_commit_whose_answer_the_store_lost_is_known_again(
 ) -> None:
     """A worker was faster than the second try, and the run stands at the next gate."""
     run_id = blocked(service)
-    generation = service.get(run_id).dispatch.generation
+    generation = service.get(run_id).position.dispatch.generation
     there = interrupted("transact", partial(block, service, run_id))
 
     body = LOOKED | ({"generation": generation} if bound else {})

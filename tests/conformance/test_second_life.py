@@ -35,8 +35,8 @@ def begin(engine: Engine, key: str) -> str:
 
 def claim(engine: Engine, run_id: str) -> LeaseCredentials:
     run = acquire_run(engine, run_id, "vm-1").manifest
-    assert run.lease is not None
-    return LeaseCredentials(run_id, Fence(run.lease.lease_id, run.fencing_token))
+    assert run.position.lease is not None
+    return LeaseCredentials(run_id, Fence(run.position.lease.lease_id, run.fencing_token))
 
 
 def story(engine: Engine, run_id: str) -> list[str]:

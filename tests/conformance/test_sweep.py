@@ -59,7 +59,7 @@ def test_a_dead_workers_run_comes_before_all_that_wait_however_long(
     looking = replace(engine, tasks=Queue(look))
     result = sweep(looking, time=timedelta(seconds=20), width=1)
 
-    assert stored(engine, dead).dispatch.generation == 2
+    assert stored(engine, dead).position.dispatch.generation == 2
     assert (result.recovered, result.still_queued, result.more) == (1, 20, True)
 
 
@@ -104,7 +104,7 @@ def test_each_shard_has_its_turn_while_the_backlog_of_another_is_attended(
     result = sweep(replace(engine, tasks=Queue(look)), time=timedelta(seconds=202), width=1)
 
     assert (result.still_queued, result.more) == (202, True)
-    assert stored(engine, other).dispatch.seen_at is not None
+    assert stored(engine, other).position.dispatch.seen_at is not None
 
 
 def test_a_run_that_cannot_be_written_is_left_and_no_other_of_its_queue(
@@ -145,7 +145,7 @@ def test_an_index_that_is_still_built_costs_the_order_and_no_run(
     with pytest.raises(StoreUnavailableError, match="needs an index"):
         sweep(replace(engine, documents=without_index))
 
-    assert stored(engine, unique).dispatch.generation == 2
+    assert stored(engine, unique).position.dispatch.generation == 2
 
 
 def test_recovery_beside_a_locked_run_takes_no_longer(
@@ -189,7 +189,7 @@ def test_a_locked_run_is_left_to_the_next_sweep(
     sweep(engine)  # what was sent in vain may have been done late, when the lock was given up
 
     assert (result.recovered, result.unattended) == (0, 1)
-    assert stored(engine, unique).dispatch.generation == 2
+    assert stored(engine, unique).position.dispatch.generation == 2
 
 
 class TakesNothing(Queue):
@@ -215,7 +215,7 @@ def test_a_queue_that_takes_no_task_gives_no_run_up(engine: Engine, unique: str)
 
     for run_id in runs:
         run = stored(engine, run_id)
-        assert (run.dead_lettered, run.dispatch.redispatched) == (False, 0)
+        assert (run.dead_lettered, run.position.dispatch.redispatched) == (False, 0)
 
 
 class NothingButLeases(OneRefused):

@@ -76,7 +76,7 @@ def test_a_fresh_expiry_is_not_behind_old_ones_that_cannot_be_written(
 
     result = sweep(refusing(engine, clock, f"{unique}-locked"), width=1)
 
-    assert [stored(engine, run_id).dispatch.generation for run_id in fresh] == [2] * 20
+    assert [stored(engine, run_id).position.dispatch.generation for run_id in fresh] == [2] * 20
     assert (result.recovered, result.unattended) == (20, 60)
 
 
@@ -160,7 +160,7 @@ def test_one_of_four_queues_that_is_away_keeps_no_run_of_the_others(
 
     outcomes = Counter(str(change.outcome) for change in done)
     assert (outcomes["expired"], outcomes["still_queued"]) == (4, 120)
-    assert [stored(engine, run_id).dispatch.generation for run_id in dead] == [2] * 4
+    assert [stored(engine, run_id).position.dispatch.generation for run_id in dead] == [2] * 4
     assert queues.asked["half"] <= 2  # once to look, or to create
 
 

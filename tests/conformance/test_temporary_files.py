@@ -140,7 +140,7 @@ def test_a_checkpoint_that_is_recorded_twice_keeps_its_file(engine: Engine, run_
 
     attempt.checkpoint(2, "", LARGE)
 
-    kept = find_run(engine, run_id).manifest.checkpoint
+    kept = find_run(engine, run_id).manifest.position.checkpoint
     assert kept is not None
     assert (kept.iteration_count, kept.partial_results.ref in files(engine, run_id)) == (2, True)
 
@@ -155,10 +155,10 @@ def test_a_damaged_checkpoint_is_rejected_with_the_claim(engine: Engine, run_id:
 
     claimed, worker = claim(engine, run_id)
 
-    assert (claimed.partial_results, claimed.manifest.checkpoint) == (None, None)
+    assert (claimed.partial_results, claimed.manifest.position.checkpoint) == (None, None)
     assert story(engine, run_id)[-2:] == ["checkpoint_resumed", "checkpoint_rejected"]
     keep(engine, worker, 1)
-    assert find_run(engine, run_id).manifest.lease is not None
+    assert find_run(engine, run_id).manifest.position.lease is not None
 
 
 def test_artifacts_that_are_away_keep_the_step_and_its_checkpoint(
@@ -192,8 +192,8 @@ def test_what_the_worker_of_a_cancelled_run_stores_late_is_left_to_the_sweep(
     run = find_run(engine, run_id).manifest
     assert files(engine, run_id) == before  # a run that is made of it goes on from there
     assert len(before) == 1
-    assert run.heartbeat_at is not None
-    assert run.alarm_at == run.heartbeat_at + timedelta(hours=1)
+    assert run.position.heartbeat_at is not None
+    assert run.alarm_at == run.position.heartbeat_at + timedelta(hours=1)
 
 
 def ended(engine: Engine, run_id: str) -> Manifest:

@@ -67,7 +67,7 @@ def given_up(engine: Engine, label: str, size: int) -> Manifest:
 
 def settled(engine: Engine, run: Manifest) -> Manifest:
     while not run.is_terminal:
-        execute_step(engine, Hint(run.run_id, run.dispatch.generation))
+        execute_step(engine, Hint(run.run_id, run.position.dispatch.generation))
         run = get_run(engine, run.run_id)
     return run
 
@@ -223,7 +223,7 @@ def test_a_run_that_was_cancelled_keeps_its_work_for_the_new_one(
     BROKEN[:] = []
     request = StartRequest("paid", {"size": LARGE}, labels={"of": unique})
     run = start_run(engine, request).manifest
-    execute_step(engine, Hint(run.run_id, run.dispatch.generation))
+    execute_step(engine, Hint(run.run_id, run.position.dispatch.generation))
     operate(engine, run.run_id, OperationRequest(Operation.CANCEL, actor="ada"))
 
     change = operate(engine, run.run_id, RECREATE)
@@ -290,4 +290,4 @@ def test_a_remote_worker_of_the_new_run_resumes_from_the_old_ones_checkpoint(
 
 
 def _old(claimed: Any) -> list[str]:
-    return [claimed.manifest.checkpoint.partial_results.ref]
+    return [claimed.manifest.position.checkpoint.partial_results.ref]

@@ -186,7 +186,7 @@ def test_eight_of_eight_runs_survive_a_wrong_deploy(
     assert sorted(facts["runId"] for facts in lines) == sorted(run_ids)
     for run in shown(right, run_ids):
         assert (run.status, run.steps["write"].output) == ("COMPLETED", '["read","write"]')
-        assert (run.attempts.ended, run.steps["write"].attempts.ended) == (0, 0)
+        assert (run.position.attempts.ended, run.steps["write"].attempts.ended) == (0, 0)
 
 
 def test_a_gate_that_cannot_be_imported_costs_no_second_call(opened: Any, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_tasks_that_come_to_two_versions_in_turn_are_taken_by_who_knows_the_step
         steps = [f'"{step}"' for step in run.plan]
         assert (run.status, run.steps["write"].output) == ("COMPLETED", f"[{','.join(steps)}]")
         assert sum(record.attempts.ended for record in run.steps.values()) == 0
-        assert run.dispatch.queue == "write", "with settings of its own"
+        assert run.position.dispatch.queue == "write", "with settings of its own"
 
 
 @pytest.mark.parametrize(

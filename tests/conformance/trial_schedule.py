@@ -105,10 +105,12 @@ class Schedule:
             self._operate(lifecycle.resume)
         elif run.status is RunStatus.BLOCKED:
             self._operate(lifecycle.approve)
-        elif run.lease is None:
-            self._deliver(run.dispatch.generation)
+        elif run.position.lease is None:
+            self._deliver(run.position.dispatch.generation)
         else:
-            self._complete(next(w for w in self.workers if w.fence.lease_id == run.lease.lease_id))
+            self._complete(
+                next(w for w in self.workers if w.fence.lease_id == run.position.lease.lease_id)
+            )
 
     def _hint(self) -> None:
         """A hint arrives: the last one, one that came before, or one that is late."""
@@ -120,16 +122,16 @@ class Schedule:
         arrive = partial(
             lifecycle.arrive, rules=RULES, generation=generation, lease_id=lease_id, holder="h"
         )
-        current = self.run.dispatch.generation
+        current = self.run.position.dispatch.generation
         change = self._commit(arrive)
         assert generation == current or not change.changed, "a late hint changes nothing"
         if change.changed and change.outcome is Outcome.ACQUIRED:
             self._join(change.manifest)
 
     def _join(self, run: Manifest) -> None:
-        assert run.lease is not None
+        assert run.position.lease is not None
         assert self.known is not None
-        fence = Fence(run.lease.lease_id, run.fencing_token)
+        fence = Fence(run.position.lease.lease_id, run.fencing_token)
         status = self.draw.choices(("SUCCESS", "PARTIAL"), (9, 1))[0]
         self.workers.append(Worker(fence, self.known, run, self._output(run, fence), status))
 
@@ -186,7 +188,7 @@ class Schedule:
 
     def _kill(self) -> None:
         """The worker that has the lease dies, or seems to: it may still send its output."""
-        lease = self.run.lease
+        lease = self.run.position.lease
         if lease is not None:
             gone = partial(lifecycle.expire, lease_id=lease.lease_id, holder_gone=True)
             self._commit(partial(gone, rules=RULES))
@@ -229,7 +231,7 @@ class Schedule:
         self.events.update(str(event.type) for event in change.events)
         self.run, self.known = change.manifest, committed.snapshot
         if before is not None and _place(before) != _place(self.run):
-            step, trial = before.current_step, before.trial
+            step, trial = before.current_step, before.position.trial
             assert (step, trial) not in self.handed, "a step is handed off once in each trial"
             self.handed[step, trial] = output_in(self.run, step, trial)
         return change
@@ -243,4 +245,4 @@ def output_in(run: Manifest, step: str, trial: int) -> str:
 
 
 def _place(run: Manifest) -> tuple[str, int, bool]:
-    return run.current_step, run.trial, run.status is RunStatus.COMPLETED
+    return run.current_step, run.position.trial, run.status is RunStatus.COMPLETED

@@ -80,7 +80,8 @@ class Project:
             ends = now + timedelta(minutes=10)
             lease = {"leaseId": "l", "holder": holder, "acquiredAt": now}
             lease |= {"expiresAt": ends, "maxExpiresAt": ends}
-            return {**run, "status": "IN_PROGRESS", "lease": lease, "alarmAt": ends}
+            position = {**run["position"], "lease": lease}
+            return {**run, "status": "IN_PROGRESS", "position": position, "alarmAt": ends}
 
         return self.changed(held)
 
@@ -128,7 +129,7 @@ def of_a_time_to_come(project: Project) -> str:
 
 
 def unreadable(project: Project) -> str:
-    return project.changed(lambda run, _: {**run, "dispatch": 7})
+    return project.changed(lambda run, _: {**run, "position": 7})
 
 
 def never_asked_for(project: Project) -> str:

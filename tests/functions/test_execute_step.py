@@ -30,7 +30,7 @@ def test_an_attempt_is_run_and_handed_off(engine: InProcessEngine, execute_step:
     moved = engine.show(run.run_id)
     assert answer == (200, {"outcome": "handed_off"})
     assert moved.current_step == "add_later"
-    assert moved.dispatch.generation == 2
+    assert moved.position.dispatch.generation == 2
     assert moved.status == "PENDING"
 
 
@@ -202,7 +202,8 @@ def test_a_step_that_is_not_known_here_comes_again(
 ) -> None:
     """Another revision may know it: 500 alone has Cloud Tasks deliver the task again."""
     run = engine.start("three", {"n": 1})
-    elsewhere = {"plan": ["nowhere"], "currentStep": "nowhere", "steps": {"nowhere": PENDING}}
+    position = run.position.model_dump() | {"step": "nowhere"}
+    elsewhere = {"plan": ["nowhere"], "position": position, "steps": {"nowhere": PENDING}}
     engine.engine.documents.transact(
         run_ref(run.run_id), lambda found, _: Write(None, {**(found or {}), **elsewhere})
     )

@@ -113,21 +113,21 @@ def test_what_waits_for_an_hour_behind_others_is_run_as_it_is(world: World) -> N
     world.hold_up()
     new, remote = world.start("three"), world.start("away")
     behind = [retried, new, remote]
-    waiting = {run_id: world.run(run_id).dispatch.generation for run_id in behind}
+    waiting = {run_id: world.run(run_id).position.dispatch.generation for run_id in behind}
 
     swept = []
     for _ in range(LOOKS):
         world.let_pass(LOOK, behind)
         swept.append(sweep(world.engine))
-    late = {run_id: world.run(run_id).dispatch.generation for run_id in behind}
+    late = {run_id: world.run(run_id).position.dispatch.generation for run_id in behind}
     world.deliver()
     until(lambda: world.run(new).status == "COMPLETED")
     until(lambda: world.run(remote).claimable == "away")
     claimed = acquire_run(world.engine, remote, "vm-1").manifest
-    until(lambda: world.run(retried).attempts.failed == 2)
+    until(lambda: world.run(retried).position.attempts.failed == 2)
 
     assert {(each.dead_lettered, each.redispatched) for each in swept} == {(0, 0)}
     assert sum(each.still_queued for each in swept) >= LOOKS
     assert late == waiting
-    assert claimed.lease is not None
+    assert claimed.position.lease is not None
     assert not world.run(retried).is_terminal

@@ -218,7 +218,7 @@ def test_a_claim_gives_the_lease_and_all_that_a_worker_needs(
     status, given = call("claim", stepType="count", holder="vm-1 / gpu 0")
 
     assert given.pop("note") is None
-    lease = engine.show(run.run_id).lease
+    lease = engine.show(run.run_id).position.lease
     assert lease is not None
     assert lease.holder == "vm-1 / gpu 0"
     expires_at = datetime.fromisoformat(given.pop("expiresAt"))
@@ -435,17 +435,17 @@ def test_a_renewal_answers_until_when_and_notes_the_progress(
 ) -> None:
     run = engine.start("counts", {})
     lease = claimed(call)
-    before = engine.show(run.run_id).lease
+    before = engine.show(run.run_id).position.lease
 
     status, renewed = call("renew", **lease, progress={"fraction": 0.5, "message": "half"})
 
     manifest = engine.show(run.run_id)
     assert before is not None
-    assert manifest.lease is not None
+    assert manifest.position.lease is not None
     assert status == 200
-    assert datetime.fromisoformat(renewed["expiresAt"]) == manifest.lease.expires_at
+    assert datetime.fromisoformat(renewed["expiresAt"]) == manifest.position.lease.expires_at
     assert datetime.fromisoformat(renewed["maxExpiresAt"]) == before.max_expires_at
-    assert manifest.lease.expires_at > before.expires_at
+    assert manifest.position.lease.expires_at > before.expires_at
     progress = manifest.steps["count"].progress
     assert progress is not None
     assert (progress.fraction, progress.message) == (0.5, "half")
@@ -558,7 +558,7 @@ def test_a_failure_may_say_when_to_come_again_and_where_it_was_raised(
 
     kept = engine.show(run.run_id)
     assert answer == (200, {"outcome": "retry_scheduled"})
-    assert kept.dispatch.not_before - kept.updated_at == timedelta(hours=1)
+    assert kept.position.dispatch.not_before - kept.updated_at == timedelta(hours=1)
     assert kept.error is not None
     assert kept.error.traceback == "Error: busy\n    at f (a.js:1) token=[redacted]"
 
@@ -597,7 +597,7 @@ def test_a_step_that_takes_longer_is_continued_by_the_next_claim(
     moved = engine.show(run.run_id)
     assert answer == again == (200, {"outcome": "continued"})
     assert (status, claim["attempt"], claim["resume"]["partialResults"]) == (200, 2, [1])
-    assert (moved.attempts.continued, moved.interruptions) == (1, 0)
+    assert (moved.position.attempts.continued, moved.position.interruptions) == (1, 0)
 
 
 def test_a_release_burns_no_retry_and_the_step_can_be_claimed_at_once(
@@ -610,7 +610,7 @@ def test_a_release_burns_no_retry_and_the_step_can_be_claimed_at_once(
     manifest = engine.show(run.run_id)
     event = engine.trace(run.run_id)[-1]
     assert answer == (200, {"outcome": "released"})
-    assert (manifest.attempts.failed, manifest.attempts.interrupted) == (0, 1)
+    assert (manifest.position.attempts.failed, manifest.position.attempts.interrupted) == (0, 1)
     assert (event.type, event.reason) == ("step_terminated", "instance_shutdown")
     assert claimed(call)["fencingToken"] == 2
 
@@ -826,8 +826,8 @@ def test_a_lease_that_is_over_changes_nothing(
 ) -> None:
     run = long_ago.start("counts", {})
     manifest = acquire_run(long_ago.engine, run.run_id, "vm-1").manifest
-    assert manifest.lease is not None
-    lease = {"runId": run.run_id, "leaseId": manifest.lease.lease_id, "fencingToken": 1}
+    assert manifest.position.lease is not None
+    lease = {"runId": run.run_id, "leaseId": manifest.position.lease.lease_id, "fencingToken": 1}
     before = stored()
 
     answer = call(word, **lease, **FURTHER[word])

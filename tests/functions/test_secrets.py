@@ -40,9 +40,9 @@ def lease(engine: InProcessEngine, manage_lease: Function) -> dict[str, Any]:
 
 def secrets_of(engine: InProcessEngine, run_id: str) -> list[str]:
     run = engine.show(run_id)
-    found = [run.dispatch.nonce]
-    found += [run.lease.lease_id] if run.lease else []
-    return found + ([run.last_settlement.lease_id] if run.last_settlement else [])
+    found = [run.position.dispatch.nonce]
+    found += [run.position.lease.lease_id] if run.position.lease else []
+    return found + ([run.position.last_settlement.lease_id] if run.position.last_settlement else [])
 
 
 def all_answers(serve_api: Function, engine: InProcessEngine, run_id: str) -> str:
@@ -130,4 +130,4 @@ def test_no_refusal_tells_a_lease_to_who_does_not_hold_it(
     said = pydantic_core.to_json(answers).decode() + caplog.text
     assert right not in said
     assert answers[1][1]["error"]["details"]["known"] == answers[0][1]["error"]["details"]["known"]
-    assert engine.show(lease["runId"]).lease is not None
+    assert engine.show(lease["runId"]).position.lease is not None

@@ -102,7 +102,7 @@ def test_a_dispatch_whose_task_is_lost_gets_a_new_one(
     moved = engine.show(run.run_id)
     assert answer == (200, NOTHING | {"redispatched": 1, "documentsRead": 1})
     assert again == (200, NOTHING)
-    assert (moved.status, moved.dispatch.generation) == ("PENDING", 2)
+    assert (moved.status, moved.position.dispatch.generation) == ("PENDING", 2)
     assert [event.type for event in engine.trace(run.run_id)][-1] == "step_redispatched"
 
 
@@ -264,7 +264,7 @@ def test_a_backlog_that_is_due_again_and_again_keeps_no_sweep_from_other_shards(
         found = engine.show(lost.run_id)
 
     assert engine.engine.tasks.exists(dispatch_task(found)), "it is taken up"
-    assert (found.dispatch.generation, found.dispatch.enqueued) == (1, True)
+    assert (found.position.dispatch.generation, found.position.dispatch.enqueued) == (1, True)
 
 
 def keys_of(shard: int) -> list[str]:

@@ -54,8 +54,8 @@ def files(engine: InProcessEngine, run: Manifest) -> list[str]:
 
 def file_of(run: Manifest) -> str:
     """The file that the run's checkpoint refers to."""
-    assert run.checkpoint is not None
-    return str(run.checkpoint.partial_results.ref)
+    assert run.position.checkpoint is not None
+    return str(run.position.checkpoint.partial_results.ref)
 
 
 def events(engine: InProcessEngine, run: Manifest, kind: str) -> list[TraceEvent]:
@@ -68,8 +68,8 @@ def stored(engine: InProcessEngine, run: Manifest) -> Manifest:
 
 def rewritten(run: Manifest, facts: dict[str, object]) -> Change:
     """The run with other facts of its checkpoint, as something else wrote it."""
-    assert run.checkpoint is not None
-    return Change(Outcome.REPAIRED, run.with_(checkpoint=run.checkpoint.with_(**facts)))
+    assert run.position.checkpoint is not None
+    return Change(Outcome.REPAIRED, run.at(checkpoint=run.position.checkpoint.with_(**facts)))
 
 
 def killed(engine: InProcessEngine, *, n: int = 2, pipeline: str = "counts") -> Manifest:
@@ -119,7 +119,7 @@ def test_who_takes_the_next_step_along_deletes_the_files_of_the_last_one(
 
 def test_a_file_is_gzip_and_the_run_has_the_digest_of_its_text(engine: InProcessEngine) -> None:
     run = killed(engine)
-    kept = run.checkpoint
+    kept = run.position.checkpoint
 
     assert kept is not None
     assert str(kept.ref).startswith(f"{step_folder(run, 'count', 1)}/1-")

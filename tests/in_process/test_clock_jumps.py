@@ -103,11 +103,11 @@ def test_what_runs_failed_or_waits_is_not_given_up(
         until(lambda: not list(audit(server.engine)))
     GO_ON[held].set()
 
-    assert acquire_run(server.engine, remote, "vm-1").manifest.lease is not None
+    assert acquire_run(server.engine, remote, "vm-1").manifest.position.lease is not None
     for run_id in (held, failed):
         assert server.wait(run_id, 60).status == "COMPLETED"
     assert server.show(failed).steps["fail_twice"].attempts.failed == 2
-    attempts = server.show(held).attempts
+    attempts = server.show(held).position.attempts
     assert (CALLS[held, "hold"], attempts.expired, attempts.failed) == (1, 0, 0)
 
 
@@ -136,7 +136,7 @@ def test_a_lease_that_is_renewed_after_the_clock_went_back_is_no_longer_than_any
         clock.advance(5)
         renew_lease(engine.engine, mine)
         engine.adopt_all()
-        lease = engine.show(run_id).lease
+        lease = engine.show(run_id).position.lease
 
         assert lease is not None
         assert lease.expires_at == clock.now() + timedelta(seconds=30)

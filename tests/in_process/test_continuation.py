@@ -43,8 +43,12 @@ def test_a_step_of_three_hours_is_a_chain_of_dispatches(engine: InProcessEngine,
     assert engine.clock.now() - begun == timedelta(hours=3)
     assert engine.output(run.run_id) == {"done": [*range(36)], "attempt": 8}
     assert {number: DONE[run.run_id, number] for number in range(36)} == dict.fromkeys(range(36), 1)
-    assert (run.attempts.continued, run.attempts.ended, run.dispatch.generation) == (7, 7, 8)
-    assert run.continuations == 0  # since the last iteration
+    assert (
+        run.position.attempts.continued,
+        run.position.attempts.ended,
+        run.position.dispatch.generation,
+    ) == (7, 7, 8)
+    assert run.position.continuations == 0  # since the last iteration
     ends = [5, 10, 15, 20, 25, 30, 35]
     assert trace == [
         line
@@ -79,7 +83,7 @@ def test_a_long_loop_with_an_error_now_and_then_comes_to_its_end(
     run, _ = played(engine, "often_disturbed", every)
 
     assert engine.output(run.run_id) == [*range(200)]
-    assert (run.attempts.failed, run.failures) == (8, 0)
+    assert (run.position.attempts.failed, run.position.failures) == (8, 0)
     made = {item: DONE[run.run_id, item] for item in range(200)}
     assert made == {item: 2 if item % 25 == 24 else 1 for item in range(200)}
 
@@ -89,7 +93,7 @@ def test_a_worker_takes_the_next_attempt_along() -> None:
     with testing.engine(continuing.CATALOG) as engine:
         run = engine.run("three_hours")
 
-    assert (run.status, run.attempts.continued) == ("COMPLETED", 7)
+    assert (run.status, run.position.attempts.continued) == ("COMPLETED", 7)
 
 
 def test_threads_carry_it_on(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -101,7 +105,7 @@ def test_threads_carry_it_on(tmp_path_factory: pytest.TempPathFactory) -> None:
         outputs = [engine.output(run.run_id) for run in done]
 
     assert outputs == [[1, 2, 3]] * 4
-    assert [run.attempts.continued for run in done] == [3] * 4
+    assert [run.position.attempts.continued for run in done] == [3] * 4
 
 
 def test_a_handler_that_asks_is_continued_as_long_as_it_comes_further(
@@ -110,7 +114,7 @@ def test_a_handler_that_asks_is_continued_as_long_as_it_comes_further(
     run, trace = played(engine, "once_each", 20)
 
     assert engine.output(run.run_id) == [*range(1, 21)]
-    assert (run.attempts.continued, run.attempts.failed) == (20, 0)
+    assert (run.position.attempts.continued, run.position.attempts.failed) == (20, 0)
     assert trace[-2:] == ["step_continued 20 20", "checkpoint_resumed 21 20"]
 
 
@@ -120,7 +124,7 @@ def test_an_answer_that_is_lost_changes_nothing(engine: InProcessEngine) -> None
     run, _ = played(engine, "once_each", 3)
 
     assert engine.output(run.run_id) == [1, 2, 3]
-    assert (run.attempts.continued, run.attempts.ended) == (3, 3)
+    assert (run.position.attempts.continued, run.position.attempts.ended) == (3, 3)
 
 
 def test_a_handler_that_only_asks_has_failed_with_the_third(engine: InProcessEngine) -> None:
@@ -129,7 +133,7 @@ def test_a_handler_that_only_asks_has_failed_with_the_third(engine: InProcessEng
     assert run.dead_letter_reason == "RETRIES_EXHAUSTED"
     assert run.error is not None
     assert run.error.code == "no_progress"
-    assert (run.attempts.continued, run.attempts.failed) == (2, 6)
+    assert (run.position.attempts.continued, run.position.attempts.failed) == (2, 6)
     assert trace[:2] == ["step_continued 1 -", "step_continued 2 -"]
     assert "step_error 3 NoProgressError" in trace
 
@@ -160,7 +164,7 @@ def test_what_is_returned_in_its_place_counts(engine: InProcessEngine, step: str
 def test_what_fails_beside_it_is_a_failure(engine: InProcessEngine, step: str, kind: str) -> None:
     run, trace = played(engine, step)
 
-    assert (engine.output(run.run_id), run.attempts.failed) == ("done", 1)
+    assert (engine.output(run.run_id), run.position.attempts.failed) == ("done", 1)
     assert trace == [f"step_error 1 {kind}"]
 
 
@@ -173,7 +177,7 @@ def test_with_a_stop_at_the_same_time_it_is_the_stop(step: str) -> None:
         output, events = engine.output(run.run_id), engine.trace(run.run_id)
 
     assert output == "done"
-    assert (done.attempts.interrupted, done.attempts.continued) == (1, 0)
+    assert (done.position.attempts.interrupted, done.position.attempts.continued) == (1, 0)
     (end,) = [event for event in events if event.type == "step_terminated"]
     assert end.reason == Termination.INSTANCE_SHUTDOWN
 
@@ -205,7 +209,7 @@ def test_what_comes_again_is_no_progress_and_ends_no_attempt(engine: InProcessEn
 
     assert engine.output(run.run_id) == "attempt 2"
     assert trace == ["step_continued 1 5", "checkpoint_resumed 2 5"]
-    assert run.attempts.ended == 1
+    assert run.position.attempts.ended == 1
 
 
 def test_a_checkpoint_in_a_thread_of_the_handler_ends_nothing(engine: InProcessEngine) -> None:
@@ -217,7 +221,7 @@ def test_a_checkpoint_in_a_thread_of_the_handler_ends_nothing(engine: InProcessE
 def test_a_checkpoint_hides_no_error(engine: InProcessEngine) -> None:
     run, trace = played(engine, "keeps_while_it_fails")
 
-    assert (engine.output(run.run_id), run.attempts.failed) == ("kept", 1)
+    assert (engine.output(run.run_id), run.position.attempts.failed) == ("kept", 1)
     assert trace == ["step_error 1 ValueError", "checkpoint_resumed 2 1"]
 
 
@@ -226,7 +230,7 @@ def test_a_handler_that_catches_it_at_each_checkpoint_ends_at_its_deadline(
 ) -> None:
     run, trace = played(engine, "keeps_until_it_is_late")
 
-    assert (engine.output(run.run_id), run.attempts.failed) == ("done", 1)
+    assert (engine.output(run.run_id), run.position.attempts.failed) == ("done", 1)
     assert trace[0] == "step_terminated 1 dispatch_deadline_exceeded"
 
 
@@ -257,7 +261,7 @@ def test_loops_do_nothing_again_at_a_sigterm(engine: InProcessEngine, step: str)
 
     run, _ = played(engine, step)
 
-    assert (run.attempts.interrupted, run.attempts.failed) == (2, 0)
+    assert (run.position.attempts.interrupted, run.position.attempts.failed) == (2, 0)
     assert (engine.output(run.run_id), done_by(run)) == (OUTPUT, [1] * 46)
 
 
@@ -270,7 +274,7 @@ def test_loops_do_nothing_again_that_was_kept_before_a_kill(
 
     run, _ = played(engine, step)
 
-    assert (run.attempts.expired, run.attempts.failed) == (2, 0)
+    assert (run.position.attempts.expired, run.position.attempts.failed) == (2, 0)
     assert (engine.output(run.run_id), done_by(run)) == (OUTPUT, [1] * 46)
 
 
@@ -288,7 +292,7 @@ def test_a_run_that_is_paused_meanwhile_goes_on_when_it_is_resumed(
     assert (paused.paused, paused.status) == (True, "PENDING")
     assert engine.output(run.run_id)["done"] == [*range(36)]
     assert {DONE[run.run_id, number] for number in range(36)} == {1}
-    assert done.attempts.failed == 0
+    assert done.position.attempts.failed == 0
 
 
 def _pause_once(engine: InProcessEngine, run_id: str) -> None:

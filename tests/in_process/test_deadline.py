@@ -35,7 +35,7 @@ def test_the_next_attempt_waits_for_no_worker_that_hangs(
         until(lambda: not engine.held_runs())
         events = engine.trace(run.run_id)
 
-    assert (failed.status, failed.attempts.failed) == ("ERROR", 1)
+    assert (failed.status, failed.position.attempts.failed) == ("ERROR", 1)
     assert is_queued
     assert done.status == "COMPLETED"
     assert CALLS[run.run_id, "deaf"] == 2
@@ -51,7 +51,7 @@ def test_a_step_that_sleeps_through_its_deadline_is_out_of_retries_in_a_users_te
         done = engine.run_until_settled(run.run_id)
         events = engine.trace(run.run_id)
 
-    assert (done.dead_letter_reason, done.attempts.failed) == ("RETRIES_EXHAUSTED", 2)
+    assert (done.dead_letter_reason, done.position.attempts.failed) == ("RETRIES_EXHAUSTED", 2)
     ends = [event for event in events if event.type == "step_terminated"]
     assert [(end.reason, end.attempt) for end in ends] == [
         ("dispatch_deadline_exceeded", 1),
@@ -104,4 +104,4 @@ def test_an_attempt_may_take_six_days_in_process() -> None:
 
         assert engine.clock.now() - begun == timedelta(days=6)
         assert engine.output(run.run_id) == {"attempt": 1}
-        assert run.attempts.ended == 0
+        assert run.position.attempts.ended == 0

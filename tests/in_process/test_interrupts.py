@@ -33,8 +33,8 @@ def test_an_interrupt_reaches_whoever_runs_what_is_due(
         engine.run_until_idle()
 
     left = engine.show(run.run_id)
-    assert (left.status, left.lease) == ("PENDING", None)
-    assert (left.attempts.interrupted, left.attempts.failed) == (1, 0)
+    assert (left.status, left.position.lease) == ("PENDING", None)
+    assert (left.position.attempts.interrupted, left.position.attempts.failed) == (1, 0)
     assert engine.run_until_idle() == 1
     assert engine.show(run.run_id).status == "COMPLETED"
 
@@ -51,7 +51,7 @@ def test_an_interrupt_reaches_whoever_runs_a_run_in_their_thread(
 
     assert idle == []
     assert engine.run_until_idle() == 1
-    assert [(run.status, run.attempts.interrupted) for run in idle] == [("COMPLETED", 1)]
+    assert [(run.status, run.position.attempts.interrupted) for run in idle] == [("COMPLETED", 1)]
 
 
 def test_a_loop_that_is_interrupted_keeps_what_it_has_done(engine: InProcessEngine) -> None:

@@ -91,7 +91,7 @@ def test_a_failed_run_that_another_process_retries_does_not_wait_for_its_backoff
 
     command("retry", run.run_id)
 
-    until(lambda: live.show(run.run_id).attempts.failed == 2, 5)
+    until(lambda: live.show(run.run_id).position.attempts.failed == 2, 5)
 
 
 def test_a_run_that_is_let_go_by_another_engine_is_dispatched_once(
@@ -107,7 +107,10 @@ def test_a_run_that_is_let_go_by_another_engine_is_dispatched_once(
         done = engine.show(run.run_id)
 
     assert (ran, done.status) == (1, "COMPLETED")
-    assert (done.dispatch.generation, done.fencing_token) == (3, 2)  # the block has the second
+    assert (done.position.dispatch.generation, done.fencing_token) == (
+        3,
+        2,
+    )  # the block has the second
 
 
 def test_a_restart_takes_up_what_a_sweep_had_seen_in_the_queue(
@@ -125,8 +128,8 @@ def test_a_restart_takes_up_what_a_sweep_had_seen_in_the_queue(
         waiting = [task.run_id for task in iter(after.engine.tasks.take_due, None)]  # type: ignore[attr-defined]
         left = after.show(run.run_id)
 
-    assert (seen.dispatch.enqueued, adopted, waiting) == (True, 1, [run.run_id])
-    assert (left.dispatch.generation, left.dispatch.redispatched) == (1, 0)
+    assert (seen.position.dispatch.enqueued, adopted, waiting) == (True, 1, [run.run_id])
+    assert (left.position.dispatch.generation, left.position.dispatch.redispatched) == (1, 0)
 
 
 @pytest.mark.parametrize("held_by", ["a gate", "a pause"])
@@ -187,4 +190,4 @@ def test_runs_are_swept_where_dispatches_cannot_be_looked_for(environ: Environ) 
         with pytest.raises(StoreUnavailableError, match="needs an index"):
             engine.run_until_idle()
 
-        assert engine.show(run_id).dispatch.generation == 2
+        assert engine.show(run_id).position.dispatch.generation == 2

@@ -105,7 +105,7 @@ def test_a_settlement_that_stands_is_answered_after_the_end_of_the_lease(
         for step in run.plan:
             now = get_run(engine, run.run_id)
             if now.current_step == step and not now.is_terminal:
-                hint = Hint(run.run_id, now.dispatch.generation)
+                hint = Hint(run.run_id, now.position.dispatch.generation)
                 outcomes.append(execute_step(engine, hint))
 
     done = get_run(engine, run.run_id)

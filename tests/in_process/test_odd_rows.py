@@ -110,9 +110,9 @@ def test_the_clockwork_goes_on(threaded: Callable[..., InProcessEngine], tmp_pat
         spoil(tmp_path, odd, "{", alarm="2026-01-01T00:00:00.000000+00:00")
         acquire_run(engine.engine, good, "somebody")
 
-        until(lambda: engine.show(good).lease is None)
+        until(lambda: engine.show(good).position.lease is None)
 
-        assert engine.show(good).attempts.expired == 1
+        assert engine.show(good).position.attempts.expired == 1
 
 
 def test_an_unreadable_run_is_told_of_once(

@@ -78,7 +78,7 @@ def write(engine: PlainEngine, step: str = "think", **fields: Any) -> None:
 
 
 def dispatched(engine: InProcessEngine, run_id: str) -> tuple[float, int, str, str]:
-    return limits_of(engine.show(run_id).dispatch)
+    return limits_of(engine.show(run_id).position.dispatch)
 
 
 def limits_of(dispatch: Dispatch) -> tuple[float, int, str, str]:

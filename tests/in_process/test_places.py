@@ -36,7 +36,7 @@ def test_a_place_that_cannot_be_kept_is_refused_and_nothing_is_stored(
     assert run.error is not None
     assert (run.error.type, run.error.code) == ("InvalidRequestError", "invalid_request")
     assert run.error.message.startswith(f"{field} is ")
-    assert run.checkpoint is None
+    assert run.position.checkpoint is None
     assert list(engine.engine.artifacts.list(f"runs/{run.run_id}")) == []
 
 
@@ -46,6 +46,6 @@ def test_a_place_at_the_limit_is_kept(engine: InProcessEngine, place: tuple[int,
 
     assert run.error is not None
     assert run.error.type == "KeptError"
-    assert run.checkpoint is not None
-    assert (run.checkpoint.iteration_count, run.checkpoint.phase) == place
-    assert "/checkpoints/keep_at-1/" in str(run.checkpoint.ref)
+    assert run.position.checkpoint is not None
+    assert (run.position.checkpoint.iteration_count, run.position.checkpoint.phase) == place
+    assert "/checkpoints/keep_at-1/" in str(run.position.checkpoint.ref)

@@ -107,7 +107,7 @@ def test_a_run_goes_on_from_where_a_restored_store_has_it(
             store.execute("VACUUM INTO ?", [str(tmp_path / "restored.db")])
         queue.deliver(engine)
         gone_on = get_run(engine, run_id)
-    assert gone_on.dispatch.generation == at_backup.dispatch.generation + 1
+    assert gone_on.position.dispatch.generation == at_backup.position.dispatch.generation + 1
 
     clock.advance(timedelta(hours=3))
     with opened(tmp_path, "restored.db", clock, queue) as engine:
@@ -116,7 +116,7 @@ def test_a_run_goes_on_from_where_a_restored_store_has_it(
         story = [str(event.type) for event in timeline_of(engine, run_id)]
 
     assert (run.status.value, run.dead_lettered) == ("COMPLETED", False)
-    assert run.dispatch.generation > gone_on.dispatch.generation
+    assert run.position.dispatch.generation > gone_on.position.dispatch.generation
     assert story.count("step_completed") == 3  # the second step once more, and the third
 
 

@@ -66,7 +66,7 @@ def ended(engine: InProcessEngine, pipeline: str, given: Any, **options: Any) ->
 
 
 def wait_of(run: Manifest) -> timedelta:
-    return run.dispatch.not_before - run.updated_at
+    return run.position.dispatch.not_before - run.updated_at
 
 
 def test_a_step_with_a_policy_waits_as_that_says(
@@ -101,7 +101,7 @@ def test_what_a_policy_lists_is_not_retried(
     run = ended(engine, pipeline, given)
 
     assert run.dead_letter_reason == "PERMANENT_FAILURE"
-    assert run.attempts.failed == 1
+    assert run.position.attempts.failed == 1
     assert run.error is not None
     assert (run.error.type, run.error.permanent) == (kind, True)
 
@@ -122,7 +122,7 @@ def test_what_cannot_change_is_not_retried(
 ) -> None:
     run = ended(engine, "misuse", given)
 
-    assert (run.dead_letter_reason, run.attempts.failed) == ("PERMANENT_FAILURE", 1)
+    assert (run.dead_letter_reason, run.position.attempts.failed) == ("PERMANENT_FAILURE", 1)
     assert run.error is not None
     assert run.error.code == code
     assert says in run.error.message
@@ -133,7 +133,7 @@ def test_an_error_may_say_when_to_come_again(engine: InProcessEngine, clock: Fro
     run = ended(engine, "fail_plainly", "busy")
 
     assert wait_of(run) == timedelta(seconds=45)
-    assert run.attempts.failed == 1
+    assert run.position.attempts.failed == 1
     clock.advance(40)
     assert engine.run_until_idle() == 0
     for _ in range(4):
@@ -169,7 +169,7 @@ def test_an_output_whose_model_raises_fails_its_attempt(
     """The code of a model is the user's, too: it must not take the worker with it."""
     run = ended(engine, "spoil", given)
 
-    assert run.attempts.failed == 1
+    assert run.position.attempts.failed == 1
     assert run.error is not None
     assert run.error.code == "invalid_output"
     assert says in run.error.message
@@ -213,7 +213,7 @@ def test_a_handler_that_cannot_be_called_blocks_the_run_until_it_is_put_right(
     assert blocked.error.type == "HandlerNotFoundError"
     assert "does not resolve" in blocked.block.finding
     healed = engine.show(run_id)
-    assert (healed.status, healed.attempts.ended) == ("COMPLETED", 0)
+    assert (healed.status, healed.position.attempts.ended) == ("COMPLETED", 0)
 
 
 def test_why_a_module_cannot_be_imported_is_told_whole(
@@ -260,7 +260,7 @@ def test_what_a_module_met_while_it_was_imported_may_be_over_the_next_time(
     clock.advance(10)
     engine.run_until_idle()
 
-    assert (failed.status, failed.attempts.failed) == (meanwhile, 0)
+    assert (failed.status, failed.position.attempts.failed) == (meanwhile, 0)
     assert engine.show(run_id).status == "COMPLETED"
 
 
@@ -277,7 +277,7 @@ def test_a_store_that_is_away_during_an_import_defers_the_attempt(
     engine.run_until_idle()
 
     run = engine.show(run_id)
-    assert (run.attempts.deferred, run.attempts.failed) == (1, 0)
+    assert (run.position.attempts.deferred, run.position.attempts.failed) == (1, 0)
 
 
 def test_a_run_without_retries_ends_at_the_first_failure(engine: InProcessEngine) -> None:
@@ -287,7 +287,10 @@ def test_a_run_without_retries_ends_at_the_first_failure(engine: InProcessEngine
     assert (run.dead_letter_detail or "").startswith(
         "Step fail failed 1 of 1 times without progress; last: Value"
     )
-    assert (run.dispatch.max_retries, run.dispatch.sources["maxRetries"]) == (0, "run")
+    assert (run.position.dispatch.max_retries, run.position.dispatch.sources["maxRetries"]) == (
+        0,
+        "run",
+    )
 
 
 def test_a_run_keeps_how_often_it_is_retried_when_it_is_recreated(engine: InProcessEngine) -> None:
@@ -299,7 +302,7 @@ def test_a_run_keeps_how_often_it_is_retried_when_it_is_recreated(engine: InProc
     change = operate(engine.engine, run.run_id, request)
 
     assert change.created is not None
-    assert (change.created.max_retries, change.created.dispatch.max_retries) == (1, 1)
+    assert (change.created.max_retries, change.created.position.dispatch.max_retries) == (1, 1)
 
 
 def test_a_key_is_not_used_again_with_another_number_of_retries(engine: InProcessEngine) -> None:

@@ -40,7 +40,7 @@ def test_a_run_goes_through_its_steps_and_hands_each_output_on(engine: InProcess
         "add_later": {"n": 3},
         "add_again": {"n": 4},
     }
-    assert done.lease is None
+    assert done.position.lease is None
     assert done.alarm_at is None
     assert story(engine, run.run_id) == [
         "run_started",
@@ -97,7 +97,7 @@ def test_a_run_out_of_retries_is_dead_lettered_with_its_last_error(
     dead = engine.show(run.run_id)
     assert dead.dead_lettered
     assert dead.dead_letter_reason == "RETRIES_EXHAUSTED"
-    assert dead.attempts.failed == 3
+    assert dead.position.attempts.failed == 3
     assert dead.alarm_at is None
     assert dead.error is not None
     assert dead.error.type == "ValueError"
@@ -248,7 +248,7 @@ def test_a_run_can_be_run_in_the_callers_own_thread(engine: InProcessEngine) -> 
     done = engine.run("three", {"n": 1})
 
     assert done.status == "COMPLETED"
-    assert done.dispatch.generation == 3
+    assert done.position.dispatch.generation == 3
     assert done.fencing_token == 3
     assert engine.run_until_idle() == 0
 

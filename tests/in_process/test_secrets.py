@@ -131,7 +131,7 @@ def test_a_note_reaches_the_handler_as_it_is_and_the_trace_without_secrets(tmp_p
         traced = str([event.model_extra for event in engine.trace(run_id)])
 
     assert "login failed: password=[redacted] for ada" in reasons
-    assert run.note == words("note")
+    assert run.position.note == words("note")
     assert "login failed: password=[redacted] for ada" in traced
     assert "hunter2" not in traced
 

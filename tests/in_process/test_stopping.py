@@ -43,12 +43,19 @@ def test_a_handler_goes_on_from_its_checkpoint(
 
     step = left.current_step
     assert took < 5
-    assert (left.lease, left.attempts.interrupted, left.attempts.failed) == (None, 1, 0)
-    assert left.checkpoint is not None
-    assert (left.checkpoint.phase, left.checkpoint.iteration_count) == ("counting", 1)
+    assert (
+        left.position.lease,
+        left.position.attempts.interrupted,
+        left.position.attempts.failed,
+    ) == (None, 1, 0)
+    assert left.position.checkpoint is not None
+    assert (left.position.checkpoint.phase, left.position.checkpoint.iteration_count) == (
+        "counting",
+        1,
+    )
     assert done.status == "COMPLETED"
     assert done.steps[step].output == '{"n":3,"counted":[1,2,3],"begun_at":1}'
-    assert done.checkpoint is None
+    assert done.position.checkpoint is None
     assert story[:5] == [
         "run_started",
         "step_started",
@@ -69,7 +76,11 @@ def test_a_callback_ends_what_no_flag_reaches(threaded: Make, holding: Hold) -> 
 
     assert took < 5
     assert not GO_ON[run.run_id].is_set()  # that callback was forgotten
-    assert (left.lease, left.attempts.interrupted, left.attempts.failed) == (None, 1, 0)
+    assert (
+        left.position.lease,
+        left.position.attempts.interrupted,
+        left.position.attempts.failed,
+    ) == (None, 1, 0)
 
 
 def test_a_cancelled_run_stops_its_handler_and_says_so_once(threaded: Make, holding: Hold) -> None:
@@ -110,8 +121,8 @@ def test_an_engine_does_not_wait_for_a_handler_that_hears_nobody(
     engine.close()
 
     assert 0.3 <= took < 10  # it is deaf for 30
-    assert (left.status, left.lease) == ("PENDING", None)
-    assert (left.attempts.interrupted, left.attempts.failed) == (1, 0)
+    assert (left.status, left.position.lease) == ("PENDING", None)
+    assert (left.position.attempts.interrupted, left.position.attempts.failed) == (1, 0)
     assert second.fencing_token == 2
     assert done.status == "COMPLETED"
     assert done.fencing_token == 2

@@ -44,7 +44,7 @@ def test_an_idle_worker_has_the_first_lease_of_a_run_with_its_start(threaded: Ma
         done = engine.wait(begun.run_id, 30)
 
     assert begun.status == "IN_PROGRESS"
-    assert begun.lease is not None
+    assert begun.position.lease is not None
     assert done.status == "COMPLETED"
 
 
@@ -97,15 +97,15 @@ def test_a_lease_is_renewed_while_its_handler_works(threaded: Make, holding: Hol
     """The handler works for longer than the lease runs; it is not taken from it."""
     with threaded(PIPELINE_LEASE_TTL_S="3", PIPELINE_HEARTBEAT_S="0.1") as engine:
         run = holding(engine)
-        acquired = engine.show(run.run_id).lease
+        acquired = engine.show(run.run_id).position.lease
         assert acquired is not None
-        until(lambda: engine.show(run.run_id).heartbeat_at > acquired.expires_at)
+        until(lambda: engine.show(run.run_id).position.heartbeat_at > acquired.expires_at)
         held = engine.show(run.run_id)
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
 
-    assert held.lease is not None
-    assert held.lease.lease_id == acquired.lease_id
+    assert held.position.lease is not None
+    assert held.position.lease.lease_id == acquired.lease_id
     assert held.fencing_token == 1
     assert held.steps["hold"].progress is not None
     assert held.steps["hold"].progress.message == "half way"
@@ -119,7 +119,7 @@ def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(
     """Somebody ends the lease under it, as a sweep would; the next generation completes."""
     with threaded(PIPELINE_HEARTBEAT_S="0.1") as engine:
         run = holding(engine)
-        lease = engine.show(run.run_id).lease
+        lease = engine.show(run.run_id).position.lease
         assert lease is not None
         ENTERED[run.run_id].clear()
         end = partial(
@@ -133,7 +133,7 @@ def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(
 
     assert done.status == "COMPLETED"
     assert done.fencing_token == 3
-    assert done.attempts.failed == 0
+    assert done.position.attempts.failed == 0
     assert done.steps["hold"].attempts.expired == 1
 
 
@@ -149,9 +149,9 @@ def test_an_engine_that_closes_gives_its_runs_back(threaded: Make, holding: Hold
         done = engine.wait(run.run_id, 30)
 
     assert left.status == "PENDING"
-    assert left.lease is None
-    assert left.attempts.interrupted == 1
-    assert left.attempts.failed == 0
+    assert left.position.lease is None
+    assert left.position.attempts.interrupted == 1
+    assert left.position.attempts.failed == 0
     assert done.status == "COMPLETED"
 
 
@@ -166,8 +166,10 @@ def test_a_run_held_elsewhere_is_looked_at_again_when_that_lease_is_over(
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
 
-    assert held.lease is not None
-    assert held.lease.max_expires_at - held.lease.acquired_at == timedelta(minutes=7)
+    assert held.position.lease is not None
+    assert held.position.lease.max_expires_at - held.position.lease.acquired_at == timedelta(
+        minutes=7
+    )
     assert done.status == "COMPLETED"
     assert CALLS[run.run_id, "hold"] == 1
 
@@ -191,7 +193,7 @@ def test_a_worker_whose_renewals_do_not_come_stops_its_handler_in_time(
         run = holding(engine)
         for held in engine.held_runs():
             held.renew_every = None
-        until(lambda: engine.show(run.run_id).dispatch.generation == 2)
+        until(lambda: engine.show(run.run_id).position.dispatch.generation == 2)
         GO_ON[run.run_id].set()
         done = engine.wait(run.run_id, 30)
         events = engine.trace(run.run_id)
@@ -224,7 +226,7 @@ def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
     assert done.status == "COMPLETED"
     assert done.fencing_token == 2
     assert done.steps["deaf"].attempts.expired == 1
-    assert (done.attempts.interrupted, done.attempts.failed) == (0, 0)
+    assert (done.position.attempts.interrupted, done.position.attempts.failed) == (0, 0)
     assert CALLS[run.run_id, "deaf"] == 2
     assert (lost.step, lost.attempt) == ("deaf", 1)
     assert [event.type.value for event in events].count("run_completed") == 1
@@ -281,7 +283,12 @@ def test_a_word_of_progress_that_is_no_text_costs_nobody_a_lease(
         for held in engine.held_runs():
             held.progress = Progress.model_construct(fraction=0.5, message="file \udce9")
         other = engine.start("mumbles", {"n": 1})
-        until(lambda: engine.show(run.run_id).fencing_token > 1 or engine.show(other.run_id).lease)
+        until(
+            lambda: (
+                engine.show(run.run_id).fencing_token > 1
+                or engine.show(other.run_id).position.lease
+            )
+        )
         GO_ON[run.run_id].set()
 
         assert engine.wait(other.run_id, 30).status == "COMPLETED"

@@ -58,7 +58,7 @@ def test_an_edited_review_opens_another_trial_with_the_persons_findings(
     again = engine.run_until_settled(run_id)
 
     assert SEEN == ["write 1", "write 2: name the sources"]
-    assert (again.status, again.trial) == ("BLOCKED", 2)
+    assert (again.status, again.position.trial) == ("BLOCKED", 2)
     assert approval(engine, run_id) == {
         "actor": "test",
         "edited": True,
@@ -109,7 +109,7 @@ def test_an_approval_with_another_output_is_no_repeat_of_the_first(
     engine: InProcessEngine,
 ) -> None:
     run_id = blocked(engine, [1.0])
-    generation = engine.show(run_id).dispatch.generation
+    generation = engine.show(run_id).position.dispatch.generation
     edited = {"settled": False, "score": 0.2, "findings": []}
     engine.approve(run_id, output=edited, generation=generation)
     again = engine.approve(run_id, output=edited, generation=generation)
@@ -117,7 +117,7 @@ def test_an_approval_with_another_output_is_no_repeat_of_the_first(
     with pytest.raises(StateChangedError, match="generation"):
         engine.approve(run_id, output={**edited, "score": 0.3}, generation=generation)
 
-    assert again.trial == 2
+    assert again.position.trial == 2
 
 
 def test_a_note_lasts_until_its_step_is_handed_off(engine: InProcessEngine) -> None:
@@ -127,9 +127,9 @@ def test_a_note_lasts_until_its_step_is_handed_off(engine: InProcessEngine) -> N
     retried = engine.retry(run_id, note="make it shorter\nand kinder")
     done = engine.run_until_settled(run_id)
 
-    assert retried.note == "make it shorter\nand kinder"
+    assert retried.position.note == "make it shorter\nand kinder"
     assert ["None", *["make it shorter\nand kinder"] * 3, "after: None"] == SEEN
-    assert (done.status, done.note) == ("COMPLETED", None)
+    assert (done.status, done.position.note) == ("COMPLETED", None)
     (event,) = [event for event in engine.trace(run_id) if event.type == "run_retried"]
     assert event.model_extra is not None
     assert event.model_extra["note"] == "make it shorter\nand kinder"
@@ -164,6 +164,6 @@ def test_a_retried_review_keeps_its_trial_and_anew_begins_them_again(
     assert engine.run_until_settled(run_id).status == "BLOCKED"
     anew = engine.retry(run_id, reason="from the first", anew=True)
 
-    assert (kept.trial, anew.trial) == (3, 1)
+    assert (kept.position.trial, anew.position.trial) == (3, 1)
     assert kept.operations[-1].kept == KeptCounts(steps=1, trials=2)
     assert anew.operations[-1].kept == KeptCounts(steps=1)

@@ -37,4 +37,4 @@ def test_a_call_costs_one_write_and_no_read_and_a_spared_one_nothing(
 
     assert spared == made
     assert (cost_of_made, cost_of_spared) == ({"writes": 5}, {})
-    assert (held.notes.calls_spared, len(held.manifest.calls)) == (5, 5)
+    assert (held.notes.calls_spared, len(held.manifest.position.calls)) == (5, 5)

@@ -38,7 +38,7 @@ def test_an_attempt_that_comes_later_makes_only_what_is_missing(engine: InProces
     left = get_run(engine.engine, run.run_id)
     done = engine.run_until_settled(run.run_id)
 
-    assert [(call.key, call.type, call.inline) for call in left.calls] == [
+    assert [(call.key, call.type, call.inline) for call in left.position.calls] == [
         ("one", "str", '"one 1 xxxx"')
     ]
     assert done.status == "COMPLETED"
@@ -48,7 +48,7 @@ def test_an_attempt_that_comes_later_makes_only_what_is_missing(engine: InProces
         CallCount(made=3, spared=3),
         CallCount(made=1, spared=0),
     )
-    assert (done.calls, done.fencing_token) == ((), 4)
+    assert (done.position.calls, done.fencing_token) == ((), 4)
 
 
 def test_the_trace_tells_how_many_calls_were_made_and_spared(engine: InProcessEngine) -> None:
@@ -115,9 +115,9 @@ def test_large_results_lie_with_the_temporary_files_of_the_step(engine: InProces
     done = engine.run_until_settled(run.run_id)
 
     folder = step_folder(run, "ask", 1)
-    assert sorted(call.ref or "" for call in left.calls) == sorted(files)
+    assert sorted(call.ref or "" for call in left.position.calls) == sorted(files)
     assert {file.rpartition("/")[0] for file in files} == {folder} == {*left.owed}
-    assert [call.inline for call in left.calls] == [None, None]
+    assert [call.inline for call in left.position.calls] == [None, None]
     assert (done.status, MADE) == ("COMPLETED", [*NAMES, "told"])
     assert counted(done) == CallCount(made=3, spared=2)
 
@@ -146,7 +146,7 @@ def test_a_large_result_that_is_damaged_is_made_again(
     """Never half-used, and the step never failed for it."""
     run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
     engine.run_until_idle()
-    first = get_run(engine.engine, run.run_id).calls[0]
+    first = get_run(engine.engine, run.run_id).position.calls[0]
     damage(tmp_path / "artifacts" / (first.ref or ""))
 
     done = engine.run_until_settled(run.run_id)
@@ -175,9 +175,9 @@ def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: 
     engine.run_until_idle()
 
     def turned(left: Manifest, now: datetime) -> Change:
-        first, *others = left.calls
+        first, *others = left.position.calls
         name = ref.replace("{run}", left.run_id)
-        return Change(Outcome.RENEWED, left.with_(calls=(first.with_(ref=name), *others)))
+        return Change(Outcome.RENEWED, left.at(calls=(first.with_(ref=name), *others)))
 
     engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, turned))
     done = engine.run_until_settled(run.run_id)
@@ -201,10 +201,10 @@ def test_a_blocked_step_that_runs_again_pays_for_nothing_unless_a_person_says_so
     engine.retry(run.run_id, reason="all of it", anew=True)
     done = engine.run_until_settled(run.run_id)
 
-    assert (blocked.status, len(blocked.calls)) == ("BLOCKED", 3)
+    assert (blocked.status, len(blocked.position.calls)) == ("BLOCKED", 3)
     assert (again.status, made_by_then) == ("BLOCKED", NAMES)
     assert (done.status, MADE) == ("COMPLETED", NAMES * 2)
-    (kept,) = done.calls
+    (kept,) = done.position.calls
     assert (kept.key, kept.keep, kept.ref is None) == ("two", True, size == 10)
     if kept.ref:
         assert kept.ref.startswith(f"{values_folder(run)}/ask-judged-call-")
@@ -248,5 +248,5 @@ def test_who_lost_the_lease_records_nothing_and_leaves_no_file(engine: InProcess
     engine.run_until_idle()
 
     left = get_run(engine.engine, run.run_id)
-    assert (left.cancelled, left.calls, counted(left)) == (True, (), None)
+    assert (left.cancelled, left.position.calls, counted(left)) == (True, (), None)
     assert temporary(engine, left) == []

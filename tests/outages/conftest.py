@@ -90,7 +90,7 @@ def forget() -> Iterator[None]:
 
 
 def deferrals(engine: InProcessEngine, run: Manifest) -> int:
-    return engine.show(run.run_id).attempts.deferred
+    return engine.show(run.run_id).position.attempts.deferred
 
 
 def reasons(engine: InProcessEngine, run: Manifest) -> list[str | None]:

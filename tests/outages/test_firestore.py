@@ -38,9 +38,13 @@ def test_finished_work_is_kept_and_a_claim_leaves_no_lease(
     DOES["make"] = store.goes_once
     run = engine.start("away", {})
     until(lambda: CALLS[run.run_id, "make"])
-    lease = engine.show(run.run_id).lease
+    lease = engine.show(run.run_id).position.lease
     assert lease is not None
-    until(lambda: (engine.show(run.run_id).heartbeat_at or lease.acquired_at) > lease.expires_at)
+    until(
+        lambda: (
+            (engine.show(run.run_id).position.heartbeat_at or lease.acquired_at) > lease.expires_at
+        )
+    )
     DOES.clear()
     store.comes_back()
     until(lambda: engine.show(run.run_id).claimable == "away")
@@ -53,8 +57,8 @@ def test_finished_work_is_kept_and_a_claim_leaves_no_lease(
     store.comes_back()
     claimed = claim_step(engine.engine, "away", "vm-1")
     assert CALLS[run.run_id, "make"] == 1
-    assert (waiting.lease, waiting.fencing_token) == (None, 1)
-    assert waiting.dispatch.seen_at is not None
+    assert (waiting.position.lease, waiting.fencing_token) == (None, 1)
+    assert waiting.position.dispatch.seen_at is not None
     assert LARGE in claimed.given
 
 
@@ -63,10 +67,10 @@ def test_a_call_that_meets_an_outage_defers_its_attempt(
 ) -> None:
     DOES["ask"] = store.goes_once
     run = engine.start("asks", {"how": "put", "passes": "as a cause"})
-    until(lambda: engine.show(run.run_id).attempts.deferred >= 1)
+    until(lambda: engine.show(run.run_id).position.attempts.deferred >= 1)
     DOES.clear()
     store.comes_back()
     done = engine.wait(run.run_id, 30)
 
     assert done.status == "COMPLETED"
-    assert done.attempts.failed == 0
+    assert done.position.attempts.failed == 0

@@ -32,7 +32,7 @@ def test_a_handler_does_not_begin_when_its_lease_may_be_over(
     """All threads of the process go on at once: nobody has asked for a stop by then."""
     run = engine.start("makes", {"text": LARGE})
     frozen = Meddling(store.root, lambda: clock.advance(seconds))
-    hint = Hint(run.run_id, run.dispatch.generation)
+    hint = Hint(run.run_id, run.position.dispatch.generation)
 
     execute_step(replace(engine.engine, artifacts=frozen), hint)
 

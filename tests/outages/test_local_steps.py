@@ -22,10 +22,13 @@ def test_finished_work_is_kept_when_the_store_comes_back(make: Make, store: Stor
     with make(PIPELINE_LEASE_TTL_S="3") as engine:
         run = engine.start("makes", {})
         until(lambda: CALLS[run.run_id, "make"])
-        lease = engine.show(run.run_id).lease
+        lease = engine.show(run.run_id).position.lease
         assert lease is not None
         until(
-            lambda: (engine.show(run.run_id).heartbeat_at or lease.acquired_at) > lease.expires_at
+            lambda: (
+                (engine.show(run.run_id).position.heartbeat_at or lease.acquired_at)
+                > lease.expires_at
+            )
         )
         store.comes_back()
         done = engine.wait(run.run_id, 30)
@@ -52,7 +55,7 @@ def test_a_step_whose_input_cannot_be_loaded_is_deferred_until_it_can(
             event for event in engine.trace(run.run_id) if event.type == "step_terminated"
         ]
 
-    assert waiting.attempts.failed == waiting.interruptions == 0
+    assert waiting.position.attempts.failed == waiting.position.interruptions == 0
     assert done.status == "COMPLETED"
     assert CALLS[run.run_id, "make"] == 1
     assert done.steps["make"].attempts.deferred == len(terminated) >= 2
@@ -73,9 +76,9 @@ def test_a_shutdown_ends_an_attempt_that_waits_for_the_store(make: Make, store: 
         left = after.show(run.run_id)
 
     assert took < 20
-    assert left.lease is None
+    assert left.position.lease is None
     assert left.status == "PENDING"
-    assert (left.attempts.deferred, left.interruptions) == (1, 0)
+    assert (left.position.attempts.deferred, left.position.interruptions) == (1, 0)
 
 
 def test_a_run_that_is_cancelled_does_not_wait_for_the_store(make: Make, store: Store) -> None:
@@ -127,7 +130,7 @@ def test_a_checkpoint_that_is_lost_begins_the_step_anew(make: Make, store: Store
 
     assert (done.status, done.steps["keep"].rejected) == ("COMPLETED", 1)
     assert CALLS[run.run_id, "keep"] == 3  # one anew, and one that goes on from its checkpoint
-    assert (done.attempts.failed, done.attempts.deferred) == (2, 0)
+    assert (done.position.attempts.failed, done.position.attempts.deferred) == (2, 0)
 
 
 def test_a_step_whose_checkpoints_are_lost_each_time_is_given_up(make: Make, store: Store) -> None:
@@ -139,7 +142,7 @@ def test_a_step_whose_checkpoints_are_lost_each_time_is_given_up(make: Make, sto
     assert done.dead_letter_reason == "RETRIES_EXHAUSTED"
     assert done.steps["keep"].rejected == MAX_REJECTED + 1
     assert CALLS[run.run_id, "keep"] == MAX_REJECTED + 2
-    assert done.attempts.deferred == 0
+    assert done.position.attempts.deferred == 0
 
 
 def test_a_value_that_is_lost_blocks_the_run_until_it_is_back(
@@ -161,8 +164,12 @@ def test_a_value_that_is_lost_blocks_the_run_until_it_is_back(
     assert blocked.block is not None
     assert (blocked.status, blocked.block.code) == ("BLOCKED", "input_missing")
     assert (blocked.dead_lettered, calls) == (False, 0)
-    assert (blocked.attempts.failed, blocked.attempts.deferred, blocked.interruptions) == (0, 0, 0)
-    assert (done.status, done.attempts.failed) == ("COMPLETED", 0)
+    assert (
+        blocked.position.attempts.failed,
+        blocked.position.attempts.deferred,
+        blocked.position.interruptions,
+    ) == (0, 0, 0)
+    assert (done.status, done.position.attempts.failed) == ("COMPLETED", 0)
     assert CALLS[run.run_id, "make"] == 1
 
 
@@ -201,7 +208,7 @@ def test_a_call_of_a_handler_that_meets_an_outage_defers_its_attempt(
         done = engine.wait(run.run_id, 30)
 
     assert done.status == "COMPLETED"
-    assert done.attempts.failed == 0
+    assert done.position.attempts.failed == 0
 
 
 @pytest.mark.parametrize("how", ["get", "exists", "list", "output"])
@@ -227,17 +234,20 @@ def test_a_checkpoint_waits_for_the_store(make: Make, store: Store) -> None:
     with make(PIPELINE_LEASE_TTL_S="3") as engine:
         run = engine.start("asks", {"how": "checkpoint"})
         until(lambda: CALLS[run.run_id, "ask"])
-        lease = engine.show(run.run_id).lease
+        lease = engine.show(run.run_id).position.lease
         assert lease is not None
         until(
-            lambda: (engine.show(run.run_id).heartbeat_at or lease.acquired_at) > lease.expires_at
+            lambda: (
+                (engine.show(run.run_id).position.heartbeat_at or lease.acquired_at)
+                > lease.expires_at
+            )
         )
         store.comes_back()
         done = engine.wait(run.run_id, 30)
 
     assert done.status == "COMPLETED"
     assert CALLS[run.run_id, "ask"] == 1
-    assert done.attempts.ended == 0
+    assert done.position.attempts.ended == 0
 
 
 def test_an_outage_that_a_handler_says_is_not_the_cause_is_not(make: Make, store: Store) -> None:
@@ -247,7 +257,7 @@ def test_an_outage_that_a_handler_says_is_not_the_cause_is_not(make: Make, store
         done = engine.wait(run.run_id, 30)
 
     assert done.dead_letter_reason == "RETRIES_EXHAUSTED"
-    assert done.attempts.deferred == 0
+    assert done.position.attempts.deferred == 0
 
 
 def test_a_file_that_is_not_there_is_no_outage(make: Make) -> None:

@@ -48,7 +48,7 @@ def locked(file: Path) -> Iterator[None]:
 
 def lease_of(file: Path) -> object:
     with sqlite3.connect(file) as connection:
-        ((lease,),) = connection.execute("SELECT body ->> '$.lease' FROM runs").fetchall()
+        ((lease,),) = connection.execute("SELECT body ->> '$.position.lease' FROM runs").fetchall()
     connection.close()
     return lease
 
@@ -144,5 +144,5 @@ def test_outages_one_after_another_give_no_run_up(tmp_path: Path) -> None:
         run = engine.wait(run_id, 60)
 
     attempts = run.steps["obey"].attempts
-    assert (run.status, run.interruptions, attempts.expired) == ("COMPLETED", 0, 0)
+    assert (run.status, run.position.interruptions, attempts.expired) == ("COMPLETED", 0, 0)
     assert attempts.deferred == 4

@@ -85,7 +85,7 @@ def test_a_claim_that_cannot_load_what_it_gives_leaves_no_lease(
     assert [(status, body["error"]["code"]) for status, body in refused] == [
         (503, "store_unavailable")
     ] * 4
-    assert left.lease is None
+    assert left.position.lease is None
     assert (left.status, left.fencing_token) == ("PENDING", run.fencing_token)
     store.comes_back()
     status, given = call("claim", stepType="away", holder="vm-1")
@@ -106,7 +106,7 @@ def test_a_claim_that_cannot_load_the_checkpoint_leaves_no_lease(
     refused = call("claim", stepType="away", holder="vm-2")
 
     assert refused[0] == 503
-    assert now.show(run.run_id).lease is None
+    assert now.show(run.run_id).position.lease is None
     store.comes_back()
     _, again = call("claim", stepType="away", holder="vm-2")
     assert again["resume"]["partialResults"] == LARGE
@@ -181,7 +181,7 @@ def test_that_a_step_was_asked_for_in_vain_is_noted_once_a_grace(
         clock.advance(1)
         with pytest.raises(StoreUnavailableError):
             acquire_run(engine.engine, run.run_id, "vm-1")
-        noted.append(engine.show(run.run_id).dispatch.seen_at)
+        noted.append(engine.show(run.run_id).position.dispatch.seen_at)
 
     assert len(set(noted)) == 2
 
@@ -198,7 +198,7 @@ def test_a_run_whose_value_cannot_be_read_keeps_nobody_from_its_neighbour(
     claimed = claim_step(engine.engine, "away", "vm-1")
 
     assert claimed.manifest.run_id == second.run_id
-    assert engine.show(first.run_id).lease is None
+    assert engine.show(first.run_id).position.lease is None
 
 
 def test_what_was_loaded_before_the_run_moved_on_is_never_given_out(
@@ -209,7 +209,7 @@ def test_what_was_loaded_before_the_run_moved_on_is_never_given_out(
 
     def another_worker_completes_the_step() -> None:
         held = acquire_run(engine.engine, run.run_id, "vm-2").manifest
-        assert held.lease is not None
+        assert held.position.lease is not None
         credentials = LeaseCredentials(run.run_id, fence_of(held))
         complete_step(engine.engine, credentials, '{"text":"of the other"}', "SUCCESS")
 
@@ -241,8 +241,8 @@ def test_a_lease_that_is_renewed_while_the_output_is_stored_is_not_lost(
 
 
 def fence_of(run: Manifest) -> Fence:
-    assert run.lease is not None
-    return Fence(run.lease.lease_id, run.fencing_token)
+    assert run.position.lease is not None
+    return Fence(run.position.lease.lease_id, run.fencing_token)
 
 
 def test_unreadable_runs_hide_no_other_from_a_claim(
@@ -291,7 +291,9 @@ def wait_for_backoff(engine: InProcessEngine, run_id: str) -> None:
     """Have the next attempt due now."""
 
     def due(found: Any, now: Any) -> Write[None]:
-        return Write(None, {**found, "dispatch": {**found["dispatch"], "notBefore": now}})
+        position = found["position"]
+        dispatch = {**position["dispatch"], "notBefore": now}
+        return Write(None, {**found, "position": {**position, "dispatch": dispatch}})
 
     engine.engine.documents.transact(run_ref(run_id), due)
 

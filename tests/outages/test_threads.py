@@ -46,7 +46,7 @@ def test_leases_are_renewed_while_no_thread_can_be_had(make: Make) -> None:
     with make(workers=3, PIPELINE_LEASE_TTL_S="2") as engine:
         runs = [held(engine) for _ in range(3)]
         with no_new_threads():
-            leases = {run_id: engine.show(run_id).lease for run_id in runs}
+            leases = {run_id: engine.show(run_id).position.lease for run_id in runs}
             until(lambda: all(renewed(engine, run_id, leases[run_id]) for run_id in runs))
         again = held_until_renewed(engine, runs[0])
         for run_id in runs:
@@ -61,13 +61,13 @@ def test_leases_are_renewed_while_no_thread_can_be_had(make: Make) -> None:
 def renewed(engine: InProcessEngine, run_id: str, lease: object) -> bool:
     """Return whether the run is held for longer than the lease ran."""
     run = engine.show(run_id)
-    assert run.heartbeat_at is not None
+    assert run.position.heartbeat_at is not None
     assert lease is not None
-    return run.heartbeat_at > lease.expires_at  # type: ignore[attr-defined]
+    return run.position.heartbeat_at > lease.expires_at  # type: ignore[attr-defined]
 
 
 def held_until_renewed(engine: InProcessEngine, run_id: str) -> bool:
-    lease = engine.show(run_id).lease
+    lease = engine.show(run_id).position.lease
     until(lambda: renewed(engine, run_id, lease))
     return True
 
@@ -89,7 +89,7 @@ def test_a_step_that_nothing_can_watch_over_is_deferred(make: Make) -> None:
     with make(workers=1) as engine:
         with no_new_threads():
             run = engine.start("makes", {})
-            until(lambda: engine.show(run.run_id).attempts.deferred == 1)
+            until(lambda: engine.show(run.run_id).position.attempts.deferred == 1)
             assert CALLS[run.run_id, "make"] == 0
         done = engine.wait(run.run_id, 30)
         seen = reasons(engine, run)
@@ -108,8 +108,8 @@ def test_an_engine_closes_and_releases_its_leases_while_no_thread_can_be_had(mak
     with make(workers=0) as after:
         left = after.show(run_id)
 
-    assert left.lease is None
-    assert left.attempts.interrupted == 1
+    assert left.position.lease is None
+    assert left.position.attempts.interrupted == 1
 
 
 def test_an_engine_that_gets_no_threads_does_not_start_and_leaves_nothing_open(make: Make) -> None:
@@ -190,7 +190,7 @@ def test_a_checkpoint_of_a_coroutine_is_kept_without_a_thread_for_it(make: Make)
             done = engine.wait(run.run_id, 30)
 
     assert done.status == "COMPLETED"
-    assert done.attempts.ended == 0
+    assert done.position.attempts.ended == 0
 
 
 def test_a_coroutine_without_a_thread_blocks_and_loses_nothing() -> None:

@@ -510,7 +510,7 @@ def test_a_shutdown_ends_a_request_that_hangs_at_once_and_burns_no_retry(
         run = later.show(run_id)
         (end,) = [each for each in later.trace(run_id) if each.type == "step_terminated"]
     assert (run.status, end.reason) == ("PENDING", "instance_shutdown")
-    assert run.attempts.failed == 0
+    assert run.position.attempts.failed == 0
     assert took < 5
 
 

@@ -109,8 +109,8 @@ def _expected(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
         return AnnouncedEvent(
             f"run_{next((name for name, is_so in ends.items() if is_so), 'completed')}"
         )
-    blocks = (after.block is not None, after.dispatch.generation)
-    was = (before.block is not None, before.dispatch.generation)
+    blocks = (after.block is not None, after.position.dispatch.generation)
+    was = (before.block is not None, before.position.dispatch.generation)
     assert (after.block is not None) is (after.status is RunStatus.BLOCKED)
     if after.block is None or blocks == was or after.block.looks:
         return None

@@ -28,13 +28,13 @@ class Deliveries(World):
     """Tasks, sweeps and claims, in time and late."""
 
     def current_hint(self, run_id: str) -> None:
-        self.hint(run_id, self.runs[run_id].dispatch.generation)
+        self.hint(run_id, self.runs[run_id].position.dispatch.generation)
 
     def old_hint(self, run_id: str) -> None:
-        self.hint(run_id, self.runs[run_id].dispatch.generation - 1)
+        self.hint(run_id, self.runs[run_id].position.dispatch.generation - 1)
 
     def forged_hint(self, run_id: str) -> None:
-        self.hint(run_id, self.runs[run_id].dispatch.generation + 1)
+        self.hint(run_id, self.runs[run_id].position.dispatch.generation + 1)
 
     def sweep_in_time(self, run_id: str) -> None:
         self.now = max(self.now, self.runs[run_id].alarm_at or self.now)
@@ -51,30 +51,30 @@ class Deliveries(World):
             self.look_again(run_id)
         if not manifest.is_moving or self.now < manifest.alarm_at:
             return
-        if manifest.lease is None:
-            generation = manifest.dispatch.generation
+        if manifest.position.lease is None:
+            generation = manifest.position.dispatch.generation
             in_queue = any((t.run_id, t.generation) == (run_id, generation) for t in self.tasks)
             self.redispatch(run_id, generation, in_queue=in_queue)
         else:
-            self.expire(run_id, manifest.lease.lease_id, gone=False)
+            self.expire(run_id, manifest.position.lease.lease_id, gone=False)
 
     def sweep_of_long_ago(self, run_id: str) -> None:
         """A sweep that read the run a while ago, and finds it moved."""
-        generation = self.runs[run_id].dispatch.generation
+        generation = self.runs[run_id].position.dispatch.generation
         self.redispatch(run_id, generation - 1, in_queue=False)
         self.redispatch(run_id, generation, in_queue=False)
 
     def redispatch(self, run_id: str, generation: int, *, in_queue: bool | None) -> None:
         manifest, known = self.runs[run_id], self.known[run_id]
         step, now = manifest.current_step, self.now
-        waits = manifest.is_moving and manifest.lease is None
+        waits = manifest.is_moving and manifest.position.lease is None
         is_due = waits and manifest.alarm_at <= now
         expected, reason = Outcome.MOVED_ON, None
         nobody_was_there = is_due and now > manifest.alarm_at + NOBODY
         lost, since = known.lost + 1, known.lost_since or now
         if nobody_was_there:
             lost, since = 0, now
-        if is_due and generation == manifest.dispatch.generation:
+        if is_due and generation == manifest.position.dispatch.generation:
             if in_queue is False and not nobody_was_there:
                 reason = self.reason_after(run_id, lost, since)
             expected = self.after_a_wait(run_id, in_queue=in_queue, given_up=reason is not None)
@@ -111,7 +111,7 @@ class Deliveries(World):
     def reason_after(self, run_id: str, lost: int, since: datetime) -> DeadLetterReason | None:
         """Return why the sweep gives up a run whose task is lost, or that nobody claims."""
         manifest, known = self.runs[run_id], self.known[run_id]
-        dispatch, failed = manifest.dispatch, manifest.status is RunStatus.ERROR
+        dispatch, failed = manifest.position.dispatch, manifest.status is RunStatus.ERROR
         if known.elsewhere:
             since = max(dispatch.not_before, dispatch.seen_at or dispatch.not_before)
             if self.now < since + WAIT:
@@ -145,19 +145,25 @@ class Deliveries(World):
         task, for as long as its servers come and go.
         """
         manifest = self.runs[run_id]
-        if not manifest.is_moving or manifest.lease is not None or manifest.dispatch.remote:
+        if (
+            not manifest.is_moving
+            or manifest.position.lease is not None
+            or manifest.position.dispatch.remote
+        ):
             return
         self.now = max(self.now, manifest.alarm_at or self.now)
         queue, name = self.queues[server], dispatch_task(manifest).name
         has_moved = self.has_moved(run_id)
 
-        self.redispatch(run_id, manifest.dispatch.generation, in_queue=name in queue or None)
+        self.redispatch(
+            run_id, manifest.position.dispatch.generation, in_queue=name in queue or None
+        )
 
         after = self.runs[run_id]
         queue.add(name)
         assert not after.dead_lettered, "a queue of its own proves nothing"
         if not (has_moved or after.block is not None):  # which nobody here knows the step of
-            assert after.dispatch.generation == manifest.dispatch.generation
+            assert after.position.dispatch.generation == manifest.position.dispatch.generation
 
     def server_is_killed(self, server: int) -> None:
         """All that waits in its queue is gone with it; the other one takes it up."""
@@ -187,9 +193,12 @@ class Deliveries(World):
         assert change.outcome is expected
         assert change.deliveries == (), "nobody is told that it is looked at"
         assert change.events == ()
-        assert (after.attempts, after.checkpoint) == (manifest.attempts, manifest.checkpoint)
+        assert (after.position.attempts, after.position.checkpoint) == (
+            manifest.position.attempts,
+            manifest.position.checkpoint,
+        )
         if expected is Outcome.LOOKED_AGAIN:
-            assert after.dispatch.after_block == block
+            assert after.position.dispatch.after_block == block
             assert (after.status, known.lost) == ("PENDING", 0)
 
     def look_at_once(self, run_id: str) -> None:
@@ -226,13 +235,13 @@ class Deliveries(World):
 
     def answer_to_hint(self, run_id: str, generation: int) -> Outcome:
         manifest, known = self.runs[run_id], self.known[run_id]
-        if generation > manifest.dispatch.generation:
+        if generation > manifest.position.dispatch.generation:
             return Outcome.REJECTED
         if manifest.cancelled or manifest.dead_lettered:
             return Outcome.CANCELLED if manifest.cancelled else Outcome.DEAD_LETTERED
         if manifest.is_terminal:
             return Outcome.ALREADY_COMPLETED
-        if generation < manifest.dispatch.generation:
+        if generation < manifest.position.dispatch.generation:
             return Outcome.STALE
         if known.holder is not None and self.now < known.ends_at:
             return Outcome.LEASE_HELD
@@ -253,7 +262,7 @@ class Deliveries(World):
             return Outcome.PARKED if manifest.paused else Outcome.BLOCKED
         if known.elsewhere:
             return Outcome.AWAITS_CLAIM
-        if self.now + timedelta(seconds=2) < manifest.dispatch.not_before:
+        if self.now + timedelta(seconds=2) < manifest.position.dispatch.not_before:
             return Outcome.RETRY_SCHEDULED
         if not self.is_known(step):
             return Outcome.STEP_UNKNOWN
@@ -269,7 +278,7 @@ class Deliveries(World):
         )
         takes_over, silent = known.holder is not None, self.is_silent(run_id)
         rests = manifest.is_terminal or manifest.paused or manifest.status is RunStatus.BLOCKED
-        is_early = self.now + timedelta(seconds=2) < manifest.dispatch.not_before
+        is_early = self.now + timedelta(seconds=2) < manifest.position.dispatch.not_before
         if takes_over and self.now < known.ends_at:
             self.refused(run_id, claim, LeaseHeldError)
             return

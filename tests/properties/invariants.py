@@ -59,9 +59,9 @@ def check_change(before: Manifest, change: Change, now: datetime) -> None:
     if before.is_terminal:
         assert after.with_(**{name: getattr(before, name) for name in LINEAGE}) == before
         return
-    assert after.dispatch.generation - before.dispatch.generation in (0, 1)
+    assert after.position.dispatch.generation - before.position.dispatch.generation in (0, 1)
     if is_dispatched(before, after):
-        assert after.dispatch.generation == before.dispatch.generation + 1
+        assert after.position.dispatch.generation == before.position.dispatch.generation + 1
         assert not after.paused, "a paused run is not dispatched"
     _check_kept(before, after)
     new_lease = _lease_id(after) not in (None, _lease_id(before))
@@ -91,15 +91,17 @@ def _check_opened(before: Manifest, after: Manifest) -> None:
         filed = after.steps[step].trials or ()
         assert filed[:-1] == (before.steps[step].trials or ()), "what is over never changes"
         assert (after.steps[step].output, filed[-1].trial) == (None, len(filed))
-    assert after.trial == before.trial + 1 <= TRIALS.max_trials
+    assert after.position.trial == before.position.trial + 1 <= TRIALS.max_trials
 
 
 def _check_results(before: Manifest, after: Manifest) -> None:
     """The result of a call that was made once stands until its step is over."""
-    known = {(call.step, call.trial, call.key): call for call in before.calls}
-    for call in after.calls:
+    known = {(call.step, call.trial, call.key): call for call in before.position.calls}
+    for call in after.position.calls:
         assert known.get((call.step, call.trial, call.key), call) == call
-    assert len({(call.step, call.trial, call.key) for call in after.calls}) == len(after.calls)
+    assert len({(call.step, call.trial, call.key) for call in after.position.calls}) == len(
+        after.position.calls
+    )
 
 
 def is_dispatched(before: Manifest, after: Manifest) -> bool:
@@ -113,15 +115,15 @@ def is_dispatched(before: Manifest, after: Manifest) -> bool:
         "deferred",
         "after_block",
     )
-    seen = {name: getattr(after.dispatch, name) for name in noted}
-    same = after.dispatch == before.dispatch.with_(**seen)
-    return not same or after.dispatch.enqueued < before.dispatch.enqueued
+    seen = {name: getattr(after.position.dispatch, name) for name in noted}
+    same = after.position.dispatch == before.position.dispatch.with_(**seen)
+    return not same or after.position.dispatch.enqueued < before.position.dispatch.enqueued
 
 
 def check_generation(before: Manifest, change: Change, known: Known) -> None:
     """A generation names one block or none: a decision that names it can hit no other."""
     after = change.manifest
-    generation = after.dispatch.generation
+    generation = after.position.dispatch.generation
     blocks = change.changed and after.block is not None
     if blocks and (before.block is None or change.outcome is Outcome.BLOCKED):
         assert generation not in known.blocks
@@ -134,40 +136,50 @@ def check_generation(before: Manifest, change: Change, known: Known) -> None:
 
 def _check_kept(before: Manifest, after: Manifest) -> None:
     """Only the holder of the lease writes a checkpoint; it keeps the lease, unless it is late."""
-    if after.checkpoint in (None, before.checkpoint):
+    if after.position.checkpoint in (None, before.position.checkpoint):
         return
-    assert before.lease is not None
-    assert after.checkpoint.fencing_token == before.fencing_token
-    assert (after.checkpoint.step, after.checkpoint.trial) == (before.current_step, before.trial)
-    if before.lease.acquired_at + timedelta(seconds=before.dispatch.deadline_s) > after.updated_at:
-        assert _lease_id(after) == before.lease.lease_id
-        looked_at_no_more = before.dispatch.with_(after_block=None)  # it is progress
-        assert after.dispatch in (before.dispatch, looked_at_no_more)
+    assert before.position.lease is not None
+    assert after.position.checkpoint.fencing_token == before.fencing_token
+    assert (after.position.checkpoint.step, after.position.checkpoint.trial) == (
+        before.current_step,
+        before.position.trial,
+    )
+    if (
+        before.position.lease.acquired_at + timedelta(seconds=before.position.dispatch.deadline_s)
+        > after.updated_at
+    ):
+        assert _lease_id(after) == before.position.lease.lease_id
+        looked_at_no_more = before.position.dispatch.with_(after_block=None)  # it is progress
+        assert after.position.dispatch in (before.position.dispatch, looked_at_no_more)
     else:
-        assert after.lease is None
+        assert after.position.lease is None
 
 
 def _lease_id(manifest: Manifest) -> str | None:
-    return None if manifest.lease is None else manifest.lease.lease_id
+    return None if manifest.position.lease is None else manifest.position.lease.lease_id
 
 
 def check_lease(manifest: Manifest, known: Known) -> None:
-    assert (manifest.status is RunStatus.IN_PROGRESS) is (manifest.lease is not None)
+    assert (manifest.status is RunStatus.IN_PROGRESS) is (manifest.position.lease is not None)
     assert _lease_id(manifest) == known.holder
-    if manifest.lease is not None:
-        assert manifest.lease.expires_at == known.ends_at <= manifest.lease.max_expires_at
-        assert manifest.lease.max_expires_at == known.cap
-        assert manifest.dispatch.enqueued
-        assert manifest.dispatch.step == manifest.current_step
+    if manifest.position.lease is not None:
+        assert (
+            manifest.position.lease.expires_at
+            == known.ends_at
+            <= manifest.position.lease.max_expires_at
+        )
+        assert manifest.position.lease.max_expires_at == known.cap
+        assert manifest.position.dispatch.enqueued
+        assert manifest.position.dispatch.step == manifest.current_step
 
 
 def check_alarm(manifest: Manifest, known: Known) -> None:
     ends = (manifest.status is RunStatus.COMPLETED, manifest.cancelled, manifest.dead_lettered)
     assert sum(ends) <= 1
     assert manifest.is_terminal is any(ends)
-    assert not (manifest.is_terminal and (manifest.paused or manifest.lease))
-    if manifest.lease is not None:
-        assert manifest.alarm_at == manifest.lease.expires_at
+    assert not (manifest.is_terminal and (manifest.paused or manifest.position.lease))
+    if manifest.position.lease is not None:
+        assert manifest.alarm_at == manifest.position.lease.expires_at
     elif manifest.announcement is not None and manifest.announcement.pending:
         assert manifest.alarm_at == manifest.updated_at + GRACE
     elif manifest.archive is not None:
@@ -179,7 +191,7 @@ def check_alarm(manifest: Manifest, known: Known) -> None:
     elif manifest.block is not None:
         assert manifest.alarm_at == manifest.block.look_at
     else:
-        dispatch = manifest.dispatch
+        dispatch = manifest.position.dispatch
         since = max(dispatch.seen_at or dispatch.not_before, dispatch.not_before)
         wait = GRACE
         if known.elsewhere:
@@ -191,7 +203,7 @@ def check_owed(manifest: Manifest, known: Known) -> None:
     live = not manifest.is_terminal and not manifest.paused
     waits = live and manifest.status in (RunStatus.PENDING, RunStatus.ERROR)
     owed = [(task.generation, task.not_before, task.queue) for task in owed_tasks(manifest)]
-    dispatch = manifest.dispatch
+    dispatch = manifest.position.dispatch
     assert manifest.claimable == (manifest.current_step if waits and known.elsewhere else None)
     assert dispatch.remote is known.elsewhere
     if waits:
@@ -207,7 +219,7 @@ def check_owed(manifest: Manifest, known: Known) -> None:
 
 
 def check_counts(manifest: Manifest, known: Known) -> None:
-    assert manifest.attempts.model_dump() == {
+    assert manifest.position.attempts.model_dump() == {
         "failed": known.ends["failed"],
         "interrupted": known.ends["interrupted"],
         "expired": known.ends["expired"],
@@ -216,17 +228,17 @@ def check_counts(manifest: Manifest, known: Known) -> None:
         "deferred": known.ends["deferred"],
     }
     one_more = 1 if manifest.dead_lettered else 0
-    assert manifest.failures == known.vain <= MAX_RETRIES + one_more
+    assert manifest.position.failures == known.vain <= MAX_RETRIES + one_more
     assert known.ends["failed"] <= MAX_FAILURES + one_more
-    assert manifest.dispatch.redispatched == known.lost <= MAX_INTERRUPTIONS
-    assert manifest.dispatch.lost_since == known.lost_since
-    assert manifest.interruptions == known.stuck <= MAX_INTERRUPTIONS + one_more
-    assert manifest.continuations == known.continued
-    assert manifest.silences == known.silences <= 1 + one_more
+    assert manifest.position.dispatch.redispatched == known.lost <= MAX_INTERRUPTIONS
+    assert manifest.position.dispatch.lost_since == known.lost_since
+    assert manifest.position.interruptions == known.stuck <= MAX_INTERRUPTIONS + one_more
+    assert manifest.position.continuations == known.continued
+    assert manifest.position.silences == known.silences <= 1 + one_more
 
 
 def check_steps(manifest: Manifest, known: Known) -> None:
-    kept_last = manifest.checkpoint
+    kept_last = manifest.position.checkpoint
     if kept_last is None:
         assert known.checkpoint is None
     else:
@@ -244,9 +256,11 @@ def check_steps(manifest: Manifest, known: Known) -> None:
     counts = {step: record.calls or CallCount() for step, record in manifest.steps.items()}
     for step, count in counts.items():
         assert (count.made, count.spared) == (known.made[step], known.spared[step])
-    calls = [Call(it.step, it.trial, it.key, it.inline or "", it.keep) for it in manifest.calls]
+    calls = [
+        Call(it.step, it.trial, it.key, it.inline or "", it.keep) for it in manifest.position.calls
+    ]
     assert calls == [call for call in known.calls if call.keep or manifest.completed_at is None]
-    assert manifest.trial == (known.trial if manifest.current_step in LOOPED else 1)
+    assert manifest.position.trial == (known.trial if manifest.current_step in LOOPED else 1)
     _check_trials(manifest, known)
     outputs = {step: r.output for step, r in manifest.steps.items() if r.output is not None}
     kept = {} if known.kept is None else {manifest.current_step: known.kept}

@@ -55,13 +55,13 @@ def comes_to_an_end(
         owed = owed_tasks(manifest)
         comes = (by_hints or replaced) and owed
         now = max(now, owed[0].not_before if comes else manifest.alarm_at)
-        generation = manifest.dispatch.generation
+        generation = manifest.position.dispatch.generation
         if by_hints and manifest.claimable is not None:
-            now = max(now, manifest.dispatch.not_before)
+            now = max(now, manifest.position.dispatch.not_before)
             change = lifecycle.claim(
                 manifest, now, rules=rules, lease_id=f"proof-{attempt}", holder="proof"
             )
-        elif comes or (by_hints and manifest.lease is not None):
+        elif comes or (by_hints and manifest.position.lease is not None):
             change = lifecycle.arrive(
                 manifest,
                 now,
@@ -72,8 +72,8 @@ def comes_to_an_end(
             )
         elif manifest.look_at is not None:
             change = lifecycle.look_again(manifest, now, rules=rules)
-        elif manifest.lease is not None:
-            lease_id = manifest.lease.lease_id
+        elif manifest.position.lease is not None:
+            lease_id = manifest.position.lease.lease_id
             change = lifecycle.expire(manifest, now, rules=rules, lease_id=lease_id)
         else:
             change = lifecycle.redispatch(
@@ -90,10 +90,10 @@ def comes_to_an_end(
 
 
 def _do(deed: str, manifest: Manifest, now: datetime, rules: Rules) -> Manifest:  # noqa: PLR0911
-    assert manifest.lease is not None
+    assert manifest.position.lease is not None
     facts: dict[str, Any] = {
         "rules": rules,
-        "fence": Fence(manifest.lease.lease_id, manifest.fencing_token),
+        "fence": Fence(manifest.position.lease.lease_id, manifest.fencing_token),
     }
     match deed:
         case "complete":

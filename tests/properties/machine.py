@@ -109,7 +109,7 @@ class Lifecycle(Deliveries, Settlements, People):
     def by_the_book(self, what: str, keeps: bool) -> None:
         """A worker gets the latest run when it should, and does the next thing."""
         run_id = self.nth_run(0)
-        dispatch, workers = self.runs[run_id].dispatch, len(self.workers)
+        dispatch, workers = self.runs[run_id].position.dispatch, len(self.workers)
         self.now = max(self.now, dispatch.not_before)
         if dispatch.remote:
             self.claim(run_id)

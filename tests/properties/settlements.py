@@ -58,7 +58,7 @@ class Settlements(Workers):
 
         if change is not None:
             self.went_on(run_id, manifest.current_step, output)
-            if change.manifest.lease is not None:
+            if change.manifest.position.lease is not None:
                 assert next_lease is not None
                 self.leased(run_id, change, next_lease)
 
@@ -93,9 +93,14 @@ class Settlements(Workers):
         change = self.settle(worker, block, Outcome.BLOCKED)
 
         if change is not None:  # the handler was not called: the next attempt has this number
-            number = (run_id, manifest.current_step, manifest.trial, manifest.attempt)
+            number = (
+                run_id,
+                manifest.current_step,
+                manifest.position.trial,
+                manifest.position.attempt,
+            )
             self.attempts.remove(number)
-            assert change.manifest.attempts == manifest.attempts
+            assert change.manifest.position.attempts == manifest.position.attempts
             assert len(change.deliveries) <= len(self.announcements.channels or ())
 
     def fail_for_good(self, worker: Worker) -> None:
@@ -143,7 +148,10 @@ class Settlements(Workers):
             known.failed()
             if change.outcome is Outcome.RETRY_SCHEDULED and not paused:
                 wait = timedelta(seconds=10 * 2 ** (known.vain - 1))
-                assert change.manifest.dispatch.not_before == change.manifest.updated_at + wait
+                assert (
+                    change.manifest.position.dispatch.not_before
+                    == change.manifest.updated_at + wait
+                )
 
     def release(self, worker: Worker) -> None:
         release = partial(
@@ -189,11 +197,11 @@ class Settlements(Workers):
             return
         known.ends["continued"] += 1
         after = change.manifest
-        assert after.interruptions == manifest.interruptions
+        assert after.position.interruptions == manifest.position.interruptions
         if expected is Outcome.CONTINUED and not manifest.paused:
-            assert after.dispatch.not_before == after.updated_at
-            assert after.dispatch.generation == manifest.dispatch.generation + 1
-        if after.lease is not None:
+            assert after.position.dispatch.not_before == after.updated_at
+            assert after.position.dispatch.generation == manifest.position.dispatch.generation + 1
+        if after.position.lease is not None:
             assert next_lease is not None
             self.leased(run_id, change, next_lease)
 
@@ -218,13 +226,15 @@ class Settlements(Workers):
 
         if change is not None:
             known.ends["deferred"] += 1
-            assert change.manifest.interruptions == manifest.interruptions
-            is_dispatched = change.manifest.dispatch.generation > manifest.dispatch.generation
+            assert change.manifest.position.interruptions == manifest.position.interruptions
+            is_dispatched = (
+                change.manifest.position.dispatch.generation > manifest.position.dispatch.generation
+            )
             if is_dispatched and change.outcome is Outcome.RELEASED:
                 # one whose step is not known any more is blocked, and waits for a person
-                wait = change.manifest.dispatch.not_before - change.manifest.updated_at
-                in_a_row = change.manifest.dispatch.deferred
-                assert in_a_row == manifest.dispatch.deferred + 1
+                wait = change.manifest.position.dispatch.not_before - change.manifest.updated_at
+                in_a_row = change.manifest.position.dispatch.deferred
+                assert in_a_row == manifest.position.dispatch.deferred + 1
                 doubled = timedelta(seconds=10 * 2 ** (in_a_row - 1))
                 assert wait == min(doubled, timedelta(minutes=5))
 
@@ -267,7 +277,7 @@ class Settlements(Workers):
         assert change.outcome is expected
         known.let_go()
         known.settled = (worker.fence.lease_id, change.outcome)
-        note = change.manifest.last_settlement
+        note = change.manifest.position.last_settlement
         assert note is not None
         assert (note.lease_id, note.fencing_token) == (
             worker.fence.lease_id,

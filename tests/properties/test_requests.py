@@ -73,7 +73,7 @@ class Insistence(Lifecycle):
             return super().operate(run_id, operation, allowed, expected)
         request = self.request_for(operation)
         if int(request.id) % 2:
-            request = replace(request, generation=self.runs[run_id].dispatch.generation)
+            request = replace(request, generation=self.runs[run_id].position.dispatch.generation)
         plain = self.plain(operation)
         change = self.commit(run_id, lifecycle.on_request(request, plain))
         assert (change.changed, change.outcome) == (True, expected)
@@ -122,7 +122,7 @@ class Insistence(Lifecycle):
     def look(self, recent: int) -> None:
         run_id = self.nth_run(recent)
         blocks = len(self.known[run_id].blocks)
-        self.looks.append(Look(run_id, self.runs[run_id].dispatch.generation, blocks))
+        self.looks.append(Look(run_id, self.runs[run_id].position.dispatch.generation, blocks))
 
     @precondition(lambda self: self.looks)
     @rule(
@@ -135,7 +135,7 @@ class Insistence(Lifecycle):
         run, operation = self.runs[look.run_id], getattr(lifecycle, what)
         bound = replace(self.request_for(operation), generation=look.generation)
         decide = lifecycle.on_request(bound, self.plain(operation))
-        if look.generation != run.dispatch.generation:
+        if look.generation != run.position.dispatch.generation:
             with pytest.raises(StateChangedError):
                 decide(run, self.now)
             return

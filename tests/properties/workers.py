@@ -138,7 +138,7 @@ class Workers(World):
     def call_once(self, worker: Worker, key: str = "model") -> None:
         """Record the result of a call, or find that it is recorded and spare one."""
         known, manifest = self.known[worker.run_id], self.runs[worker.run_id]
-        step, trial, keep = manifest.current_step, manifest.trial, key == "kept"
+        step, trial, keep = manifest.current_step, manifest.position.trial, key == "kept"
         found = [
             call
             for call in known.calls

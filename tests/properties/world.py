@@ -147,7 +147,7 @@ class World(RuleBasedStateMachine):
     def note_dispatch(self, before: Manifest, after: Manifest) -> None:
         """Note where the step is to run; who does not know it leaves that as it was."""
         known, step = self.known[after.run_id], after.current_step
-        is_further = step != before.dispatch.step
+        is_further = step != before.position.dispatch.step
         if self.is_known(step):
             known.elsewhere, known.provisional = self.is_away(step), False
         else:
@@ -182,17 +182,17 @@ class World(RuleBasedStateMachine):
         """Note the lease that the change gave, and that its attempt goes on from what is kept."""
         manifest, known = change.manifest, self.known[run_id]
         now = manifest.updated_at
-        assert manifest.lease is not None
-        assert manifest.lease.lease_id == lease_id
-        number = (run_id, manifest.current_step, manifest.trial, manifest.attempt)
+        assert manifest.position.lease is not None
+        assert manifest.position.lease.lease_id == lease_id
+        number = (run_id, manifest.current_step, manifest.position.trial, manifest.position.attempt)
         assert number not in self.attempts, "no two attempts have one number"
         self.attempts.add(number)
         known.holder, known.lost, known.lost_since = lease_id, 0, None
         self.lease_begins(known, self.catalog[manifest.current_step], now)
-        assert manifest.lease.expires_at == known.ends_at
+        assert manifest.position.lease.expires_at == known.ends_at
         resumed = [e.model_dump() for e in change.events if e.type is TraceType.CHECKPOINT_RESUMED]
         facts = [(event.get("phase", ""), event["iterationCount"]) for event in resumed]
-        block = manifest.dispatch.after_block
+        block = manifest.position.dispatch.after_block
         looks_on = block is not None and block.looks > 0
         assert facts == ([] if known.checkpoint is None or looks_on else [known.checkpoint[:2]])
         fence = Fence(lease_id, manifest.fencing_token)

@@ -69,14 +69,16 @@ class Attempts:
         """Return an attempt that is held; all times are seconds."""
         clock = system_clock()
         run = run_at_work(clock, "r-1", "step", outputs or {}, timedelta(seconds=timeout))
-        dispatch = run.dispatch.with_(
+        dispatch = run.position.dispatch.with_(
             cleanup_ms=round(cleanup * 1000), memory_limit_bytes=memory, deadline_s=3600
         )
         now = run.updated_at
         ends = now + timedelta(seconds=lease)
-        held_lease = None if run.lease is None else run.lease.with_(expires_at=ends)
+        held_lease = (
+            None if run.position.lease is None else run.position.lease.with_(expires_at=ends)
+        )
         kept = None if resume is None else checkpoint_of(clock, run, resume)
-        run = run.with_(dispatch=dispatch, checkpoint=kept, lease=held_lease)
+        run = run.at(dispatch=dispatch, checkpoint=kept, lease=held_lease)
         artifacts = folder_artifacts(self.folder, clock)
         return MemoryEngine(artifacts, clock, self.checkpoints.append).attempt(run)
 

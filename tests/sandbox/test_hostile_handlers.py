@@ -203,7 +203,7 @@ def test_an_output_that_is_not_json_is_refused_for_good(place: HostilePlace) -> 
     }
     for story in stories.values():
         assert story.run.dead_letter_reason == DeadLetterReason.PERMANENT_FAILURE
-        assert story.run.attempts.failed == 1
+        assert story.run.position.attempts.failed == 1
     place.check_nothing_is_left()
 
 

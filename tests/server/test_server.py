@@ -150,7 +150,7 @@ def test_stopped_it_releases_its_leases_and_answers_no_more(
         Api(server.url).get("/health")
     with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=0) as other:
         run = other.show(run_id)
-    assert (run.lease, run.attempts.interrupted) == (None, 1)
+    assert (run.position.lease, run.position.attempts.interrupted) == (None, 1)
 
 
 class Absent:

@@ -188,7 +188,7 @@ def end(engine: Engine, key: str, ends: str) -> None:
     execute_step(engine, Hint(run.run_id, 1))
     if ends == "blocked":
         again = operate(engine, run.run_id, OperationRequest(Operation.RETRY, "storm")).manifest
-        execute_step(engine, Hint(run.run_id, again.dispatch.generation))
+        execute_step(engine, Hint(run.run_id, again.position.dispatch.generation))
 
 
 def reconcile(engine: Engine, function: Function) -> int:

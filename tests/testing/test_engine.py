@@ -42,7 +42,7 @@ def test_a_blocked_run_is_approved_and_its_output_read(engine: InProcessEngine) 
     run = engine.start("letters", {"words": []})
     blocked = engine.run_until_settled(run.run_id)
 
-    generation = blocked.dispatch.generation
+    generation = blocked.position.dispatch.generation
     engine.approve(run.run_id, reason="looked at it", generation=generation, step="write")
     done = engine.run_until_settled(run.run_id)
 
@@ -83,7 +83,7 @@ def test_a_retry_is_for_a_run_that_failed(engine: InProcessEngine) -> None:
     engine.retry(run.run_id)
     engine.run_until_idle()
 
-    assert engine.show(run.run_id).attempts.failed == 2
+    assert engine.show(run.run_id).position.attempts.failed == 2
     assert engine.sweep().dead_lettered == 0
 
 

@@ -29,7 +29,7 @@ def test_an_attempt_that_is_killed_is_taken_up_from_its_checkpoint(engine: InPro
     left = engine.show(run.run_id)
     done = engine.run_until_settled(run.run_id)
 
-    assert (left.status, left.lease is not None) == ("IN_PROGRESS", True)
+    assert (left.status, left.position.lease is not None) == ("IN_PROGRESS", True)
     assert done.status == "COMPLETED"
     assert [DONE[run.run_id, word] for word in WORDS["words"]] == [1, 1, 1]
     assert done.steps["write"].attempts.expired == 1

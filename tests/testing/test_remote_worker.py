@@ -113,7 +113,7 @@ def test_a_failure_is_tried_again_from_the_checkpoint(tmp_path: Path) -> None:
 
     assert waiting.error is not None
     assert (waiting.status, waiting.error.code) == ("ERROR", "busy")
-    assert waiting.dispatch.not_before - waiting.updated_at == timedelta(seconds=45)
+    assert waiting.position.dispatch.not_before - waiting.updated_at == timedelta(seconds=45)
     assert (done.status, seen) == ("COMPLETED", [None, ["so"]])
 
 

@@ -114,7 +114,7 @@ def test_a_verdict_that_does_not_fit_fails_the_attempt_and_names_the_field(
         "finite number."
     )
     done = engine.run_until_settled(run.run_id)
-    assert (done.dead_letter_reason, done.trial) == ("RETRIES_EXHAUSTED", 1)
+    assert (done.dead_letter_reason, done.position.trial) == ("RETRIES_EXHAUSTED", 1)
 
 
 def test_outputs_of_many_trials_do_not_fill_the_document(tmp_path: Path) -> None:
@@ -224,8 +224,8 @@ REMOTE = Catalog(
 
 def credentials(claimed: ClaimedStep) -> LeaseCredentials:
     run = claimed.manifest
-    assert run.lease is not None
-    return LeaseCredentials(run.run_id, Fence(run.lease.lease_id, run.fencing_token))
+    assert run.position.lease is not None
+    return LeaseCredentials(run.run_id, Fence(run.position.lease.lease_id, run.fencing_token))
 
 
 def test_remote_workers_write_and_review_as_well(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_shutdown_during_a_gate_keeps_the_output(tmp_path: Path, home: str) ->
         engine.adopt_all()
         done = engine.run_until_settled(run_id)
 
-    assert (released.status, released.attempts.interrupted) == ("PENDING", 1)
+    assert (released.status, released.position.attempts.interrupted) == ("PENDING", 1)
     assert done.status == "COMPLETED"
     assert (called(tmp_path), ASKED[run_id]) == (1, 2)
 
@@ -225,5 +225,5 @@ def test_an_output_that_says_error_is_no_work_to_keep(tmp_path: Path) -> None:
     with testing.engine(catalog, tmp_path, remote={"write": half_at_first}) as engine:
         blocked = engine.run_until_settled(started(engine, tmp_path))
 
-    assert (blocked.status, blocked.attempts.failed, len(calls)) == ("BLOCKED", 1, 2)
+    assert (blocked.status, blocked.position.attempts.failed, len(calls)) == ("BLOCKED", 1, 2)
     assert blocked.steps["write"].output == '"whole"'

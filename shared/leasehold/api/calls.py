@@ -47,12 +47,18 @@ from leasehold.api.operations import (
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverridesResponse
 from leasehold.api.registry import HealthResponse, RegistryResponse
 from leasehold.api.results import CallReport, CallsResponse, FilesQuery, FilesResponse
-from leasehold.api.runs import ManifestsResponse, RunsQuery, RunsResponse, StartBody, TraceResponse
+from leasehold.api.runs import (
+    ManifestsResponse,
+    RunResponse,
+    RunsQuery,
+    RunsResponse,
+    StartBody,
+    TraceResponse,
+)
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
 from leasehold.domain.change import Change
 from leasehold.domain.lifecycle import Operation
-from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.ports.artifacts import ArtifactContent
@@ -161,10 +167,10 @@ def manifests(engine: Engine, request: CallRequest[RunsQuery]) -> ManifestsRespo
     return ManifestsResponse.of(list_runs(engine, wanted, limit=limit, page_token=token))
 
 
-@call("GET", "/runs/<run_id>", Manifest, refuses=_OF_RUN)
-def run(engine: Engine, request: CallRequest[None]) -> Manifest:
+@call("GET", "/runs/<run_id>", RunResponse, refuses=_OF_RUN)
+def run(engine: Engine, request: CallRequest[None]) -> RunResponse:
     """The manifest."""
-    return read_run(engine, request.run_id)
+    return RunResponse.of(read_run(engine, request.run_id))
 
 
 @call("GET", "/runs/<run_id>/trace", TraceResponse, refuses=_OF_RUN, omits_none=True)
@@ -207,7 +213,7 @@ def step_output(engine: Engine, request: CallRequest[None]) -> Any:
 @call("GET", "/runs/<run_id>/calls", CallsResponse, refuses=_OF_RUN, name="calls")
 def once(engine: Engine, request: CallRequest[None]) -> CallsResponse:
     """The results of calls made once that a run has; no attempt makes these calls again."""
-    made = read_run(engine, request.run_id).calls
+    made = read_run(engine, request.run_id).position.calls
     return CallsResponse(calls=[CallReport.of(one) for one in made])
 
 

@@ -260,20 +260,20 @@ LEASE_CALLS: Final[tuple[AnyRow, ...]] = (
 
 
 def _claimed(claimed: ClaimedStep) -> ClaimResponse:
-    run, lease = claimed.manifest, claimed.manifest.lease
+    run, lease = claimed.manifest, claimed.manifest.position.lease
     assert lease is not None  # noqa: S101 - it was just given
     return ClaimResponse(
         run_id=run.run_id,
-        step_type=run.current_step,
-        attempt=run.attempt,
-        trial=run.trial,
-        note=run.note,
+        step_type=run.position.step,
+        attempt=run.position.attempt,
+        trial=run.position.trial,
+        note=run.position.note,
         lease_id=lease.lease_id,
         fencing_token=run.fencing_token,
         expires_at=lease.expires_at,
         max_expires_at=lease.max_expires_at,
-        heartbeat_s=run.dispatch.heartbeat_s,
-        timeout_ms=run.dispatch.timeout_ms,
+        heartbeat_s=run.position.dispatch.heartbeat_s,
+        timeout_ms=run.position.dispatch.timeout_ms,
         given=pydantic_core.from_json(claimed.given),
         resume=_resume(claimed),
         findings=claimed.findings,
@@ -281,7 +281,7 @@ def _claimed(claimed: ClaimedStep) -> ClaimResponse:
 
 
 def _resume(claimed: ClaimedStep) -> ResumePoint | None:
-    kept = claimed.manifest.checkpoint
+    kept = claimed.manifest.position.checkpoint
     if kept is None or claimed.partial_results is None:
         return None
     return ResumePoint(
@@ -307,8 +307,8 @@ def _error(part: ErrorPart) -> ErrorRecord:
 
 
 def _lease(run: Manifest) -> Lease:
-    assert run.lease is not None  # noqa: S101 - what renews a lease has one
-    return run.lease
+    assert run.position.lease is not None  # noqa: S101 - what renews a lease has one
+    return run.position.lease
 
 
 def _outcome(change: Change) -> OutcomeResponse:

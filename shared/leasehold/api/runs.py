@@ -12,9 +12,10 @@ from pydantic import BeforeValidator, Field
 from leasehold.api import field_rules as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Manifest, RunFields, consistent
 from leasehold.domain.masks import masked_run
 from leasehold.domain.moment import time_or_date
+from leasehold.domain.position import AtStep, Position
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
@@ -111,6 +112,25 @@ class RunsResponse(ResponseModel):
     next_page_token: str | None
 
 
+class RunResponse(RunFields, AtStep):
+    """`GET /runs/{id}`: the manifest, with what is stored in its position beside the rest."""
+
+    @classmethod
+    def of(cls, run: Manifest) -> Self:
+        """Return the answer; lease ids and nonces are masked before."""
+        position = {name: value for name, value in run.position if name != "step"}
+        fields = {**dict(run), **position, "current_step": run.position.step}
+        del fields["position"]
+        return cls(**fields)
+
+    def to_manifest(self) -> Manifest:
+        """Return the run, or raise UnreadableRunError where it contradicts itself."""
+        fields = dict(self)
+        position = {name: fields.pop(name) for name in AtStep.model_fields}
+        at = Position.model_construct(step=self.current_step, **position)
+        return consistent(Manifest.model_construct(**fields, position=at))
+
+
 class ManifestsResponse(ResponseModel):
     """A page of runs with all that is in them, newest first, and where the next one begins."""
 
@@ -120,7 +140,10 @@ class ManifestsResponse(ResponseModel):
     @classmethod
     def of(cls, page: RunPage[Manifest]) -> Self:
         """Return a page as everybody may see it."""
-        runs = [masked_run(run).model_dump(mode="json", by_alias=True) for run in page.runs]
+        runs = [
+            RunResponse.of(masked_run(run)).model_dump(mode="json", by_alias=True)
+            for run in page.runs
+        ]
         return cls(runs=runs, next_page_token=page.next_page_token)
 
 

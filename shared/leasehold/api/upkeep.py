@@ -42,7 +42,7 @@ class WhyResponse(ResponseModel):
             until=explanation.until,
             then=None if explanation.then is None else explanation.then.word,
             words=explanation.words,
-            generation=run.dispatch.generation,
+            generation=run.position.dispatch.generation,
             operations=list(explanation.operations),
             owed=explained.owed,
             deliveries=tuple(map(DeliveryReport.of, explained.unannounced)),

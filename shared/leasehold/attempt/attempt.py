@@ -159,7 +159,7 @@ class Attempt:
         self.manifest = run
         self.fence = fence
         self.ends_at = _end_of_lease(run, known.snapshot)
-        self.name = AttemptName(run.run_id, run.current_step, run.attempt)
+        self.name = AttemptName(run.run_id, run.position.step, run.position.attempt)
         self.stop = StopSignal(engine.clock.skip)
         self.told_at: float | None = None
         self.stop_detail = ""
@@ -184,10 +184,10 @@ class Attempt:
         self._is_unanswered = False  # a settlement was sent, and may stand
         self._sent_at: float | None = None  # when a write was sent that has had no answer so far
         self._is_refused = False  # the store was away for the last write
-        lease, now = run.lease, engine.clock.monotonic()
+        lease, now = run.position.lease, engine.clock.monotonic()
         ttl = (lease.expires_at - lease.acquired_at).total_seconds() if lease else 0.0
-        self.answer_by = self._end_at = self.ends_at - ttl + run.dispatch.deadline_s
-        self.renew_every = run.dispatch.heartbeat_s
+        self.answer_by = self._end_at = self.ends_at - ttl + run.position.dispatch.deadline_s
+        self.renew_every = run.position.dispatch.heartbeat_s
         self.renew_at = now + (self.renew_every or 0.0)
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         self._progress_at = now + PROGRESS_S
@@ -261,7 +261,7 @@ class Attempt:
             check_json(results)
         except ValueError as error:
             raise not_json("partial_results", error) from None
-        kept = inline(results, beside=run.with_(checkpoint=None).text_bytes)
+        kept = inline(results, beside=run.at(checkpoint=None).text_bytes)
         if kept is None:
             file = pack(run, self.engine.clock.new_id(), results)
             kept = file.value
@@ -273,8 +273,10 @@ class Attempt:
         )
         before = self._refer_to(file, partial(self._save, save, "The checkpoint is kept."))
 
-        replaced = before.checkpoint and before.checkpoint.partial_results.ref
-        is_ours = f"{replaced}".startswith(f"{step_folder(run, run.current_step, run.trial)}/")
+        replaced = before.position.checkpoint and before.position.checkpoint.partial_results.ref
+        is_ours = f"{replaced}".startswith(
+            f"{step_folder(run, run.position.step, run.position.trial)}/"
+        )
         if replaced and is_ours and replaced != kept.ref:  # that of a write that was repeated
             discard(self.engine.artifacts, replaced, self.engine.errand)
 
@@ -583,12 +585,14 @@ class Attempt:
         run, snapshot = self.manifest, self._snapshot
         passed = timedelta(seconds=self.engine.clock.monotonic() - snapshot.monotonic)
         at_latest = snapshot.read_at + passed + _AHEAD
-        is_late = run.lease is not None and deadline_of(run, run.lease) <= at_latest
+        is_late = (
+            run.position.lease is not None and deadline_of(run, run.position.lease) <= at_latest
+        )
         return self.engine.dispatch_rules() if is_late else self.engine.rules
 
     def _still_held(self, change: Change, kept: str = "") -> Change:
         """Return a change that keeps the lease; publish one that ends the attempt, and say so."""
-        if change.manifest.lease is not None:
+        if change.manifest.position.lease is not None:
             return change
         self.engine.publish_or_leave(change)
         raise ended_at_deadline(change.manifest, self.fence, kept=kept)
@@ -744,7 +748,7 @@ class Attempt:
                 TraceType.LEASE_LOST,
                 now,
                 detail=error.details["known"],
-                holder=None if run.lease is None else run.lease.holder,
+                holder=None if run.position.lease is None else run.position.lease.holder,
                 lease_id=self.fence.lease_id,
                 fencing_token=self.fence.fencing_token,
             )
@@ -756,9 +760,9 @@ class Attempt:
 
 def _end_of_lease(run: Manifest, snapshot: Snapshot) -> float:
     """Return when the lease is over at the latest that is known, in monotonic seconds."""
-    if run.lease is None:
+    if run.position.lease is None:
         return snapshot.monotonic
-    return snapshot.monotonic + (run.lease.expires_at - snapshot.read_at).total_seconds()
+    return snapshot.monotonic + (run.position.lease.expires_at - snapshot.read_at).total_seconds()
 
 
 def _without_secrets(phase: str) -> str:

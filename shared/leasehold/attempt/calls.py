@@ -72,12 +72,12 @@ class AttemptFacts(NamedTuple):
             run_id,
             step,
             number,
-            run.trial,
-            hard_s=run.dispatch.timeout_ms / 1000,
-            cleanup_s=run.dispatch.cleanup.total_seconds(),
-            furthest=furthest_of(run) if run.checkpoint else {},
-            has_checkpoint=run.checkpoint is not None,
-            note=run.note,
+            run.position.trial,
+            hard_s=run.position.dispatch.timeout_ms / 1000,
+            cleanup_s=run.position.dispatch.cleanup.total_seconds(),
+            furthest=furthest_of(run) if run.position.checkpoint else {},
+            has_checkpoint=run.position.checkpoint is not None,
+            note=run.position.note,
         )
 
 
@@ -168,7 +168,7 @@ class AttemptCalls:
         self._expected: dict[str, CallResult] = {}
         self._unreadable: dict[str, str] = {}
         self._expecting = threading.Lock()
-        self._ends_at = attempt.engine.clock.monotonic() + run.dispatch.timeout_ms / 1000
+        self._ends_at = attempt.engine.clock.monotonic() + run.position.dispatch.timeout_ms / 1000
 
     @property
     def files(self) -> RunFiles:
@@ -188,7 +188,7 @@ class AttemptCalls:
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
         """Return what an earlier attempt kept; None: nothing, or nothing that can be used."""
-        kept = self._run.checkpoint
+        kept = self._run.position.checkpoint
         if kept is None:
             return None
         found = self._attempt.fetch(partial(read_results, self._run, kept, self._load))
@@ -203,7 +203,7 @@ class AttemptCalls:
 
     def reject_checkpoint(self, why: str) -> None:
         """Drop what an earlier attempt kept, and say in the run why."""
-        kept = self._run.checkpoint
+        kept = self._run.position.checkpoint
         if kept is not None:
             self._attempt.reject_checkpoint(kept, why)
 
@@ -264,14 +264,18 @@ class AttemptCalls:
         return load(self._attempt.engine.artifacts, value)
 
     def _result(self, key: str, type_: str) -> CallResult:
-        return CallResult(step=self._run.current_step, trial=self._run.trial, key=key, type=type_)
+        return CallResult(
+            step=self._run.position.step, trial=self._run.position.trial, key=key, type=type_
+        )
 
     def _expect(self, call: CallResult) -> None:
         """Note that a call is to be made, or refuse that before it costs anything."""
         with self._expecting:
             run = self._attempt.manifest
             by_reference = expected_reference(run, call)
-            others = {(one.step, one.key): one for one in (*self._expected.values(), *run.calls)}
+            others = {
+                (one.step, one.key): one for one in (*self._expected.values(), *run.position.calls)
+            }
             others.pop((call.step, call.key), None)
             check_room(run, [*others.values()], by_reference)
             self._expected[call.key] = by_reference
@@ -283,7 +287,11 @@ class AttemptCalls:
             _check_own(run, call)
             return self._attempt.fetch(partial(self._load, call.value))
         except (ArtifactNotFoundError, ArtifactNameError, DamagedFileError) as error:
-            facts = {"run_id": run.run_id, "step": run.current_step, "attempt": run.attempt}
+            facts = {
+                "run_id": run.run_id,
+                "step": run.position.step,
+                "attempt": run.position.attempt,
+            }
             words = "the result of call %r is lost, it is made again: %s"
             _LOG.warning(words, call.key, error, extra=facts)
             self._unreadable[call.key] = call.ref or ""

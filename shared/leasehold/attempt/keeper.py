@@ -73,9 +73,12 @@ class LeaseKeeper:
     def attempt_of(self, engine: AttemptEngine, acquired: Committed[Change]) -> Attempt:
         """Return the attempt whose lease was just committed; nobody watches over it."""
         run, snapshot = acquired.answer.manifest, acquired.snapshot
-        assert run.lease is not None  # noqa: S101 - a lease was just written
+        assert run.position.lease is not None  # noqa: S101 - a lease was just written
         assert snapshot is not None  # noqa: S101 - as above
-        fence, known = Fence(run.lease.lease_id, run.fencing_token), KnownRun(run, snapshot)
+        fence, known = (
+            Fence(run.position.lease.lease_id, run.fencing_token),
+            KnownRun(run, snapshot),
+        )
         return Attempt(engine, known, fence, patience=self._patience, stack_of=self._stack_of)
 
     def hold(self, engine: AttemptEngine, acquired: Committed[Change]) -> Attempt:

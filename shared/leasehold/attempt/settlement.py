@@ -122,12 +122,12 @@ def _stored_output(attempt: Attempt, output: str) -> KeptValue:
     One that is judged again is there; what a remote worker sends is always another one.
     """
     run = attempt.manifest
-    before = run.steps[run.current_step].kept_output if run.has_unjudged_output else None
-    if before is not None and not run.dispatch.remote:
+    before = run.steps[run.position.step].kept_output if run.has_unjudged_output else None
+    if before is not None and not run.position.dispatch.remote:
         return before
     if kept := inline(output, beside=run.text_bytes):
         return kept
-    step = run.current_step
+    step = run.position.step
     check_size(f"the output of step {step}", output, OUTPUT_BYTES)
     # names are shown to those who read the run, and the id of a lease is its holder's
     mark = f"{digest(attempt.fence.lease_id)[:16]}-{digest(output)[:16]}"

@@ -115,7 +115,7 @@ def pack(run: Manifest, new_id: str, text: str) -> PackedFile:
         new_id: so that no other file under the lease has the name.
         text: JSON text.
     """
-    folder = step_folder(run, run.current_step, run.trial)
+    folder = step_folder(run, run.position.step, run.position.trial)
     name = f"{folder}/{run.fencing_token}-{new_id}{_GZIP}"
     return PackedFile(name, _packed(text.encode()), digest(text))
 
@@ -125,7 +125,7 @@ def pack_call(run: Manifest, new_id: str, call: CallResult) -> PackedFile:
     file = pack(run, new_id, call.inline or "null")
     if not call.keep:
         return file
-    name = f"{run.current_step}-call-{run.fencing_token}-{new_id}{_GZIP}"
+    name = f"{run.position.step}-call-{run.fencing_token}-{new_id}{_GZIP}"
     return file._replace(name=f"{values_folder(run)}/{name}")
 
 
@@ -160,9 +160,9 @@ def may_refer_to(documents: Documents, run_id: str, name: str) -> bool:
         return True
     if run is None:
         return False
-    kept = run.checkpoint
+    kept = run.position.checkpoint
     is_of_checkpoint = kept is not None and kept.partial_results.ref == name
-    return is_of_checkpoint or any(call.value.ref == name for call in run.calls)
+    return is_of_checkpoint or any(call.value.ref == name for call in run.position.calls)
 
 
 def _load_packed(artifacts: Artifacts, name: str, expected: str | None) -> str:

@@ -87,7 +87,7 @@ class LiveDisplay(_Screen):
         self._keep_failure(run)
         lines = [step_line(run, step, now, worker=self._worker) for step in run.plan]
         steps = Table.grid(padding=(0, 1))
-        for line in self._fitting(lines, run.plan.index(run.current_step)):
+        for line in self._fitting(lines, run.plan.index(run.position.step)):
             steps.add_row(*_cells(line))
         self._draw(_head(run, now), steps)
 

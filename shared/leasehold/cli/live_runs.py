@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from leasehold.api import calls
-from leasehold.api.runs import RunsQuery
+from leasehold.api.runs import RunResponse, RunsQuery
 from leasehold.bootstrap import Purpose
 from leasehold.cli.bundle import on_this_store, open_bundle, purpose_on_store
 from leasehold.cli.exit_codes import DONE, FOUND
@@ -71,13 +72,17 @@ def _live_runs(server: Client) -> Iterator[Manifest]:
         query = RunsQuery(status=status, dead_lettered=False, limit=DEFAULT_PAGE)
         while True:
             page = server.call(calls.manifests, query)
-            for run in map(Manifest.model_validate, page.runs):
+            for run in map(_run, page.runs):
                 if not run.is_terminal and run.run_id not in seen:
                     seen.add(run.run_id)
                     yield run
             if page.next_page_token is None:
                 break
             query = query.model_copy(update={"page_token": page.next_page_token})
+
+
+def _run(shown: Mapping[str, Any]) -> Manifest:
+    return RunResponse.model_validate(shown).to_manifest()
 
 
 def _load(server: Client, value: GivenValue) -> str:

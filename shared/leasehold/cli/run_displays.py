@@ -78,8 +78,8 @@ class LineDisplay(NoDisplay):
 
     def _print_progress(self, run: Manifest) -> None:
         """Print what the handler says, where that is new, once in a while."""
-        words = run.current_step, reported(run)
-        if run.lease is None or not words[1] or words == self._reported:
+        words = run.position.step, reported(run)
+        if run.position.lease is None or not words[1] or words == self._reported:
             return
         if self._reported_at and run.updated_at - self._reported_at < _PROGRESS_EVERY:
             return
@@ -87,10 +87,12 @@ class LineDisplay(NoDisplay):
         self._say(run.updated_at, f"step {words[0]}: {words[1]}")
 
     def _print_retry(self, run: Manifest) -> None:
-        known = None if self._last is None else self._last.dispatch.generation
+        known = None if self._last is None else self._last.position.dispatch.generation
         again = next_attempt(run)
-        if again is not None and known != run.dispatch.generation:
-            self._say(run.dispatch.not_before, f"step {run.current_step} is due again, {again}")
+        if again is not None and known != run.position.dispatch.generation:
+            self._say(
+                run.position.dispatch.not_before, f"step {run.position.step} is due again, {again}"
+            )
 
     def _print_event(self, event: TraceEvent) -> None:
         """Print what happened; the first failure of its kind whole."""
@@ -140,7 +142,7 @@ class _News:
 
     def of(self, run: Manifest) -> list[TraceEvent]:
         """Return the events that are new, oldest first."""
-        mark = (run.traced, run.status, run.dispatch.generation, run.fencing_token)
+        mark = (run.traced, run.status, run.position.dispatch.generation, run.fencing_token)
         if mark == self._mark:
             return []
         self._mark = mark

@@ -50,7 +50,7 @@ def print_result(run: Manifest, *, url: str | None = None) -> int:
     commands = [command_line("show", *words), command_line("trace", *words)]
     print_line(result_of(run))
     if run.status is RunStatus.COMPLETED:
-        short = value_in_short(run.steps[run.current_step].kept_output, _MAX_OUTPUT)
+        short = value_in_short(run.steps[run.position.step].kept_output, _MAX_OUTPUT)
         note(f"output: {short}")
         commands.insert(0, command_line("output", *words))
     note("next:", " · ".join(commands))

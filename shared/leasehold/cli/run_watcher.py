@@ -102,7 +102,7 @@ def watch_run(view: View, display: Display) -> Manifest:
 
 def _is_held(run: Manifest, now: datetime) -> bool:
     """Return whether a worker has the run that is not known to be gone."""
-    lease = run.lease
+    lease = run.position.lease
     return (
         lease is not None and now < lease.expires_at and not is_gone(lease.holder, host=host_name())
     )

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from leasehold.api.deliveries import DeliveryReport
+from leasehold.api.runs import RunResponse
 from leasehold.cli.delivery_line import announced_to
 from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
@@ -54,7 +55,7 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
         run, now = client.get(run_id), client.connection.now()
         deliveries = () if as_json else _deliveries(client, run)
     if as_json:
-        print_json(to_document(run))
+        print_json(to_document(RunResponse.of(run)))
         return
     facts = [*_identity(run, now), *_troubles(run, now), *_work(run, now)]
     print_facts([*facts, *_announced(deliveries, now)])
@@ -87,7 +88,7 @@ def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
     yield "run", StyledText(run.run_id, "bold")
     yield "pipeline", run.pipeline
     yield "status", state_of(run)
-    yield "generation", str(run.dispatch.generation)
+    yield "generation", str(run.position.dispatch.generation)
     yield "created", _when(run.created_at, now)
     if run.completed_at is not None:
         took = duration(run.completed_at - run.created_at)
@@ -125,15 +126,15 @@ def _troubles(run: Manifest, now: datetime) -> Iterator[Fact]:
 
 
 def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
-    if run.lease is not None:
-        until = ago(run.lease.expires_at, now)
-        yield "lease", f"{run.lease.holder}, token {run.fencing_token}, ends {until}"
-        if run.heartbeat_at is not None:
-            yield "heartbeat", ago(run.heartbeat_at, now)
+    if run.position.lease is not None:
+        until = ago(run.position.lease.expires_at, now)
+        yield "lease", f"{run.position.lease.holder}, token {run.fencing_token}, ends {until}"
+        if run.position.heartbeat_at is not None:
+            yield "heartbeat", ago(run.position.heartbeat_at, now)
     elif run.is_moving:
-        due = run.dispatch.not_before
+        due = run.position.dispatch.not_before
         when = f"at {stamp(due)} ({ago(due, now)})" if due > now else "waits for a worker"
-        yield "next", f"attempt {run.attempt} of step {run.current_step} {when}"
+        yield "next", f"attempt {run.position.attempt} of step {run.position.step} {when}"
     yield from _trials(run)
 
 

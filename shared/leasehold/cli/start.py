@@ -245,7 +245,7 @@ def _report(facts: Facts) -> None:
 
 def _note_other_worker(local: InProcessEngine, run_id: str) -> None:
     """Say who works on the run, where that is another process."""
-    lease = local.show(run_id).lease
+    lease = local.show(run_id).position.lease
     if lease is None or lease.holder == local.engine.holder:
         return
     until = f"{stamp(lease.expires_at)} ({ago(lease.expires_at, local.engine.clock.now())})"

@@ -56,7 +56,7 @@ def _given_up(answer: WhyResponse) -> list[str]:
 
 def _is_holder_gone(run: Manifest) -> bool:
     """Return whether the process that had the run is known to work no more."""
-    return run.lease is not None and is_gone(run.lease.holder, host=host_name())
+    return run.position.lease is not None and is_gone(run.position.lease.holder, host=host_name())
 
 
 def _print_error(run: Manifest) -> None:
@@ -73,6 +73,6 @@ def _decision(run: Manifest, answer: WhyResponse, operation: Operation, url: str
     # one that heals by itself has another one after each look
     if operation is not Operation.RESUME:
         heals = run.block is not None and run.block.heals
-        bound = ("--step", run.current_step) if heals else ("--generation", str(answer.generation))
+        bound = ("--step", run.position.step) if heals else ("--generation", str(answer.generation))
         words += bound
     return command_line(*words, *url_words(url))

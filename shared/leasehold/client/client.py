@@ -223,7 +223,7 @@ class Client:
 
     def get(self, run: Run) -> Manifest:
         """Return the run as it is now."""
-        return self.call(calls.run, None, run)
+        return self.call(calls.run, None, run).to_manifest()
 
     def output(self, run: Run, step: str | None = None) -> Any:
         """Return the output of a step, as JSON has it; None: that of the run, as `result` does.

@@ -29,10 +29,11 @@ from leasehold.api.call_row import (
     JsonText,
     Needs,
 )
+from leasehold.api.runs import RunResponse
 from leasehold.bootstrap import delivers_events, delivers_tasks, system_clock
 from leasehold.client.http_calls import RunsApi, is_server
 from leasehold.client.store import Store
-from leasehold.domain.manifest import Manifest, is_run_id, shown_manifest
+from leasehold.domain.manifest import is_run_id
 from leasehold.errors import InvalidRequestError, UnknownRunError
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.engine import Engine
@@ -242,9 +243,9 @@ def _read(row: AnyRow, request: CallRequest[Any], answer: Any) -> Any:
     """
     if row.gives is JsonValue:
         return answer
-    if row.gives is Manifest:
-        return shown_manifest(request.run_id, answer)
     value = row.gives.model_validate(answer)
+    if isinstance(value, RunResponse) and value.run_id != request.run_id:
+        raise ValueError(value.run_id)
     token = getattr(request.given, "page_token", None)
     if token is not None and value.next_page_token == token:
         raise ValueError(token)

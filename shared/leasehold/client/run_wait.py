@@ -92,4 +92,4 @@ class RunWait:
         run = self._run
         if run is None:
             return f"run {self._run_id} could not be read"
-        return f"run {run.run_id} still moves, {run.state} at step {run.current_step},"
+        return f"run {run.run_id} still moves, {run.state} at step {run.position.step},"

@@ -85,7 +85,7 @@ class CrashDetector:
         """Look once after a wait; return whether the worker is gone, and its lease ended."""
         if self._stopping.wait(wait):
             return False
-        lease = get_run(self._engine, run_id).lease
+        lease = get_run(self._engine, run_id).position.lease
         if lease is None or not self._is_gone(lease.holder):
             return False
         self._kill_orphans(lease.holder)

@@ -45,11 +45,11 @@ def alarm_for(
     written_at = written_at or manifest.updated_at
     if manifest.is_idle:
         return _alarm_of_idle(manifest, grace, written_at)
-    if manifest.lease is not None:
-        return manifest.lease.expires_at
+    if manifest.position.lease is not None:
+        return manifest.position.lease.expires_at
     if manifest.look_at is not None:
         return manifest.look_at
-    dispatch = manifest.dispatch
+    dispatch = manifest.position.dispatch
     if dispatch.schedule_to_start_s is not None:
         return _next_look(dispatch, written_at)
     return dispatch.waits_since + grace

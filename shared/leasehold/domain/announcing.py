@@ -52,7 +52,7 @@ def announced_event(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
     is_found_again = after.block is not None and after.block.looks > 0
     is_same_block = (
         before.status is RunStatus.BLOCKED
-        and before.dispatch.generation == after.dispatch.generation
+        and before.position.dispatch.generation == after.position.dispatch.generation
     )
     return None if is_found_again or is_same_block else event
 
@@ -119,7 +119,7 @@ def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta)
         pipeline=run.pipeline,
         event=told.event,
         priority=Priority.HIGH if told.event in URGENT else Priority.NORMAL,
-        step=run.current_step,
+        step=run.position.step,
         summary=_summary(run, told.event, reason, detail),
         reason=reason,
         detail=detail,
@@ -151,7 +151,7 @@ def _summary(
 ) -> str:
     """Return who came to what, where and why, as one plain line."""
     who = f"Run {run.run_id} of pipeline {run.pipeline}"
-    at = f"at step {run.current_step}"
+    at = f"at step {run.position.step}"
     why = "".join(f": {part}" for part in (reason, detail) if part)
     if event == AnnouncedEvent.RUN_COMPLETED:
         line = f"{who} is completed."

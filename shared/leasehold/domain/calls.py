@@ -42,23 +42,24 @@ def recorded_call(manifest: Manifest, key: str) -> CallResult | None:
 
 def outlasting(manifest: Manifest) -> tuple[CallResult, ...]:
     """Return the results that are left when the current step is over."""
-    return tuple(call for call in manifest.calls if call.keep)
+    return tuple(call for call in manifest.position.calls if call.keep)
 
 
 def current_calls(manifest: Manifest) -> tuple[CallResult, ...]:
     """Return the results that count now: of this step and trial, and what an earlier one kept."""
     return tuple(
         call
-        for call in manifest.calls
-        if call.step == manifest.current_step and (call.keep or call.trial == manifest.trial)
+        for call in manifest.position.calls
+        if call.step == manifest.position.step
+        and (call.keep or call.trial == manifest.position.trial)
     )
 
 
 def kept_files(manifest: Manifest) -> tuple[str, ...]:
     """Return the artifacts of the checkpoint, and of the results of calls."""
-    checkpoint = manifest.checkpoint
+    checkpoint = manifest.position.checkpoint
     values = [] if checkpoint is None else [checkpoint.partial_results]
-    values += [call.value for call in manifest.calls]
+    values += [call.value for call in manifest.position.calls]
     return tuple(value.ref for value in values if value.ref is not None)
 
 
@@ -70,7 +71,7 @@ def with_call(manifest: Manifest, call: CallResult) -> tuple[CallResult, ...]:
     """
     others = tuple(
         other
-        for other in manifest.calls
+        for other in manifest.position.calls
         if other.keep or (other.step, other.trial) == (call.step, call.trial)
         if (other.step, other.key) != (call.step, call.key)
     )
@@ -86,7 +87,7 @@ def check_room(manifest: Manifest, others: Sequence[CallResult], call: CallResul
         others: all other results.
         call: the result.
     """
-    beside = manifest.with_(calls=tuple(others)).text_bytes
+    beside = manifest.at(calls=tuple(others)).text_bytes
     if call.ref is None:
         fits = fits_inline(call.size, beside=beside, most=CALL_TEXT_BYTES)
     else:

@@ -92,8 +92,12 @@ def unchanged(manifest: Manifest, outcome: Outcome, wake: Task | None = None) ->
 
 
 def with_index_fields(manifest: Manifest, grace: timedelta) -> Manifest:
-    """Return the manifest with what stores find it by: its alarm, and whether it can be claimed."""
-    return manifest.with_(alarm_at=alarm_for(manifest, grace), claimable=claimable_step(manifest))
+    """Return the manifest with what stores and people find it by, which follows from the rest."""
+    return manifest.with_(
+        current_step=manifest.position.step,
+        alarm_at=alarm_for(manifest, grace),
+        claimable=claimable_step(manifest),
+    )
 
 
 def as_write(change: Change) -> Write[Change]:

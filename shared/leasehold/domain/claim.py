@@ -7,5 +7,5 @@ from leasehold.domain.manifest import Manifest
 
 def claimable_step(manifest: Manifest) -> str | None:
     """Return the step that waits for a remote worker, due or not; None where none does."""
-    waits = manifest.waits_for_worker and manifest.lease is None
-    return manifest.current_step if waits and manifest.dispatch.remote else None
+    waits = manifest.waits_for_worker and manifest.position.lease is None
+    return manifest.position.step if waits and manifest.position.dispatch.remote else None

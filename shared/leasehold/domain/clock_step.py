@@ -44,10 +44,10 @@ def after_step(manifest: Manifest, now: datetime, step: ClockStep) -> Manifest:
     The lease runs on as if its worker was heard of now. How far the clock went is not asked: two
     processes may have seen different steps of it, and each would move the lease by its own.
     """
-    lease = manifest.lease
+    lease = manifest.position.lease
     if lease is None:
         return manifest
-    latest = max(manifest.heartbeat_at or lease.acquired_at, lease.acquired_at)
+    latest = max(manifest.position.heartbeat_at or lease.acquired_at, lease.acquired_at)
     if latest >= step.since if step.by > timedelta() else latest <= now + _A_MOMENT:
         return manifest
     by = now - latest
@@ -56,4 +56,4 @@ def after_step(manifest: Manifest, now: datetime, step: ClockStep) -> Manifest:
         expires_at=lease.expires_at + by,
         max_expires_at=lease.max_expires_at + by,
     )
-    return manifest.with_(lease=moved, heartbeat_at=now)
+    return manifest.at(lease=moved, heartbeat_at=now)

@@ -109,7 +109,9 @@ def has_moved(manifest: Manifest, settings: StepSettings) -> bool:
         settings: those in force for its step.
     """
     is_remote = settings.remote and not manifest.has_unjudged_output
-    return manifest.dispatch.provisional or manifest.dispatch.remote is not is_remote
+    return (
+        manifest.position.dispatch.provisional or manifest.position.dispatch.remote is not is_remote
+    )
 
 
 def as_dispatched(rules: Rules, dispatch: Dispatch) -> Rules:

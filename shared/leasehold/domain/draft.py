@@ -19,6 +19,7 @@ from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import Manifest, ManifestUpdate
 from leasehold.domain.manifest_parts import Settlement, StepRecordUpdate
 from leasehold.domain.notes import MadeOutput, Notes
+from leasehold.domain.position import PositionUpdate
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import overwrite, trusted
 from leasehold.domain.trace import TraceEvent, TraceType, event_of
@@ -61,17 +62,25 @@ class Draft:
         else:
             overwrite(self.run, update)
 
+    def set_position(self, **update: Unpack[PositionUpdate]) -> None:
+        """Replace these fields of its position."""
+        position = self.run.position
+        if position is self.before.position:
+            self.set(position=position.with_(**update))
+        else:
+            overwrite(position, update)
+
     def set_step(self, **update: Unpack[StepRecordUpdate]) -> None:
         """Replace these fields of the current step."""
         run = self.run
-        self.set(steps=run.with_step(run.current_step, **update))
+        self.set(steps=run.with_step(run.position.step, **update))
 
     def note(self, notes: Notes) -> None:
         """Keep what the attempt has to say beside its result."""
         if notes.progress is not None:
             self.set_step(progress=notes.progress)
         if notes.calls_spared is not None:
-            calls = self.run.steps[self.run.current_step].calls or CallCount()
+            calls = self.run.steps[self.run.position.step].calls or CallCount()
             self.set_step(calls=calls.with_(spared=notes.calls_spared))
         if notes.leaves_file:
             self.owe_folder()
@@ -82,8 +91,8 @@ class Draft:
 
     def keep_output(self, made: MadeOutput) -> bool:
         """Keep the output of the current step; return whether it was not kept before."""
-        run, lease = self.run, self.before.lease
-        kept = run.steps[run.current_step].kept_output
+        run, lease = self.run, self.before.position.lease
+        kept = run.steps[run.position.step].kept_output
         if kept is not None and kept == made.value:
             return False
         took = timedelta() if lease is None else self.now - lease.acquired_at
@@ -100,7 +109,7 @@ class Draft:
     def owe_folder(self) -> None:
         """Note that the current trial of the step may have temporary files, to be deleted later."""
         run = self.run
-        folder = step_folder(run, run.current_step, run.trial)
+        folder = step_folder(run, run.position.step, run.position.trial)
         if folder not in run.owed:
             self.set(owed=(*run.owed, folder))
 
@@ -109,34 +118,36 @@ class Draft:
 
         A block that was looked at is over by that, too: a later one is another.
         """
-        self.set(failures=0, interruptions=0, interrupted_at=None, silences=0, continuations=0)
-        if self.run.dispatch.after_block is not None:
-            self.set(dispatch=self.run.dispatch.with_(after_block=None))
+        self.set_position(
+            failures=0, interruptions=0, interrupted_at=None, silences=0, continuations=0
+        )
+        if self.run.position.dispatch.after_block is not None:
+            self.set_position(dispatch=self.run.position.dispatch.with_(after_block=None))
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""
         run = self.run
-        record = run.steps[run.current_step]
-        self.set(
-            attempts=run.attempts.plus(end),
-            failures=run.failures + (end is AttemptEnd.FAILED),
-            steps=run.with_step(run.current_step, attempts=record.attempts.plus(end)),
+        record = run.steps[run.position.step]
+        self.set(steps=run.with_step(run.position.step, attempts=record.attempts.plus(end)))
+        self.set_position(
+            attempts=run.position.attempts.plus(end),
+            failures=run.position.failures + (end is AttemptEnd.FAILED),
         )
         if end is AttemptEnd.EXPIRED and not self._lapsed_unattended:
-            self.set(interruptions=run.interruptions + 1)
+            self.set_position(interruptions=run.position.interruptions + 1)
         if end is AttemptEnd.INTERRUPTED and not self._is_one_outage:
-            self.set(interruptions=run.interruptions + 1, interrupted_at=self.now)
+            self.set_position(interruptions=run.position.interruptions + 1, interrupted_at=self.now)
 
     @property
     def _lapsed_unattended(self) -> bool:
         """Whether nobody was there when the lease ran out: time off, or an outage."""
-        lease = self.before.lease
+        lease = self.before.position.lease
         return lease is not None and is_unattended(lease.expires_at, self.now)
 
     @property
     def _is_one_outage(self) -> bool:
         """Whether a shutdown belongs to the same outage as the last one that counted."""
-        last = self.run.interrupted_at
+        last = self.run.position.interrupted_at
         return last is not None and abs(self.now - last) < OUTAGE
 
     def trace(self, type_: TraceType, **facts: Any) -> None:
@@ -164,13 +175,15 @@ class Draft:
         ends = self.run.is_terminal and not self.before.is_terminal
         if ends and leaves_artifacts(self.run):
             self.set(archive=_owed_archive(ended_at=self.now))
+        if self.fence is not None:
+            self.set_position(last_settlement=_answered(self.fence, outcome))
         run = self.run
         self.set(
+            current_step=run.position.step,
             updated_at=self.now,
             traced=run.traced + len(self.events),
             alarm_at=alarm_for(run, self.rules.grace, self.now),
             claimable=claimable_step(run),
-            last_settlement=self._settlement(outcome),
         )
         rules = self.rules
         after = rules.delivery.give_up_after
@@ -178,13 +191,7 @@ class Draft:
         ledger = ledger_of(self.run) if ends else None
         return Change(outcome, self.run, self.events, created, deliveries=owed, ledger=ledger)
 
-    def _settlement(self, outcome: Outcome) -> Settlement | None:
-        """Return the note of the answer, so that the same settlement gets it again."""
-        fence = self.fence
-        if fence is None:
-            return self.run.last_settlement
-        return _settlement(
-            lease_id=fence.lease_id,
-            fencing_token=fence.fencing_token,
-            outcome=outcome,
-        )
+
+def _answered(fence: Fence, outcome: Outcome) -> Settlement:
+    """Return the note of the answer, so that the same settlement gets it again."""
+    return _settlement(lease_id=fence.lease_id, fencing_token=fence.fencing_token, outcome=outcome)

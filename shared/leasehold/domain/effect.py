@@ -66,7 +66,7 @@ Effect: TypeAlias = Task | EventMessage | Deletion | Archive
 
 def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
     """Return what the run still owes, as far as its manifest knows: nothing under a lease."""
-    if manifest.lease is not None:
+    if manifest.position.lease is not None:
         return ()
     return tuple(effect for owed in OWED for effect in owed(manifest))
 
@@ -78,12 +78,12 @@ def is_awaited(effect: Effect) -> bool:
 
 def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
     """Return the task of a dispatch that waits for a worker and is not known to be enqueued."""
-    return () if manifest.dispatch.enqueued else waiting_tasks(manifest)
+    return () if manifest.position.dispatch.enqueued else waiting_tasks(manifest)
 
 
 def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
     """Return the task of a dispatch that waits for a worker; none for one that is claimed."""
-    if not manifest.waits_for_worker or manifest.dispatch.remote:
+    if not manifest.waits_for_worker or manifest.position.dispatch.remote:
         return ()
     return (dispatch_task(manifest),)
 
@@ -107,7 +107,7 @@ def owed_deletions(manifest: Manifest) -> tuple[Deletion, ...]:
 
     While somebody works on the run, `left_behind` is for that worker to carry out.
     """
-    if manifest.is_terminal or manifest.lease is not None:
+    if manifest.is_terminal or manifest.position.lease is not None:
         return ()
     return left_behind(manifest)
 
@@ -119,7 +119,7 @@ def left_behind(manifest: Manifest) -> tuple[Deletion, ...]:
     """
     if not manifest.owed:
         return ()
-    current = step_folder(manifest, manifest.current_step, manifest.trial)
+    current = step_folder(manifest, manifest.position.step, manifest.position.trial)
     folders = [each for each in manifest.owed if each != current][-1:]
     return (Deletion(manifest.run_id, _own(manifest, folders)),) if folders else ()
 

@@ -80,7 +80,11 @@ def explain(
         words = f"Run {manifest.run_id} waits for {what}."
         return Explanation(what, None, None, words, () if broken else possible)
     change = _at(manifest, max(now, until), rules)
-    is_held = manifest.lease is not None and now < manifest.lease.expires_at and not holder_gone
+    is_held = (
+        manifest.position.lease is not None
+        and now < manifest.position.lease.expires_at
+        and not holder_gone
+    )
     operations = possible if manifest.look_at is not None and not broken else ()
     if no_server is not None and not is_held:
         words = f"Run {manifest.run_id} waits for {what}, and {no_server}."
@@ -99,7 +103,7 @@ def _what(
     holder_gone: bool,
     asked: str,
 ) -> str:
-    lease, step = manifest.lease, manifest.current_step
+    lease, step = manifest.position.lease, manifest.position.step
     if lease is not None:
         attempt = _attempt(manifest)
         if now < lease.expires_at and holder_gone:
@@ -118,7 +122,7 @@ def _what(
 
 
 def _attempt(manifest: Manifest) -> str:
-    words = f"attempt {manifest.attempt} of step {manifest.current_step}"
+    words = f"attempt {manifest.position.attempt} of step {manifest.position.step}"
     trial = trial_words(manifest)
     return f"{words} in {trial}" if trial else words
 
@@ -131,13 +135,13 @@ def _person(manifest: Manifest, possible: tuple[Operation, ...]) -> str:
     block = manifest.block
     why = "" if block is None else f": {block.words}".rstrip(".")
     if manifest.look_at is not None:
-        return f"the code to be put right at step {manifest.current_step} ({offered}){why}"
-    return f"a person to decide on step {manifest.current_step} ({offered}){why}"
+        return f"the code to be put right at step {manifest.position.step} ({offered}){why}"
+    return f"a person to decide on step {manifest.position.step} ({offered}){why}"
 
 
 def _worker(manifest: Manifest, now: datetime, asked: str) -> str:
     attempt = _attempt(manifest)
-    dispatch = manifest.dispatch
+    dispatch = manifest.position.dispatch
     if now < dispatch.not_before:
         return f"the time of {attempt}, {stamp(dispatch.not_before)}"
     if dispatch.remote:
@@ -148,7 +152,7 @@ def _worker(manifest: Manifest, now: datetime, asked: str) -> str:
 
 def _claim_by(manifest: Manifest) -> str:
     """Return by when a remote worker must claim, where the next look comes before."""
-    claim_by = manifest.dispatch.claim_by
+    claim_by = manifest.position.dispatch.claim_by
     return "" if claim_by in (None, manifest.alarm_at) else f" by {stamp(claim_by)}"
 
 
@@ -159,7 +163,7 @@ def _ending(manifest: Manifest, *, can_recreate: bool) -> str:
         reason, detail = manifest.dead_letter_reason, manifest.dead_letter_detail
         cause = f" {detail.rstrip('.')}." if detail else ""
         return (
-            f"waits for nothing: it was given up as {reason} at step {manifest.current_step}."
+            f"waits for nothing: it was given up as {reason} at step {manifest.position.step}."
             f"{cause}{remedy}"
         )
     if manifest.cancelled:
@@ -181,7 +185,7 @@ def _archive_words(manifest: Manifest) -> str:
 
 def _at(manifest: Manifest, when: datetime, rules: Rules) -> Change:
     """Return what the sweep would do at that time, with a task that is lost by then."""
-    generation = manifest.dispatch.generation
+    generation = manifest.position.dispatch.generation
     return on_alarm(manifest, when, rules=rules, generation=generation, in_queue=False)
 
 

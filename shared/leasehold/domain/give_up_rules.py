@@ -77,20 +77,23 @@ def _permanent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  
 
 def _out_of_retries(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
     """It failed once more than it may be repeated without progress."""
-    failed, retries = manifest.failures, manifest.dispatch.max_retries
+    failed, retries = manifest.position.failures, manifest.position.dispatch.max_retries
     if failed <= retries:
         return None
     words = f"failed {failed} of {retries + 1} times without progress"
-    return f"Step {manifest.current_step} {words}{_last_error(manifest)}"
+    return f"Step {manifest.position.step} {words}{_last_error(manifest)}"
 
 
 def _too_many_failures(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
     """It makes progress and fails, again and again; more retries than that may be used up."""
-    failed, most = manifest.attempts.failed, max(rules.max_failures, manifest.dispatch.max_retries)
+    failed, most = (
+        manifest.position.attempts.failed,
+        max(rules.max_failures, manifest.position.dispatch.max_retries),
+    )
     if failed <= most:
         return None
     words = f"failed {failed} times, with progress in between; at most {most} are allowed"
-    return f"Step {manifest.current_step} {words}{_last_error(manifest)}"
+    return f"Step {manifest.position.step} {words}{_last_error(manifest)}"
 
 
 def _last_error(manifest: Manifest) -> str:
@@ -100,11 +103,11 @@ def _last_error(manifest: Manifest) -> str:
 
 def _stuck(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # noqa: ARG001
     """Its attempts are cut short again and again, without progress in between."""
-    if manifest.interruptions <= rules.max_interruptions:
+    if manifest.position.interruptions <= rules.max_interruptions:
         return None
     return (
-        f"Step {manifest.current_step} was interrupted or lost its lease "
-        f"{manifest.interruptions} times without progress; "
+        f"Step {manifest.position.step} was interrupted or lost its lease "
+        f"{manifest.position.interruptions} times without progress; "
         f"at most {rules.max_interruptions} are allowed."
     )
 
@@ -114,11 +117,11 @@ def _silent(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # n
 
     The first time is no proof: the machine, or the sweep, may have been away.
     """
-    if manifest.silences <= _MAX_SILENCES:
+    if manifest.position.silences <= _MAX_SILENCES:
         return None
-    silent = now - (manifest.heartbeat_at or now)
+    silent = now - (manifest.position.heartbeat_at or now)
     return (
-        f"Step {manifest.current_step} was not heard of for {round(silent.total_seconds())} s, "
+        f"Step {manifest.position.step} was not heard of for {round(silent.total_seconds())} s, "
         "for the second time without progress."
     )
 
@@ -127,14 +130,14 @@ def _unrecovered(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """It failed, and its next attempt is known to be lost for as long as the window."""
     if manifest.status is not RunStatus.ERROR:
         return None
-    dispatch = manifest.dispatch
+    dispatch = manifest.position.dispatch
     lost_since = dispatch.lost_since
     if dispatch.claim_by is not None:
         lost_since = None if now < dispatch.claim_by else dispatch.waits_since
     if lost_since is None or now < lost_since + rules.recovery_window:
         return None
     return (
-        f"Step {manifest.current_step} failed, and its next attempt was not begun within "
+        f"Step {manifest.position.step} failed, and its next attempt was not begun within "
         f"{_seconds(now - lost_since)} s in which somebody looked; "
         f"the recovery window has {_seconds(rules.recovery_window)} s."
     )
@@ -142,7 +145,7 @@ def _unrecovered(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
 
 def _never_started(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """Its tasks were lost again and again, or nobody claimed it."""
-    dispatch, step = manifest.dispatch, manifest.current_step
+    dispatch, step = manifest.position.dispatch, manifest.position.step
     if dispatch.claim_by is not None:
         if now < dispatch.claim_by:
             return None

@@ -17,7 +17,7 @@ MAX_REJECTED: Final = 3
 
 def furthest_of(manifest: Manifest) -> dict[str, int]:
     """Return the most iterations of each phase that the current step ever kept."""
-    kept = manifest.checkpoint
+    kept = manifest.position.checkpoint
     known = () if kept is None else kept.furthest
     return {reached.phase: reached.iteration_count for reached in known}
 
@@ -37,6 +37,6 @@ def counts_as_progress(manifest: Manifest, phase: str, iteration_count: int) -> 
     How far it was goes with a checkpoint that is rejected, so that the step can begin again. Where
     that happens again and again, it would begin again for ever.
     """
-    rejected = manifest.steps[manifest.current_step].rejected or 0
+    rejected = manifest.steps[manifest.position.step].rejected or 0
     is_new = is_further(furthest_of(manifest), phase, iteration_count)
     return is_new and rejected <= MAX_REJECTED

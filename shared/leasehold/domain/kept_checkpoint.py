@@ -51,7 +51,7 @@ def read_results(run: Manifest, checkpoint: Checkpoint, load: Load) -> KeptResul
 
 def _foreign(run: Manifest, checkpoint: Checkpoint) -> str:
     """Return why the checkpoint is none of the current step's; empty: it is."""
-    if (checkpoint.step, checkpoint.trial) != (run.current_step, run.trial):
+    if (checkpoint.step, checkpoint.trial) != (run.position.step, run.position.trial):
         return f"It is of step {checkpoint.step}, trial {checkpoint.trial}."
     ref = checkpoint.ref
     if ref is not None and not may_read(run, ref):

@@ -29,7 +29,7 @@ class Fence:
 
 def fence_of(manifest: Manifest) -> Fence:
     """Return what the holder of the lease presents that the run has."""
-    lease = manifest.lease
+    lease = manifest.position.lease
     assert lease is not None  # noqa: S101 - who asks has just given it
     return Fence(lease.lease_id, manifest.fencing_token)
 
@@ -43,8 +43,8 @@ def lease_for(
     manifest: Manifest, now: datetime, *, lease_id: str, holder: str, ttl: timedelta
 ) -> Lease:
     """Return a lease on the dispatch of the manifest; without a heartbeat it runs to its cap."""
-    cap = compute_lease_ttl(timedelta(seconds=manifest.dispatch.deadline_s))
-    runs = cap if manifest.dispatch.heartbeat_s is None else min(ttl, cap)
+    cap = compute_lease_ttl(timedelta(seconds=manifest.position.dispatch.deadline_s))
+    runs = cap if manifest.position.dispatch.heartbeat_s is None else min(ttl, cap)
     return _lease(
         lease_id=lease_id,
         holder=holder,
@@ -64,7 +64,7 @@ def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
 
 def own_lease(manifest: Manifest, fence: Fence) -> Lease:
     """Return the lease if it is still that of `fence`, even if it is over; or raise as above."""
-    lease = manifest.lease
+    lease = manifest.position.lease
     if lease is None:
         raise _lost(manifest, fence, f"the run has no lease, it is {manifest.state}")
     if lease.lease_id != fence.lease_id or manifest.fencing_token != fence.fencing_token:
@@ -76,7 +76,7 @@ def own_lease(manifest: Manifest, fence: Fence) -> Lease:
 
 def deadline_of(manifest: Manifest, lease: Lease) -> datetime:
     """Return the dispatch deadline of the attempt under the lease."""
-    return lease.acquired_at + timedelta(seconds=manifest.dispatch.deadline_s)
+    return lease.acquired_at + timedelta(seconds=manifest.position.dispatch.deadline_s)
 
 
 def is_past_deadline(manifest: Manifest, lease: Lease) -> bool:
@@ -84,7 +84,7 @@ def is_past_deadline(manifest: Manifest, lease: Lease) -> bool:
 
     Then it hung, or was too slow. One that fell silent before was lost, whenever its lease ends.
     """
-    heard_at = manifest.heartbeat_at
+    heard_at = manifest.position.heartbeat_at
     return heard_at is not None and deadline_of(manifest, lease) <= heard_at
 
 
@@ -96,7 +96,7 @@ def ended_at_deadline(manifest: Manifest, fence: Fence, *, kept: str = "") -> Le
         fence: the credentials of the worker.
         kept: what was kept of the call; empty: nothing.
     """
-    step = manifest.current_step
+    step = manifest.position.step
     known = f"the attempt was still at work at the dispatch deadline of step {step}, and failed"
     effect = f"{kept or 'The attempt is ended.'} The run is {manifest.state}."
     return _lost(manifest, fence, known, effect=effect, overran=True)
@@ -108,13 +108,13 @@ def is_silent(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> 
     A lease that is over is ended by the next sweep, so nobody may have looked either. For a
     paused run it does not matter: nobody waits for it.
     """
-    heard_at = manifest.heartbeat_at or lease.acquired_at
+    heard_at = manifest.position.heartbeat_at or lease.acquired_at
     expected_by = max(heard_at + rules.stuck_timeout, lease.expires_at)
     return not manifest.paused and now > expected_by + rules.grace
 
 
 def _lost(manifest: Manifest, fence: Fence, known: str, **facts: Any) -> LeaseLostError:
-    lease = manifest.lease
+    lease = manifest.position.lease
     return LeaseLostError(
         lease_id=masked(fence.lease_id),
         run_id=manifest.run_id,

@@ -82,7 +82,7 @@ def ledger_of(run: Manifest) -> LedgerEntry:
         pipeline=run.pipeline,
         outcome=_outcome(run),
         reason=None if run.dead_letter_reason is None else str(run.dead_letter_reason),
-        last_step=run.current_step,
+        last_step=run.position.step,
         created_at=run.created_at,
         ended_at=ended_at,
         total_s=_rounded(total_s),
@@ -91,7 +91,7 @@ def ledger_of(run: Manifest) -> LedgerEntry:
         attempts=attempts,
         retries=_retries(run, attempts),
         continuations=attempts.get(AttemptEnd.CONTINUED.value, 0),
-        trials=run.trial,
+        trials=run.position.trial,
         calls_made=sum([each.made for each in calls]),
         calls_spared=sum([each.spared for each in calls]),
         rejected_checkpoints=sum([step.rejected_checkpoints or 0 for step in entries]),
@@ -143,7 +143,7 @@ def _together(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _retries(run: Manifest, attempts: Mapping[str, int]) -> int:
     """Return how many attempts followed a failed one: all failures but one that ended the run."""
     failed = attempts.get(AttemptEnd.FAILED.value, 0)
-    gave_up = run.dead_lettered and run.attempts.failed > 0
+    gave_up = run.dead_lettered and run.position.attempts.failed > 0
     return failed - gave_up
 
 

@@ -17,20 +17,16 @@ from leasehold.domain.announcement import Announcement
 from leasehold.domain.archive import OwedArchive
 from leasehold.domain.document import Document, Ref, UnreadableDocument
 from leasehold.domain.kept_value import KeptValue, kept_value
-from leasehold.domain.kept_work import CallResult, Checkpoint
 from leasehold.domain.life import life_of
 from leasehold.domain.manifest_parts import (
-    Attempts,
     Block,
-    Dispatch,
     ErrorRecord,
     InputFile,
-    Lease,
     OperationRecord,
-    Settlement,
     StepRecord,
     StepRecordUpdate,
 )
+from leasehold.domain.position import Position, PositionUpdate
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import Stored, StoredDocument
 from leasehold.domain.trial_record import TrialRule
@@ -65,10 +61,8 @@ class ManifestUpdate(TypedDict, total=False):
     dead_letter_reason: DeadLetterReason | None
     dead_letter_detail: str | None
     block: Block | None
+    position: Position
     current_step: str
-    trial: int
-    step_started_at: AwareDatetime | None
-    heartbeat_at: AwareDatetime | None
     error_at: AwareDatetime | None
     created_at: AwareDatetime
     updated_at: AwareDatetime
@@ -76,20 +70,8 @@ class ManifestUpdate(TypedDict, total=False):
     alarm_at: AwareDatetime | None
     shard: int
     fencing_token: int
-    lease: Lease | None
-    dispatch: Dispatch
-    attempts: Attempts
-    failures: int
-    interruptions: int
-    interrupted_at: AwareDatetime | None
-    silences: int
-    continuations: int
     claimable: str | None
-    last_settlement: Settlement | None
-    checkpoint: Checkpoint | None
-    calls: tuple[CallResult, ...]
     trials: TrialRule | None
-    note: str | None
     shares: tuple[str, ...] | None
     steps: Mapping[str, StepRecord]
     error: ErrorRecord | None
@@ -104,8 +86,8 @@ class ManifestUpdate(TypedDict, total=False):
     purged_at: AwareDatetime | None
 
 
-class Manifest(Stored):
-    """A run. Each field's meaning: docs/manifest.md."""
+class RunFields(Stored):
+    """What a run has beside its position. Each field's meaning: docs/manifest.md."""
 
     run_id: str
     life: str  # the mark that tells it from others of this id
@@ -128,10 +110,7 @@ class Manifest(Stored):
     dead_letter_detail: str | None = None
     block: Block | None = None
 
-    current_step: str
-    trial: int = 1
-    step_started_at: AwareDatetime | None = None
-    heartbeat_at: AwareDatetime | None = None
+    current_step: str = ""  # the step of the position, for lists and consoles
     error_at: AwareDatetime | None = None
     created_at: AwareDatetime
     updated_at: AwareDatetime
@@ -140,20 +119,8 @@ class Manifest(Stored):
     shard: int
 
     fencing_token: int = 0
-    lease: Lease | None = None
-    dispatch: Dispatch
-    attempts: Attempts = Attempts()
-    failures: int = 0  # of the current step, since its last progress
-    interruptions: int = 0  # of the current step, since its last progress
-    interrupted_at: AwareDatetime | None = None  # the last shutdown that counted as one
-    silences: int = 0  # those after which nothing was heard for too long
-    continuations: int = 0  # of the current step, since its last progress
     claimable: str | None = None  # the step, while a remote worker may claim it
-    last_settlement: Settlement | None = None
-    checkpoint: Checkpoint | None = None
-    calls: tuple[CallResult, ...] = ()  # of the current step, and those that are kept
     trials: TrialRule | None = None  # None: its pipeline has none
-    note: str | None = None  # a person's words for the attempts of the current step
     shares: tuple[str, ...] | None = None  # runs with whose artifacts it was recreated
     steps: Mapping[str, StepRecord]
     error: ErrorRecord | None = None
@@ -167,9 +134,19 @@ class Manifest(Stored):
     traced: int = 0  # how many trace events are stored: the number of the next one
     purged_at: AwareDatetime | None = None  # nobody sees it any more, and it is being deleted
 
+
+class Manifest(RunFields):
+    """A run: where it stands, and all that is known of it."""
+
+    position: Position
+
     if TYPE_CHECKING:
 
         def with_(self, **update: Unpack[ManifestUpdate]) -> Self: ...  # noqa: D102
+
+    def at(self, **update: Unpack[PositionUpdate]) -> Self:
+        """Return the run with these fields of its position replaced."""
+        return self.with_(position=self.position.with_(**update))
 
     @property
     def is_terminal(self) -> bool:
@@ -192,7 +169,7 @@ class Manifest(Stored):
     def is_idle(self) -> bool:
         """Whether no time moves the run: it is terminal, or a person decides and nobody works."""
         blocked = self.status is RunStatus.BLOCKED and self.look_at is None
-        return self.is_terminal or ((self.paused or blocked) and self.lease is None)
+        return self.is_terminal or ((self.paused or blocked) and self.position.lease is None)
 
     @property
     def is_moving(self) -> bool:
@@ -220,7 +197,7 @@ class Manifest(Stored):
         It was paid for, so only they are asked again, whatever else becomes of the run. One that a
         gate has refused waits for a person; who has the step done again drops it.
         """
-        record = self.steps[self.current_step]
+        record = self.steps[self.position.step]
         if record.output is None and record.output_ref is None:
             return False
         is_refused = self.block is not None and not self.block.heals
@@ -244,14 +221,9 @@ class Manifest(Stored):
         return " and ".join([*words, self.status.value])
 
     @property
-    def attempt(self) -> int:
-        """The number of the attempt that runs or comes next, from 1, of this step and trial."""
-        return self.attempts.ended + 1
-
-    @property
     def next_step(self) -> str | None:
         """The step after the current one; None for the last."""
-        place = self.plan.index(self.current_step) + 1
+        place = self.plan.index(self.position.step) + 1
         return self.plan[place] if place < len(self.plan) else None
 
     @property
@@ -265,7 +237,7 @@ class Manifest(Stored):
     @property
     def given(self) -> KeptValue:
         """What the current step is given: the output before it, or the run's input."""
-        place = self.plan.index(self.current_step)
+        place = self.plan.index(self.position.step)
         if place and (output := self.steps[self.plan[place - 1]].kept_output):
             return output
         return kept_value(text=self.input, ref=self.input_ref)
@@ -277,13 +249,13 @@ class Manifest(Stored):
         What the trials to come leave beside their outputs counts from the beginning.
         """
         most = 0 if self.trials is None else self.trials.max_trials * len(self.looped_steps)
-        texts = [self.input, self.note]
-        texts.append(None if self.checkpoint is None else self.checkpoint.inline)
+        texts = [self.input, self.position.note]
+        texts.append(None if self.position.checkpoint is None else self.position.checkpoint.inline)
         for record in self.steps.values():
             texts.append(record.output)
             if record.trials:
                 texts.extend(one.output for one in record.trials)
-        results = sum(call.size for call in self.calls) if self.calls else 0
+        results = sum(call.size for call in self.position.calls) if self.position.calls else 0
         return len("".join(filter(None, texts)).encode()) + results + TRIAL_BYTES * most
 
     def with_step(self, step: str, **update: Unpack[StepRecordUpdate]) -> Mapping[str, StepRecord]:
@@ -308,12 +280,11 @@ def manifest_of(run_id: str, document: Document) -> Manifest:
     return checked_run(run_id, read_as(Manifest, run_id, document))
 
 
-def shown_manifest(run_id: str, document: Document) -> Manifest:
-    """Return the run that a server shows, or raise UnreadableRunError.
-
-    Its nonce is masked there, so nobody can tell by it whose life that is.
-    """
-    return _checked(run_id, read_as(Manifest, run_id, document))
+class _PositionShape(Protocol):
+    @property
+    def step(self) -> str: ...
+    @property
+    def dispatch(self) -> Any: ...
 
 
 class RunShape(Protocol):
@@ -326,11 +297,9 @@ class RunShape(Protocol):
     @property
     def plan(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
-    def current_step(self) -> str: ...  # noqa: D102
+    def position(self) -> _PositionShape: ...  # noqa: D102
     @property
     def steps(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def dispatch(self) -> Any: ...  # noqa: D102
 
 
 Read = TypeVar("Read", bound=Stored)
@@ -351,20 +320,24 @@ def read_as(model: type[Read], run_id: str, document: Document) -> Read:
 
 def checked_run(run_id: str, run: Shape) -> Shape:
     """Return the run, or raise UnreadableRunError where it contradicts itself or its name."""
-    _checked(run_id, run)
-    if run.life != life_of(run.dispatch.nonce):
-        problem = f"its life is {run.life[:_MAX_SHOWN]!r}, which is that of another run"
-        raise UnreadableRunError(run_id=run_id, problem=problem)
-    return run
-
-
-def _checked(run_id: str, run: Shape) -> Shape:
     if run.run_id != run_id:
         problem = f"its runId is {run.run_id[:_MAX_SHOWN]!r}, which is not its name"
         raise UnreadableRunError(run_id=run_id, problem=problem)
-    if run.current_step not in run.plan or not run.steps.keys() >= {*run.plan}:
-        problem = f"currentStep {run.current_step!r} or steps do not go with its plan"
+    if run.life != life_of(run.position.dispatch.nonce):
+        problem = f"its life is {run.life[:_MAX_SHOWN]!r}, which is that of another run"
         raise UnreadableRunError(run_id=run_id, problem=problem)
+    return consistent(run)
+
+
+def consistent(run: Shape) -> Shape:
+    """Return the run, or raise UnreadableRunError where it stands at no step of its own.
+
+    Of one whose nonce is masked, nobody can tell whose life it is.
+    """
+    step = run.position.step
+    if step not in run.plan or not run.steps.keys() >= {*run.plan}:
+        problem = f"position.step {step!r} or steps do not go with its plan"
+        raise UnreadableRunError(run_id=run.run_id, problem=problem)
     return run
 
 

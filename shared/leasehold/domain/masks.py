@@ -27,11 +27,11 @@ def masked(secret: str) -> str:
 
 def masked_run(run: Manifest) -> Manifest:
     """Return the run as everybody may see it."""
-    lease, last = run.lease, run.last_settlement
-    return run.with_(
+    lease, last = run.position.lease, run.position.last_settlement
+    return run.at(
         lease=lease and lease.with_(lease_id=masked(lease.lease_id)),
         last_settlement=last and last.with_(lease_id=masked(last.lease_id)),
-        dispatch=run.dispatch.with_(nonce=masked(run.dispatch.nonce)),
+        dispatch=run.position.dispatch.with_(nonce=masked(run.position.dispatch.nonce)),
     )
 
 

@@ -21,13 +21,17 @@ from leasehold.domain.stored import Stored
 _PATHS: Final = (
     "runId",
     "life",
-    "dispatch.nonce",
-    "dispatch.generation",
     "pipeline",
     "plan",
     "labels",
     "status",
     "currentStep",
+    "position.step",
+    "position.dispatch.nonce",
+    "position.dispatch.generation",
+    "position.attempts",
+    "position.lease.leaseId",
+    "position.heartbeatAt",
     "createdAt",
     "updatedAt",
     "completedAt",
@@ -36,11 +40,8 @@ _PATHS: Final = (
     "deadLettered",
     "deadLetteredAt",
     "deadLetterReason",
-    "attempts",
     "error.code",
     "block.code",
-    "lease.leaseId",
-    "heartbeatAt",
     "purgedAt",
 )
 
@@ -48,6 +49,14 @@ _PATHS: Final = (
 class _Dispatch(Stored):
     generation: int
     nonce: str
+
+
+class _Position(Stored):
+    step: str
+    heartbeat_at: AwareDatetime | None = None
+    lease: Mapping[str, Any] | None = None
+    dispatch: _Dispatch
+    attempts: Attempts = Attempts()
 
 
 class _Coded(Stored):
@@ -74,14 +83,10 @@ class RunHead(Stored):
     dead_lettered_at: AwareDatetime | None = None
     dead_letter_reason: DeadLetterReason | None = None
     block: _Coded | None = None
-    current_step: str
-    heartbeat_at: AwareDatetime | None = None
+    position: _Position
     created_at: AwareDatetime
     updated_at: AwareDatetime
     completed_at: AwareDatetime | None = None
-    lease: Mapping[str, Any] | None = None
-    dispatch: _Dispatch
-    attempts: Attempts = Attempts()
     steps: Mapping[str, _Step]
     error: _Coded | None = None
 
@@ -147,7 +152,7 @@ def summary_of(manifest: Manifest | RunHead) -> Summary:
         run_id=manifest.run_id,
         pipeline=manifest.pipeline,
         status=manifest.status,
-        current_step=manifest.current_step,
+        current_step=manifest.position.step,
         created_at=manifest.created_at,
         updated_at=manifest.updated_at,
         completed_at=manifest.completed_at,
@@ -156,13 +161,13 @@ def summary_of(manifest: Manifest | RunHead) -> Summary:
         dead_lettered=manifest.dead_lettered,
         dead_lettered_at=manifest.dead_lettered_at,
         dead_letter_reason=manifest.dead_letter_reason,
-        attempts=manifest.attempts,
+        attempts=manifest.position.attempts,
         progress=progress_of(manifest),
         labels=manifest.labels,
-        generation=manifest.dispatch.generation,
+        generation=manifest.position.dispatch.generation,
         error_code=None if manifest.error is None else manifest.error.code,
         block_code=None if manifest.block is None else manifest.block.code,
-        heartbeat_at=None if manifest.lease is None else manifest.heartbeat_at,
+        heartbeat_at=None if manifest.position.lease is None else manifest.position.heartbeat_at,
     )
 
 
@@ -171,7 +176,7 @@ def progress_of(manifest: Manifest | RunHead) -> RunProgress:
     steps: Mapping[str, StepRecord | _Step] = manifest.steps
     records = [steps[step] for step in manifest.plan]
     done = sum(record.status is RunStatus.COMPLETED for record in records)
-    current = steps[manifest.current_step]
+    current = steps[manifest.position.step]
     reported = current.progress if current.status is RunStatus.IN_PROGRESS else None
     share = done + (0.0 if reported is None else reported.fraction)
     return _PROGRESS.with_(

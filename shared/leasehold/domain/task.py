@@ -37,7 +37,7 @@ class Task:
 
 def dispatch_task(manifest: Manifest) -> Task:
     """Return the task that announces the dispatch of the manifest."""
-    dispatch = manifest.dispatch
+    dispatch = manifest.position.dispatch
     name = _hashed(manifest.run_id, dispatch.nonce, str(dispatch.generation))
     return _task(manifest, name, dispatch.not_before)
 
@@ -51,11 +51,11 @@ def wake_task(manifest: Manifest, lease: Lease) -> Task:
 def _task(manifest: Manifest, name: str, not_before: datetime) -> Task:
     return Task(
         name=name,
-        queue=manifest.dispatch.queue,
+        queue=manifest.position.dispatch.queue,
         run_id=manifest.run_id,
-        generation=manifest.dispatch.generation,
+        generation=manifest.position.dispatch.generation,
         not_before=not_before,
-        deadline=timedelta(seconds=manifest.dispatch.deadline_s),
+        deadline=timedelta(seconds=manifest.position.dispatch.deadline_s),
     )
 
 

@@ -119,7 +119,7 @@ def _planned(manifest: Manifest) -> Iterator[TraceEvent]:
 
 def _planned_steps(manifest: Manifest) -> Iterator[TraceEvent]:
     if manifest.has_unjudged_output:  # its step is not completed yet: a gate may refuse it
-        steps = manifest.with_step(manifest.current_step, completed_at=None)
+        steps = manifest.with_step(manifest.position.step, completed_at=None)
         manifest = manifest.with_(steps=steps)
     looped = manifest.looped_steps
     for step in manifest.plan:

@@ -92,9 +92,9 @@ def event_of(manifest: Manifest, type_: TraceType, at: datetime, **facts: Any) -
     return TraceEvent(
         type=type_,
         at=at,
-        step=manifest.current_step,
-        trial=manifest.trial,
-        attempt=manifest.attempt,
+        step=manifest.position.step,
+        trial=manifest.position.trial,
+        attempt=manifest.position.attempt,
         **further,
     )
 

@@ -39,7 +39,7 @@ def verdict_in(run: Manifest, output: str) -> TrialVerdict | None:
     said = pydantic_core.from_json(output)
     problems = [*_problems(said)]
     if problems:
-        raise InvalidVerdictError(step=run.current_step, problem="; ".join(problems))
+        raise InvalidVerdictError(step=run.position.step, problem="; ".join(problems))
     return TrialVerdict(settled=said["settled"], score=float(said["score"]))
 
 

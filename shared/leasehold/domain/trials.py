@@ -47,22 +47,22 @@ def trial_at(run: Manifest, step: str) -> int:
 def trial_words(run: Manifest) -> str:
     """Say in which trial the run is: `trial 2 of 3`; nothing in the first, or without trials."""
     rule = run.trials
-    if rule is None or run.is_terminal or run.current_step not in run.looped_steps:
+    if rule is None or run.is_terminal or run.position.step not in run.looped_steps:
         return ""
-    trial = trial_at(run, run.current_step)
+    trial = trial_at(run, run.position.step)
     return f"trial {trial} of {rule.max_trials}" if trial > 1 else ""
 
 
 def reviewed_step(run: Manifest) -> str | None:
     """Return the author, where the current step is its reviewer; else None."""
     looped = run.looped_steps
-    return looped[0] if looped and run.current_step == looped[-1] else None
+    return looped[0] if looped and run.position.step == looped[-1] else None
 
 
 def last_review(run: Manifest) -> KeptValue | None:
     """Return the reviewer's output of the trial before the current one; None: it is the first."""
     looped = run.looped_steps
-    if run.current_step not in looped:
+    if run.position.step not in looped:
         return None
     before = run.steps[looped[-1]].trials
     return before[-1].kept_output if before else None
@@ -85,12 +85,12 @@ def ends_trials(run: Manifest) -> TrialsEnd | None:
 
     Only of a run whose current step is a reviewer with a verdict.
     """
-    rule, verdict = run.trials, run.steps[run.current_step].verdict
+    rule, verdict = run.trials, run.steps[run.position.step].verdict
     assert rule is not None  # noqa: S101 - it has a reviewer
     assert verdict is not None  # noqa: S101 - the caller says so
     if verdict.settled:
         return TrialsEnd.SETTLED
-    if trial_at(run, run.current_step) >= rule.max_trials:
+    if trial_at(run, run.position.step) >= rule.max_trials:
         return TrialsEnd.USED_UP
     is_whole = run.steps[rule.author].output_status == "SUCCESS"
     return None if is_whole else TrialsEnd.REFUSED
@@ -114,7 +114,7 @@ def with_trial_filed(run: Manifest) -> Mapping[str, StepRecord]:
 
 def with_best_trial(run: Manifest) -> tuple[Mapping[str, StepRecord], TrialRecord]:
     """Return the records of all steps with the best trial in place, and the reviewer's of it."""
-    best = best_of(trials_of(run.steps[run.current_step]))
+    best = best_of(trials_of(run.steps[run.position.step]))
     chosen = {step: _with_trial(run.steps[step], best.trial) for step in run.looped_steps}
     return {**run.steps, **chosen}, best
 

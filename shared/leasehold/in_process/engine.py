@@ -283,7 +283,7 @@ class InProcessEngine:
         manifest = get_run(self.engine, run_id)
         for held in self.held_runs():
             if held.manifest.run_id == run_id and held.notes.progress is not None:
-                step = held.manifest.current_step
+                step = held.manifest.position.step
                 return manifest.with_(steps=manifest.with_step(step, progress=held.notes.progress))
         return manifest
 

@@ -71,9 +71,11 @@ def next_attempt(run: Manifest) -> str | None:
     """Return when a step that failed comes again: `attempt 2 of 6, in 10 s`; None: it does not."""
     if run.status is not RunStatus.ERROR or run.is_terminal or run.paused:
         return None
-    wait = duration(run.dispatch.not_before - run.updated_at)
-    last = run.attempt + run.dispatch.max_retries - run.failures  # unless it makes progress
-    return f"attempt {run.attempt} of {last}, in {wait}"
+    wait = duration(run.position.dispatch.not_before - run.updated_at)
+    last = (
+        run.position.attempt + run.position.dispatch.max_retries - run.position.failures
+    )  # unless it makes progress
+    return f"attempt {run.position.attempt} of {last}, in {wait}"
 
 
 def _traceback_lines(traceback: str | None) -> Iterator[str]:

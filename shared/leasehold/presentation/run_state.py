@@ -93,7 +93,7 @@ def result_of(run: Manifest) -> StyledText:
     words = state.text
     if run.dead_letter_reason is not None:
         words = f"{state.on_screen}, {run.dead_letter_reason}"
-    line = f"run {run.run_id} {words} after {passed} at step {run.current_step}"
+    line = f"run {run.run_id} {words} after {passed} at step {run.position.step}"
     why = _why(run)
     return StyledText(one_line(f"{line}: {why}" if why else line), state.style)
 

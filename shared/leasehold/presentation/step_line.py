@@ -44,8 +44,8 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
         worker: how leases name this process; None: it works on no run.
     """
     record = run.steps[step]
-    is_current = step == run.current_step and run.status is not RunStatus.COMPLETED
-    is_running = is_current and run.lease is not None
+    is_current = step == run.position.step and run.status is not RunStatus.COMPLETED
+    is_running = is_current and run.position.lease is not None
     return StepLine(
         icon=_current_icon(run, now) if is_current else status_icon(record.status),
         style=status_style(record.status),
@@ -64,10 +64,10 @@ def _share(fraction: float) -> float:
 
 
 def _current_icon(run: Manifest, now: datetime) -> str:
-    if run.lease is not None:
+    if run.position.lease is not None:
         return _SPINNER[int(now.timestamp() * _TURNS_A_SECOND) % len(_SPINNER)]
     overlay = overlay_of(run)
-    return status_icon(run.steps[run.current_step].status) if overlay is None else overlay.icon
+    return status_icon(run.steps[run.position.step].status) if overlay is None else overlay.icon
 
 
 def _elapsed(run: Manifest, record: StepRecord, now: datetime) -> str:
@@ -79,15 +79,15 @@ def _elapsed(run: Manifest, record: StepRecord, now: datetime) -> str:
 
 def _words(run: Manifest, now: datetime, worker: str | None) -> str:
     """Return what there is to say of the current step."""
-    if run.lease is not None:
-        return _attempt_words(run, run.lease, now, worker)
+    if run.position.lease is not None:
+        return _attempt_words(run, run.position.lease, now, worker)
     if run.is_terminal or run.paused:
         return ""
-    due, trial = run.dispatch.not_before, trial_words(run)
+    due, trial = run.position.dispatch.not_before, trial_words(run)
     waits = run.status is RunStatus.PENDING and worker is None
     words = "waits for a worker" if waits else ""
     if due > now:
-        words = f"attempt {run.attempt} in {duration(due - now)}"
+        words = f"attempt {run.position.attempt} in {duration(due - now)}"
     return "  ".join(filter(None, (trial, words)))
 
 
@@ -102,7 +102,7 @@ def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | Non
     words = (
         reported(run),
         trial_words(run),
-        attempt_words(run) if run.attempt > 1 else "",
+        attempt_words(run) if run.position.attempt > 1 else "",
         "" if lease.holder == worker else f"held by {lease.holder}, renewed or over in {left}",
     )
     return "  ".join(filter(None, words))
@@ -110,7 +110,7 @@ def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | Non
 
 def reported(run: Manifest) -> str:
     """Return what the handler of the current step last said, and its last checkpoint."""
-    progress, kept = run.steps[run.current_step].progress, run.checkpoint
+    progress, kept = run.steps[run.position.step].progress, run.position.checkpoint
     phase = f" of {one_line(kept.phase, _MAX_WORD)}" if kept and kept.phase else ""
     words = (
         f"{_share(progress.fraction):.0%}" if progress else "",
@@ -122,8 +122,12 @@ def reported(run: Manifest) -> str:
 
 def attempt_words(run: Manifest) -> str:
     """Return which attempt of the current step it is, and how those before it ended."""
-    before = ended_attempts(run.attempts)
-    return f"attempt {run.attempt} ({before})" if before else f"attempt {run.attempt}"
+    before = ended_attempts(run.position.attempts)
+    return (
+        f"attempt {run.position.attempt} ({before})"
+        if before
+        else f"attempt {run.position.attempt}"
+    )
 
 
 def ended_attempts(attempts: Attempts) -> str:

@@ -8,16 +8,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.document import Document
 from leasehold.domain.effect import owed_tasks, waiting_tasks
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.manifest import Manifest, manifest_of, read_as
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import RunStatus
+from leasehold.domain.stored import Stored
 from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
@@ -29,6 +28,17 @@ _ANY_ALARM: Final = Range("alarmAt", at_least=datetime(1970, 1, 1, tzinfo=UTC))
 
 #: What tells whether a run moves.
 _STATE: Final = ("status", "cancelled", "deadLettered", "alarmAt")
+
+
+class _Held(Stored):
+    lease: Lease
+
+
+class _Leased(Stored):
+    """What is read of a run that somebody works on."""
+
+    position: _Held
+
 
 #: A dispatch has the time at which it was decided; it can be read a little later.
 _COMMITTED_WITHIN: Final = timedelta(seconds=2)
@@ -52,7 +62,7 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
         UnknownRunError: there is no such run.
     """
     manifest = _by_the_clock(engine, run_id)
-    lease = manifest.lease
+    lease = manifest.position.lease
     if manifest.look_at is not None:
         _look_at(engine, run_id)
     elif lease is None:
@@ -70,10 +80,10 @@ def _by_the_clock(engine: Engine, run_id: str) -> Manifest:
     step = engine.clock_step()
     rules = engine.dispatch_rules()
     follow: Transition
-    if step is not None and manifest.lease is not None:
+    if step is not None and manifest.position.lease is not None:
         follow = partial(lifecycle.follow_clock, rules=rules, step=step)
     elif lifecycle.time_in_future(manifest, now):
-        generation = manifest.dispatch.generation
+        generation = manifest.position.dispatch.generation
         follow = partial(lifecycle.on_audit, rules=rules, generation=generation, in_queue=None)
     else:
         return manifest
@@ -81,10 +91,10 @@ def _by_the_clock(engine: Engine, run_id: str) -> Manifest:
 
 
 def _let_wait_on(engine: Engine, manifest: Manifest) -> None:
-    claim_by = manifest.dispatch.claim_by
+    claim_by = manifest.position.dispatch.claim_by
     if manifest.claimable is None or claim_by is None or engine.clock.now() < claim_by:
         return
-    generation = manifest.dispatch.generation
+    generation = manifest.position.dispatch.generation
     wait_on = partial(lifecycle.extend_wait, rules=engine.dispatch_rules(), generation=generation)
     change_run(engine, manifest.run_id, wait_on)
 
@@ -98,7 +108,7 @@ def expire_if_gone(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool
     Raises:
         UnknownRunError: there is no such run.
     """
-    lease = get_run(engine, run_id).lease
+    lease = get_run(engine, run_id).position.lease
     if lease is None or not is_gone(lease.holder):
         return False
     return _expire(engine, run_id, lease).changed
@@ -154,9 +164,9 @@ def take_over_gone(engine: Engine, *, is_gone: Callable[[str], bool]) -> None:
         is_gone: whether the holder of a lease is known to work no more.
     """
     status = RunStatus.IN_PROGRESS.value
-    for found in _by_alarm(engine.documents, _ANY_ALARM, fields=("lease",), status=status):
-        with contextlib.suppress(ValidationError, UnreadableRunError):  # the sweep logs it
-            lease = Lease.model_validate(found.document.get("lease"))
+    for found in _by_alarm(engine.documents, _ANY_ALARM, fields=("position.lease",), status=status):
+        with contextlib.suppress(UnreadableRunError):  # the sweep logs it
+            lease = read_as(_Leased, found.ref.id, found.document).position.lease
             if is_gone(lease.holder):
                 _expire(engine, found.ref.id, lease)
 

@@ -80,7 +80,7 @@ def waiting_for_code(engine: Engine) -> int:
 
 def _holder_gone(engine: Engine, manifest: Manifest, now: datetime) -> Iterator[Breach]:
     """Yield that the process of a lease is gone; once that is over, it is the sweep's anyway."""
-    lease = manifest.lease
+    lease = manifest.position.lease
     if lease is not None and now < lease.expires_at and engine.is_gone(lease.holder):
         finding = f"Its lease runs until {stamp(lease.expires_at)}, and {lease.holder} is gone."
         yield Breach(_HOLDER_GONE, finding, "The lease is ended, and the step dispatched again.")
@@ -90,7 +90,7 @@ def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
         is_expired = expire_if_gone(engine, manifest.run_id, is_gone=engine.is_gone)
         look = task_presence(engine, manifest)
-        step = manifest.current_step
+        step = manifest.position.step
         known = step not in engine.catalog.steps and step in steps_known_elsewhere(engine)
         rules = engine.dispatch_rules()
         repair = partial(lifecycle.on_audit, rules=rules, known_elsewhere=known, **look)

@@ -95,10 +95,10 @@ def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> 
         run: the run whose output waits for a decision.
         edited: the JSON text that a person puts in place of it; its own step has the model.
     """
-    output = run.steps[run.current_step].kept_output if edited is None else KeptValue(text=edited)
-    if edited is not None and run.current_step not in engine.catalog.steps:
-        _check(engine, run, Operation.APPROVE, (run.current_step,), KeptValue(text=edited))
-    if output is None or run.next_step is None or run.current_step in run.looped_steps[-1:]:
+    output = run.steps[run.position.step].kept_output if edited is None else KeptValue(text=edited)
+    if edited is not None and run.position.step not in engine.catalog.steps:
+        _check(engine, run, Operation.APPROVE, (run.position.step,), KeptValue(text=edited))
+    if output is None or run.next_step is None or run.position.step in run.looped_steps[-1:]:
         return
     _check(engine, run, Operation.APPROVE, (run.next_step,), output)
 
@@ -206,7 +206,7 @@ class LiveRunCheck:
         if self._problem(value.taker) is None and (problem := self._problem_with(value)):
             yield RunMisfit(run.run_id, value.taker, *problem)
         if changes := self._changed_limits(run):
-            yield RunMisfit(run.run_id, run.current_step, LIMIT_CHANGED, changes)
+            yield RunMisfit(run.run_id, run.position.step, LIMIT_CHANGED, changes)
 
     def _problem(self, step: str) -> Problem | None:
         if step not in self._problems:
@@ -224,10 +224,10 @@ class LiveRunCheck:
 
     def _changed_limits(self, run: Manifest) -> str:
         """Return how the limits of the current step differ from those it was dispatched with."""
-        settings = self._engine.rules.settings_for(run.current_step)
+        settings = self._engine.rules.settings_for(run.position.step)
         if settings is None:
             return ""
-        frozen = run.dispatch
+        frozen = run.position.dispatch
         now = dispatch_of(
             settings,
             generation=frozen.generation,
@@ -255,16 +255,16 @@ def live_runs(engine: Engine) -> Iterator[Manifest]:
 def _steps_ahead(run: Manifest) -> Sequence[str]:
     """Return the steps that may run yet: from the current one, or the first of its trials."""
     looped = run.looped_steps
-    first = looped[0] if run.current_step in looped else run.current_step
+    first = looped[0] if run.position.step in looped else run.position.step
     return run.plan[run.plan.index(first) :]
 
 
 def _next_value(run: Manifest) -> GivenValue:
     """Return what is taken next: an output that waits for a decision, or what the step is given."""
-    place = run.plan.index(run.current_step)
-    output = run.steps[run.current_step].kept_output
+    place = run.plan.index(run.position.step)
+    output = run.steps[run.position.step].kept_output
     if output is not None and run.next_step is not None:
-        return GivenValue(run, run.current_step, output, run.next_step)
+        return GivenValue(run, run.position.step, output, run.next_step)
     before = run.plan[place - 1] if place else None
     source = before if before and run.steps[before].kept_output is not None else None
-    return GivenValue(run, source, run.given, run.current_step)
+    return GivenValue(run, source, run.given, run.position.step)

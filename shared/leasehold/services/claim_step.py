@@ -138,8 +138,8 @@ def acquire_run(engine: Engine, run_id: str, holder: str) -> ClaimedStep:
         StoreUnavailableError: as `claim_step`.
     """
     found = find_run(engine, run_id)
-    if found.manifest.dispatch.remote:
-        note_asked(engine, found.manifest.current_step, holder)
+    if found.manifest.position.dispatch.remote:
+        note_asked(engine, found.manifest.position.step, holder)
     return _acquire(engine, found, holder)
 
 
@@ -177,7 +177,7 @@ def _with(
         return change
     if loaded is None or loaded.values != _values_of(manifest):
         raise _MovedOnError
-    results, kept = loaded.results, manifest.checkpoint
+    results, kept = loaded.results, manifest.position.checkpoint
     if kept is None or results is None or not results.problem:
         return change
     rejected = lifecycle.reject_checkpoint(
@@ -194,7 +194,7 @@ def _with(
 def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> ClaimedStep:
     run = change.manifest
     if change.outcome is Outcome.RETRY_SCHEDULED:  # the attempt before hung
-        due = run.dispatch.not_before.isoformat()
+        due = run.position.dispatch.not_before.isoformat()
         raise _nothing(run, f"run {run.run_id} is tried again at {due}")
     if change.outcome is not Outcome.ACQUIRED or loaded is None:  # it was one try too many
         raise _nothing(run, f"run {run.run_id} was given up: {run.dead_letter_detail}")
@@ -206,7 +206,7 @@ def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> Clai
 
 
 def _values_of(run: Manifest) -> _Values:
-    return run.given, run.checkpoint, last_review(run)
+    return run.given, run.position.checkpoint, last_review(run)
 
 
 def _load(engine: Engine, run: Manifest) -> _StepValues:
@@ -224,7 +224,7 @@ def _load(engine: Engine, run: Manifest) -> _StepValues:
 
 
 def _extend_wait(engine: Engine, run: Manifest) -> None:
-    generation = run.dispatch.generation
+    generation = run.position.dispatch.generation
     wait_on = partial(lifecycle.extend_wait, rules=engine.rules, generation=generation)
     try:
         change_run(engine, run.run_id, wait_on)
@@ -244,7 +244,7 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]
                 unreadable += 1
                 continue
             readable += 1
-            if run.dispatch.not_before <= found.read_at + EARLY:
+            if run.position.dispatch.not_before <= found.read_at + EARLY:
                 yield KnownRun(run, found)
         if readable >= TRIED or engine.clock.monotonic() >= until:
             break
@@ -263,7 +263,7 @@ def _given(engine: Engine, run: Manifest) -> tuple[str | ArtifactNotFoundError, 
 
 
 def _results(engine: Engine, run: Manifest) -> KeptResults | None:
-    kept = run.checkpoint
+    kept = run.position.checkpoint
     return None if kept is None else read_results(run, kept, partial(load, engine.artifacts))
 
 

@@ -380,8 +380,11 @@ def _still_leased(engine: Engine, manifest: Manifest, now: datetime) -> Manifest
     A renewal after a clock was set back would hide that: it was heard of now, and its lease would
     run on for as long as the clock went back.
     """
-    lease = manifest.lease
-    if lease is None or (manifest.heartbeat_at or lease.acquired_at) <= now < lease.expires_at:
+    lease = manifest.position.lease
+    if (
+        lease is None
+        or (manifest.position.heartbeat_at or lease.acquired_at) <= now < lease.expires_at
+    ):
         return manifest
     step = engine.clock_step()
     return manifest if step is None else after_step(manifest, now, step)

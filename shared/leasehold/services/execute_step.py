@@ -92,7 +92,7 @@ def has_lease(change: Change) -> bool:
     if not change.changed:
         return False
     if change.outcome in (Outcome.STARTED, Outcome.HANDED_OFF, Outcome.CONTINUED):
-        return change.manifest.lease is not None
+        return change.manifest.position.lease is not None
     return change.outcome is Outcome.ACQUIRED
 
 
@@ -134,7 +134,7 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
         StoreUnavailableError: what it is given could not be loaded; it was not called.
     """
     manifest = attempt.manifest
-    kept = manifest.steps[manifest.current_step]
+    kept = manifest.steps[manifest.position.step]
     is_judged = manifest.has_unjudged_output
     value = (kept.kept_output if is_judged else None) or manifest.given
     load_value = partial(load, engine.artifacts, value)
@@ -142,7 +142,7 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
         text = load_value() if value.ref is None else attempt.fetch(load_value)
     except ArtifactNotFoundError as error:
         return Unable(BlockCode.INPUT_MISSING, ErrorRecord.of(error))
-    step = engine.catalog.steps[manifest.current_step]
+    step = engine.catalog.steps[manifest.position.step]
     if is_judged:  # it was paid for, and only its gates could not be asked
         return checked_output(engine, manifest, Finished(text, kept.output_status or "SUCCESS"))
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it

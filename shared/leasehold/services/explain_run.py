@@ -56,8 +56,8 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
     """
     run = get_run(engine, run_id)
     if engine.catalog is NO_CATALOG:
-        engine = replace(engine, rules=as_dispatched(engine.rules, run.dispatch))
-    holder_gone = run.lease is not None and is_gone(run.lease.holder)
+        engine = replace(engine, rules=as_dispatched(engine.rules, run.position.dispatch))
+    holder_gone = run.position.lease is not None and is_gone(run.position.lease.holder)
     notes, now = read_notes(engine.documents, engine.clock.now())
     explanation = explain(
         run,
@@ -66,7 +66,7 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         holder_gone=holder_gone,
         is_possible=partial(_is_possible, engine, run),
         no_server=no_server(notes, now, is_gone) if engine.has_servers else None,
-        asked=last_asked(notes, run.current_step),
+        asked=last_asked(notes, run.position.step),
     )
     left = unannounced(run.announcement, deliveries_of_run(engine, run))
     now = engine.clock.now()

@@ -26,7 +26,7 @@ def checked_output(engine: Engine, run: Manifest, finished: Finished) -> Result:
 
     A handler's own output was checked when it returned it.
     """
-    step = engine.catalog.steps[run.current_step]
+    step = engine.catalog.steps[run.position.step]
     if step.handler != REMOTE:
         return finished
     try:
@@ -52,8 +52,8 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
         return result
     run = attempt.manifest
     if result.status == "ERROR":
-        return Failed(engine.checks.error_of_output(run.current_step, result.output))
-    step = engine.catalog.steps.get(run.current_step)
+        return Failed(engine.checks.error_of_output(run.position.step, result.output))
+    step = engine.catalog.steps.get(run.position.step)
     if step is not None and not step.gates:
         return result
     return _asked(engine, attempt, result, step)

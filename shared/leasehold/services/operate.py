@@ -275,7 +275,7 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
     check_verdict(manifest, text)
     check_approval(engine, manifest, text)
     check_size("output", text, OUTPUT_BYTES)
-    step = manifest.current_step
+    step = manifest.position.step
     name = f"{values_folder(manifest)}/{step}-edited-{digest(text)[:16]}.json"
     rest = manifest.with_(steps=manifest.with_step(step, output=None)).text_bytes
     edited = keep(engine.artifacts, text, name, beside=rest)
@@ -292,7 +292,7 @@ def _request(engine: Engine, manifest: Manifest, request: OperationRequest) -> B
         reason=request.reason,
         generation=request.generation,
         step=request.step,
-        read=manifest.dispatch.generation if decides else None,
+        read=manifest.position.dispatch.generation if decides else None,
         options=_options(request),
         anew=request.anew,
     )

@@ -12,7 +12,7 @@ from leasehold.services.engine import Engine
 def check_output(engine: Engine, run: Manifest, output: str) -> None:
     """Refuse an output that a handler could not have returned, or the next could not take."""
     steps = engine.catalog.steps
-    step = steps.get(run.current_step)
+    step = steps.get(run.position.step)
     following = steps.get(run.next_step) if run.next_step else None
     if step is None:
         return
@@ -33,5 +33,5 @@ def check_verdict(run: Manifest, output: str) -> None:
         verdict_in(run, output)
     except InvalidVerdictError as error:
         raise InvalidOutputError(
-            problem=error.message, step=run.current_step, issues=(), issue_count=0
+            problem=error.message, step=run.position.step, issues=(), issue_count=0
         ) from None

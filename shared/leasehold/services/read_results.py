@@ -127,7 +127,7 @@ def check_completed(run: Manifest) -> None:
     facts = {
         "run_id": run.run_id,
         "state": run.state,
-        "step": run.current_step,
+        "step": run.position.step,
         "why": f": {why.rstrip('.')}" if why else "",
         "reason": run.dead_letter_reason,
         "error": None if run.error is None else run.error.model_dump(mode="json", by_alias=True),
@@ -157,9 +157,9 @@ def _remedy(run: Manifest) -> str:
         return "Resume it."
     if run.block is None:
         return "Wait for it first."
-    if run.steps[run.current_step].kept_output is None:
+    if run.steps[run.position.step].kept_output is None:
         return run.block.remediation
-    command = f"leasehold output {run.run_id} {run.current_step}"
+    command = f"leasehold output {run.run_id} {run.position.step}"
     return f"{run.block.remediation} What waits for a decision: `{command}`."
 
 

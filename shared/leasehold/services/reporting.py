@@ -131,7 +131,7 @@ def _gate(manifest: Manifest, event: TraceEvent) -> Facts:
         "severity": "WARNING",
         "message": f"run {manifest.run_id} is blocked by {further.get('checkId')}: {event.detail}",
         "step": event.step,
-        "generation": manifest.dispatch.generation,
+        "generation": manifest.position.dispatch.generation,
         "checkId": further.get("checkId"),
         "finding": further.get("finding"),
         "remediation": further.get("remediation"),
@@ -147,7 +147,7 @@ def _blocked(manifest: Manifest, event: TraceEvent) -> Facts:
         "code": event.reason,
         "step": event.step,
         "reason": event.detail,
-        "generation": manifest.dispatch.generation,
+        "generation": manifest.position.dispatch.generation,
         "remediation": further.get("remediation"),
     }
 

@@ -106,15 +106,15 @@ def _report(engine: Engine, held: Attempt, begun: Manifest, end: Callable[[], st
     problem = end()
     ending = _ending(held)
     words = f"{ending.replace('_', ' ')}{f': {problem}' if problem else ''}"
-    attempt = f"attempt {begun.attempt} of step {begun.current_step}"
+    attempt = f"attempt {begun.position.attempt} of step {begun.position.step}"
     engine.report(
         {
             "severity": "WARNING" if problem else "INFO",
             "message": f"run {begun.run_id}, {attempt}: {words}",
             "event": "LEASE_AT_SHUTDOWN",
             "runId": begun.run_id,
-            "step": begun.current_step,
-            "attempt": begun.attempt,
+            "step": begun.position.step,
+            "attempt": begun.position.attempt,
             "ending": ending,
             "outcome": None if held.settlement is None else held.settlement.outcome.word,
             "at": engine.clock.now().isoformat(),
@@ -133,6 +133,6 @@ def _ending(held: Attempt) -> str:
         return "finished"
     if held.is_killed:
         return "killed_and_released"
-    kept = change.manifest.checkpoint
+    kept = change.manifest.position.checkpoint
     is_kept = kept is not None and kept.fencing_token == held.fence.fencing_token
     return "checkpointed_and_released" if is_kept else "released"

@@ -149,7 +149,9 @@ class _Sweep:
         while self._owing:
             change = self._owing.popleft()
             has_task = any(isinstance(effect, Task) for effect in change.owed)
-            if not has_task or not self._is_first("create", change.manifest.dispatch.queue):
+            if not has_task or not self._is_first(
+                "create", change.manifest.position.dispatch.queue
+            ):
                 return partial(self._create, change)
             self._create(change)
         return next(self._calls, None) or self._next_archive()
@@ -180,10 +182,10 @@ class _Sweep:
                 self._unattended.append(manifest.run_id)
                 continue
             look = None
-            if has_task(manifest) and self._is_first("look", manifest.dispatch.queue):
+            if has_task(manifest) and self._is_first("look", manifest.position.dispatch.queue):
                 look = self._look(manifest)
             known = KnownRun(manifest, found)
-            if manifest.dispatch.queue in self._failed:
+            if manifest.position.dispatch.queue in self._failed:
                 self._note_wait(known, None)
                 self._unattended.append(manifest.run_id)
             else:
@@ -198,7 +200,9 @@ class _Sweep:
 
         Everything else that is due has the other half.
         """
-        return run.lease is not None and len(self._unwritten_leases) >= self._most_unwritten
+        return (
+            run.position.lease is not None and len(self._unwritten_leases) >= self._most_unwritten
+        )
 
     def _is_put_off_here(self, run: Manifest) -> bool:
         """Return whether this process holds the lease, and asks the store to end it as it was.
@@ -206,11 +210,12 @@ class _Sweep:
         The store was away for longer than the lease: its holder knows that, and a sweep would take
         it for a worker that was killed.
         """
-        if run.lease is None:
+        if run.position.lease is None:
             return False
         held = self._engine.leases.held_attempts()
         return any(
-            one.fence.lease_id == run.lease.lease_id and one.outage is not None for one in held
+            one.fence.lease_id == run.position.lease.lease_id and one.outage is not None
+            for one in held
         )
 
     def _with_new_leases(self, *calls: Iterator[Call]) -> Iterator[Call]:
@@ -241,7 +246,7 @@ class _Sweep:
             lifecycle.on_alarm,
             rules=self._engine.dispatch_rules(),
             sweep_job_id=self._result.job_id,
-            known_elsewhere=self._is_known_elsewhere(known.manifest.current_step),
+            known_elsewhere=self._is_known_elsewhere(known.manifest.position.step),
             **look,
         )
         try:
@@ -252,7 +257,7 @@ class _Sweep:
             return  # somebody moved it on meanwhile
         except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run
             is_outage = isinstance(error, StoreUnavailableError)  # which took all of its time
-            if is_outage and known.manifest.lease is not None:
+            if is_outage and known.manifest.position.lease is not None:
                 self._unwritten_leases.append(run_id)
             self._leave(run_id, error)
             return
@@ -284,13 +289,13 @@ class _Sweep:
         """Note how long a run waits in a queue that has its task, or does not answer."""
         run = known.manifest
         is_queued = look is None or look["in_queue"] is not False
-        if is_queued and run.waits_for_worker and not run.dispatch.remote:
-            waits = known.snapshot.read_at - run.dispatch.not_before
+        if is_queued and run.waits_for_worker and not run.position.dispatch.remote:
+            waits = known.snapshot.read_at - run.position.dispatch.not_before
             self._waits.append(waits.total_seconds())
 
     def _create(self, change: Change) -> None:
         """Create what a change owes; what cannot be created is owed still, says the manifest."""
-        if change.manifest.dispatch.queue not in self._failed:
+        if change.manifest.position.dispatch.queue not in self._failed:
             try:
                 publish(self._engine, _without_archives(change))
             except StoreUnavailableError as error:
@@ -313,7 +318,7 @@ class _Sweep:
 
     def _take_back(self, manifest: Manifest) -> None:
         """Count no task as lost whose queue is away, so that no outage gives the run up."""
-        run_id, dispatch = manifest.run_id, manifest.dispatch
+        run_id, dispatch = manifest.run_id, manifest.position.dispatch
         if not dispatch.redispatched:
             return
         take_back = partial(
@@ -329,7 +334,7 @@ class _Sweep:
 
     def _fail(self, manifest: Manifest, error: StoreUnavailableError) -> None:
         """Ask a queue no more: each try would take its time, and it has other runs' too."""
-        queue = manifest.dispatch.queue
+        queue = manifest.position.dispatch.queue
         self._engine.log(f"the runs of queue {queue} wait for the next sweep: {error}")
         self._failed[queue] = error
 

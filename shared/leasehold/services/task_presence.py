@@ -24,11 +24,11 @@ def task_presence(engine: Engine, manifest: Manifest) -> TaskPresence:
         StoreUnavailableError: the queue did not answer.
     """
     in_queue = has_task(manifest) and engine.tasks.exists(dispatch_task(manifest))
-    return {"generation": manifest.dispatch.generation, "in_queue": in_queue}
+    return {"generation": manifest.position.dispatch.generation, "in_queue": in_queue}
 
 
 def has_task(manifest: Manifest) -> bool:
     """Return whether a queue should have a task of the run."""
     has_none = manifest.status in (RunStatus.IN_PROGRESS, RunStatus.BLOCKED)
     waits = not (has_none or manifest.is_terminal)
-    return waits and not manifest.dispatch.remote
+    return waits and not manifest.position.dispatch.remote

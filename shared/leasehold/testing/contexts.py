@@ -159,9 +159,9 @@ def step_context(
     results = results_of(step_type, number, checked_mapping("calls", calls or {}, object, _VALUES))
     if note is not None and not (isinstance(note, str) and is_note(note)):
         refuse("note", note, NOTE)
-    manifest = manifest.with_(attempts=failed, trial=number, calls=results, note=note)
+    manifest = manifest.at(attempts=failed, trial=number, calls=results, note=note)
     if resume is not None:
-        manifest = manifest.with_(checkpoint=checkpoint_of(clock, manifest, resume))
+        manifest = manifest.at(checkpoint=checkpoint_of(clock, manifest, resume))
     manifest = after_review(manifest, findings)
     with contextlib.ExitStack() as stack:
         if isinstance(clock, FrozenClock):
@@ -215,7 +215,7 @@ def gate_context(
         refuse("given", given, "nothing beside outputs: a step is given the last of them")
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), timedelta(minutes=10))
     number = checked_number("trial", trial)
-    manifest = manifest.with_(input=json_text("given", given), trial=number)
+    manifest = manifest.with_(input=json_text("given", given)).at(trial=number)
     with _artifacts(manifest, files, clock, recorded) as artifacts:
         ctx = RecordingGateContext(manifest, artifacts, partial(load, artifacts))
         ctx.recorded = recorded

@@ -162,7 +162,7 @@ class Faults(AnnouncementFaults):
     def after_commit(self, change: Change) -> None:
         """Hear of a change whose commit stands."""
         run = change.created or change.manifest
-        self._steps_of[run.run_id] = run.current_step
+        self._steps_of[run.run_id] = run.position.step
         if not change.changed:
             return
         if leased := self._settled(change):
@@ -171,7 +171,7 @@ class Faults(AnnouncementFaults):
                 raise StoreUnavailableError(store="store", problem="its answer was lost")
         if change.outcome is Outcome.CHECKPOINTED:
             self._on_checkpoint(change)
-        elif change.manifest.lease is not None:
+        elif change.manifest.position.lease is not None:
             self._on_lease(change)
 
     def loses(self, task: Task) -> bool:
@@ -186,32 +186,35 @@ class Faults(AnnouncementFaults):
     # -- inside ------------------------------------------------------------------------------------
 
     def _on_checkpoint(self, change: Change) -> None:
-        run, lease = change.manifest, change.manifest.lease
+        run, lease = change.manifest, change.manifest.position.lease
         assert lease is not None  # noqa: S101 - a checkpoint is written under a lease
         self._checkpoints[lease.lease_id] += 1
         number = self._checkpoints[lease.lease_id]
-        if self._orders.take("SIGTERM at checkpoint", run.current_step, number=number):
+        if self._orders.take("SIGTERM at checkpoint", run.position.step, number=number):
             self.stop(run.run_id)
-        if self._orders.take("kill at checkpoint", run.current_step, number=number):
+        if self._orders.take("kill at checkpoint", run.position.step, number=number):
             self._kill(self._leased[run.run_id])
 
     def _on_lease(self, change: Change) -> None:
         """Hear of a lease: of a new one an attempt begins."""
-        run, lease = change.manifest, change.manifest.lease
+        run, lease = change.manifest, change.manifest.position.lease
         known = self._leased.get(run.run_id)
         if lease is None or (known and known.lease_id == lease.lease_id):
             return
         process = WORKER_PROCESS.get() or WorkerProcess()
-        self._leased[run.run_id] = _Leased(run.current_step, lease.lease_id, process)
+        self._leased[run.run_id] = _Leased(run.position.step, lease.lease_id, process)
         for what in ("store", "artifacts"):
-            if order := self._orders.take(f"{what} away", run.current_step):
+            if order := self._orders.take(f"{what} away", run.position.step):
                 self._away[what] = self.clock.monotonic() + order.seconds
-        if self._orders.take("deliver twice", run.current_step, concurrently=True):
-            self.deliver(run.run_id, run.dispatch.generation)
+        if self._orders.take("deliver twice", run.position.step, concurrently=True):
+            self.deliver(run.run_id, run.position.dispatch.generation)
 
     def _settled(self, change: Change) -> _Leased | None:
         """Return the attempt that the change ends by its own word, or None."""
-        leased, note = self._leased.get(change.manifest.run_id), change.manifest.last_settlement
+        leased, note = (
+            self._leased.get(change.manifest.run_id),
+            change.manifest.position.last_settlement,
+        )
         is_end = change.changed and leased and note and note.lease_id == leased.lease_id
         return leased if is_end else None
 

@@ -67,7 +67,7 @@ def run_at_work(
         steps={**done, step_type: StepRecord(status=RunStatus.IN_PROGRESS)},
     )
     run = RoomyRun.model_construct(None, **dict(manifest))
-    return run.with_(status=RunStatus.IN_PROGRESS, lease=_lease(clock, now), fencing_token=1)
+    return run.with_(status=RunStatus.IN_PROGRESS, fencing_token=1).at(lease=_lease(clock, now))
 
 
 def checkpoint_of(clock: Clock, run: Manifest, resume: IncrementalState) -> Checkpoint:
@@ -77,8 +77,8 @@ def checkpoint_of(clock: Clock, run: Manifest, resume: IncrementalState) -> Chec
         allowed = "IncrementalState(phase: str, iteration_count: int, partial_results), or None"
         refuse("resume", resume, allowed)
     return Checkpoint(
-        step=run.current_step,
-        trial=run.trial,
+        step=run.position.step,
+        trial=run.position.trial,
         phase=resume.phase,
         iteration_count=resume.iteration_count,
         inline=json_text("resume", resume.partial_results),
@@ -106,16 +106,18 @@ def after_review(run: Manifest, findings: Sequence[Any]) -> Manifest:
         refuse("findings", findings, "a list of JSON values")
     if not findings:
         return run
-    if run.trial == 1:
+    if run.position.trial == 1:
         refuse("findings", [*findings], "none in the first trial; give trial=2 as well")
     text = json_text("findings", {"findings": [*findings]})
-    review = TrialRecord(trial=run.trial - 1, output=text, output_status="SUCCESS")
-    reviewer = f"review of {run.current_step}"
+    review = TrialRecord(trial=run.position.trial - 1, output=text, output_status="SUCCESS")
+    reviewer = f"review of {run.position.step}"
     record = StepRecord(status=RunStatus.PENDING, trials=(review,))
     return run.with_(
         plan=(*run.plan, reviewer),
         steps={**run.steps, reviewer: record},
-        trials=TrialRule(author=run.current_step, reviewer=reviewer, max_trials=run.trial),
+        trials=TrialRule(
+            author=run.position.step, reviewer=reviewer, max_trials=run.position.trial
+        ),
     )
 
 

@@ -180,7 +180,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
                 return run
             if clock.now() >= end:
                 state = "in a store that is away" if run is None else f"{run.state} at step "
-                where = state if run is None else state + run.current_step
+                where = state if run is None else state + run.position.step
                 raise TimeoutError(f"run {run_id} still moves after {within}: it is {where}")
             clock.advance(_LOOK_S if run is None else _until_next(run, clock))
 
@@ -247,8 +247,8 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     def _play(self, run_id: str, generation: int) -> None:
         """Deliver the task of a run once more, while its first delivery is at work."""
         run = get_run(self.engine, run_id)
-        deadline = timedelta(seconds=run.dispatch.deadline_s)
-        queue, now = run.dispatch.queue, self.clock.now()
+        deadline = timedelta(seconds=run.position.dispatch.deadline_s)
+        queue, now = run.position.dispatch.queue, self.clock.now()
         self._deliver(Task(f"{run_id}-again", queue, run_id, generation, now, deadline))
 
     def _deliver(self, task: Task) -> None:
@@ -287,8 +287,8 @@ def _as_time(within: timedelta | float) -> timedelta:
 
 def _until_next(run: Manifest, clock: FrozenClock) -> float:
     """Return the seconds until something is due of the run."""
-    now, begins, alarm = clock.now(), run.dispatch.not_before, run.alarm_at
-    due = [at for at in (begins if run.lease is None else None, alarm) if at and at > now]
+    now, begins, alarm = clock.now(), run.position.dispatch.not_before, run.alarm_at
+    due = [at for at in (begins if run.position.lease is None else None, alarm) if at and at > now]
     return (min(due) - now).total_seconds() if due else _LOOK_S
 
 

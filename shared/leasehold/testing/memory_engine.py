@@ -73,8 +73,8 @@ class MemoryEngine:
         run, snapshot = known
         change = transition(run, run.updated_at)
         after = change.manifest
-        if after.lease is not None:
-            after = after.with_(lease=run.lease)
+        if after.position.lease is not None:
+            after = after.at(lease=run.position.lease)
         self._tell(run, after)
         return Committed(change._replace(manifest=after), snapshot)
 
@@ -83,11 +83,11 @@ class MemoryEngine:
         return change
 
     def _tell(self, before: Manifest, after: Manifest) -> None:
-        kept = after.checkpoint
-        if kept is not None and kept != before.checkpoint:
+        kept = after.position.checkpoint
+        if kept is not None and kept != before.position.checkpoint:
             found = pydantic_core.from_json(load(self.artifacts, kept.partial_results))
             self._on_checkpoint(IncrementalState(kept.phase, kept.iteration_count, found))
-        for call in after.calls:
-            if call not in before.calls:
+        for call in after.position.calls:
+            if call not in before.position.calls:
                 found = pydantic_core.from_json(load(self.artifacts, call.value))
                 self._on_call(call.key, found)

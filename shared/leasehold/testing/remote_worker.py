@@ -97,11 +97,11 @@ class RemoteStep:
 
     def __init__(self, engine: Engine, claimed: ClaimedStep) -> None:
         run = claimed.manifest
-        self.run_id, self.step_type = run.run_id, run.current_step
-        self.attempt, self.trial = run.attempt, run.trial
+        self.run_id, self.step_type = run.run_id, run.position.step
+        self.attempt, self.trial = run.position.attempt, run.position.trial
         self.resume = _resume(claimed)
         self.findings = claimed.findings
-        self.time_limit = timedelta(milliseconds=run.dispatch.timeout_ms)
+        self.time_limit = timedelta(milliseconds=run.position.dispatch.timeout_ms)
         self._engine, self._credentials = engine, _credentials_of(run)
         self.artifacts = RemoteFiles(engine, self._credentials)
 
@@ -192,7 +192,7 @@ def _credentials_of(run: Manifest) -> LeaseCredentials:
 
 
 def _resume(claimed: ClaimedStep) -> IncrementalState | None:
-    kept = claimed.manifest.checkpoint
+    kept = claimed.manifest.position.checkpoint
     if kept is None or claimed.partial_results is None:
         return None
     found = pydantic_core.from_json(claimed.partial_results)

@@ -45,8 +45,8 @@ class GateContext:
 
     def __init__(self, manifest: Manifest, artifacts: Artifacts, load: Load) -> None:
         self.run_id = manifest.run_id
-        self.step_type = manifest.current_step
-        self.trial = manifest.trial
+        self.step_type = manifest.position.step
+        self.trial = manifest.position.trial
         self.artifacts = RunArtifacts(artifacts, manifest)
         self._manifest = manifest
         self._load = load
@@ -87,7 +87,9 @@ class InlineGateRunner:
         Raises:
             StoreUnavailableError: the gate met an outage; ask again.
         """
-        with LinesOf(AttemptName(manifest.run_id, manifest.current_step, manifest.attempt)):
+        with LinesOf(
+            AttemptName(manifest.run_id, manifest.position.step, manifest.position.attempt)
+        ):
             return self._run(gate, manifest, finished)
 
     def _run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
@@ -111,7 +113,7 @@ class InlineGateRunner:
             if outage := outage_in(error):
                 raise outage from None
             record = _record_of(gate, error).with_(code="gate_raised")
-            return Failed(record, is_permanent(error, manifest.dispatch.retry))
+            return Failed(record, is_permanent(error, manifest.position.dispatch.retry))
         return finished
 
 

@@ -47,7 +47,9 @@ class InlineRunner:
             return deferred
         if _is_to_stop(error, attempt):
             return Stopped(attempt.stop.reason or Termination.INSTANCE_SHUTDOWN)
-        return continued_in(error) or failed_by(error, path, step, attempt.manifest.dispatch.retry)
+        return continued_in(error) or failed_by(
+            error, path, step, attempt.manifest.position.dispatch.retry
+        )
 
 
 def _begin(attempt: Attempt) -> StepContext | Result:

@@ -84,10 +84,10 @@ def test_an_override_sets_each_limit_of_the_attempt(bundle: Bundle, url: str) ->
     acquired = arrive(bundle.engine, Hint(run.run_id, 1))
     run_steps(bundle.engine, acquired)
 
-    assert run.dispatch.sources["agentTimeout"] == "PIPELINE_CHARGE_TIMEOUT_MS"
+    assert run.position.dispatch.sources["agentTimeout"] == "PIPELINE_CHARGE_TIMEOUT_MS"
     assert task.dispatch_deadline == timedelta(seconds=40)
     assert [timedelta(seconds=20)] == SEEN
-    lease = acquired.answer.manifest.lease
+    lease = acquired.answer.manifest.position.lease
     assert lease is not None
     assert lease.max_expires_at - lease.acquired_at == timedelta(seconds=40, minutes=5)
     assert get_run(bundle.engine, run.run_id).status == "COMPLETED"

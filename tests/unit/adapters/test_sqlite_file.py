@@ -91,6 +91,35 @@ def test_a_file_of_a_newer_version_is_refused_and_not_touched(path: Path) -> Non
     assert [file.name for file in path.parent.iterdir()] == ["runs.db"]
 
 
+def test_a_file_of_before_the_first_release_is_refused_and_not_touched(path: Path) -> None:
+    SqliteDocuments(path, SystemClock()).close()
+    older = sqlite3.connect(path)
+    older.execute("PRAGMA user_version = 2")
+    older.close()
+    before = path.read_bytes()
+
+    with pytest.raises(
+        StoreVersionError, match=r"is older than 0\.1\.0: delete the file, or choose"
+    ):
+        SqliteDocuments(path, SystemClock())
+
+    assert path.read_bytes() == before
+
+
+def test_a_file_gets_the_table_that_an_earlier_release_did_not_make(path: Path) -> None:
+    """It needs no version of its own: the earlier release goes on with the file."""
+    SqliteDocuments(path, SystemClock()).close()
+    file = sqlite3.connect(path)
+    file.execute("DROP TABLE overrides")
+    file.close()
+
+    documents = SqliteDocuments(path, SystemClock())
+    found = documents.query(Query("overrides"))
+    documents.close()
+
+    assert found == []
+
+
 @needs_proc
 def test_a_file_that_is_refused_is_closed(path: Path) -> None:
     newer = sqlite3.connect(path)

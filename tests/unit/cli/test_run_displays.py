@@ -31,7 +31,7 @@ def said(run: Manifest, at: At, seconds: float, fraction: float, message: str) -
     """The run after a renewal that took the progress of its handler along."""
     progress = Progress(fraction=fraction, message=message)
     steps = run.with_step("draft", progress=progress)
-    return run.with_(steps=steps, updated_at=at(seconds), heartbeat_at=at(seconds))
+    return run.with_(steps=steps, updated_at=at(seconds)).at(heartbeat_at=at(seconds))
 
 
 def test_progress_is_a_line_when_it_is_new_and_then_every_10_s(

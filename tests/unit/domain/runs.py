@@ -50,13 +50,13 @@ class Runs:
     ) -> Manifest:
         """The run with a lease, by default from second 0 to second 30."""
         run = run or self.pending()
-        if run.dispatch.remote:
+        if run.position.dispatch.remote:
             return self.claimed(run, at=at, lease_id=lease_id)
         return lifecycle.arrive(
             run,
             self.at(at),
             rules=self.rules,
-            generation=run.dispatch.generation,
+            generation=run.position.dispatch.generation,
             lease_id=lease_id,
             holder="host-a",
         ).manifest
@@ -148,7 +148,7 @@ class Runs:
             run,
             run.alarm_at or self.at(60),
             rules=self.knowing_nothing(),
-            generation=run.dispatch.generation,
+            generation=run.position.dispatch.generation,
             in_queue=None,
         )
 
@@ -219,5 +219,5 @@ class Runs:
         )
 
     def fence(self, run: Manifest) -> Fence:
-        assert run.lease is not None
-        return Fence(run.lease.lease_id, run.fencing_token)
+        assert run.position.lease is not None
+        return Fence(run.position.lease.lease_id, run.fencing_token)

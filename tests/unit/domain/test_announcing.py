@@ -47,7 +47,7 @@ def arrived(runs: Runs, run: Manifest, at: At, second: float, rules: Rules) -> C
         run,
         at(second),
         rules=rules,
-        generation=run.dispatch.generation,
+        generation=run.position.dispatch.generation,
         lease_id="lease-9",
         holder="host-b",
     )
@@ -95,7 +95,7 @@ def given_up_by_the_sweep(runs: Runs, at: At, rules: Rules) -> Change:
 
 
 def never_started(runs: Runs, at: At, rules: Rules) -> Change:
-    run = runs.pending().with_(dispatch=runs.pending().dispatch.with_(redispatched=99))
+    run = runs.pending().at(dispatch=runs.pending().position.dispatch.with_(redispatched=99))
     return lifecycle.on_alarm(run, at(61), rules=rules, generation=1, in_queue=False)
 
 
@@ -124,7 +124,7 @@ def approved(runs: Runs, at: At, rules: Rules) -> Change:
 def approved_before_an_unknown_step(runs: Runs, at: At, rules: Rules) -> Change:
     rules = replace(rules, settings_for=lambda _: None)
     run = lifecycle.approve(runs.blocked(), at(8), rules=rules, actor="ada", reason="").manifest
-    generation = run.dispatch.generation
+    generation = run.position.dispatch.generation
     return lifecycle.on_alarm(run, at(68), rules=rules, generation=generation, in_queue=False)
 
 
@@ -260,7 +260,7 @@ def test_a_run_that_is_blocked_for_the_same_reason_again_is_told_once_and_its_en
 
     first = unknown(runs, at, rules)
     retried = lifecycle.retry(first.manifest, at(62), rules=knowing_nothing, **by)
-    generation = retried.manifest.dispatch.generation
+    generation = retried.manifest.position.dispatch.generation
     same = lifecycle.on_alarm(
         retried.manifest, at(122), rules=knowing_nothing, generation=generation, in_queue=None
     )
@@ -314,7 +314,11 @@ def test_what_nobody_was_told_has_an_occurrence_too_where_there_was_one_before(
 
     retried = lifecycle.retry(first.manifest, at(6), rules=rules, **by).manifest
     silent = lifecycle.on_alarm(
-        retried, at(66), rules=nobody, generation=retried.dispatch.generation, in_queue=None
+        retried,
+        at(66),
+        rules=nobody,
+        generation=retried.position.dispatch.generation,
+        in_queue=None,
     )
     third = lifecycle.cancel(silent.manifest, at(67), rules=rules, **by)
 

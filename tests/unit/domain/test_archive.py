@@ -66,7 +66,7 @@ def test_a_run_without_files_or_channels_owes_nothing_once_it_has_ended(runs: Ru
 def test_what_may_have_left_artifacts_makes_an_end_owe_an_archive(
     runs: Runs, left: Callable[[Runs], Manifest]
 ) -> None:
-    run = left(runs).with_(status=RunStatus.PENDING, lease=None, current_step="send")
+    run = left(runs).with_(status=RunStatus.PENDING).at(lease=None, step="send")
 
     ended = runs.with_output(runs.leased(run, at=100), at=101, stores_files=False)
 

@@ -33,9 +33,13 @@ def test_the_bearer_of_a_current_hint_gets_the_lease(runs: Runs, arrive: Bound, 
     run = change.manifest
     assert change.outcome is Outcome.ACQUIRED
     assert (run.status, run.fencing_token) == ("IN_PROGRESS", 1)
-    assert (run.lease.lease_id, run.lease.holder) == ("lease-9", "host-b")
-    assert (run.heartbeat_at, run.step_started_at, run.alarm_at) == (at(3), at(3), at(33))
-    assert run.dispatch.enqueued
+    assert (run.position.lease.lease_id, run.position.lease.holder) == ("lease-9", "host-b")
+    assert (run.position.heartbeat_at, run.position.step_started_at, run.alarm_at) == (
+        at(3),
+        at(3),
+        at(33),
+    )
+    assert run.position.dispatch.enqueued
     assert run.steps["draft"].status is RunStatus.IN_PROGRESS
     assert run.steps["draft"].started_at == at(3)
     assert (change.owed, change.events) == ((), ())
@@ -71,7 +75,7 @@ def test_a_paused_run_is_parked_for_every_hint(
 ) -> None:
     run = runs.paused(getattr(runs, state)())
 
-    change = arrive(run, at(100), generation=run.dispatch.generation)
+    change = arrive(run, at(100), generation=run.position.dispatch.generation)
 
     assert (change.outcome, change.changed, change.owed) == (Outcome.PARKED, False, ())
 
@@ -122,8 +126,12 @@ def test_a_lease_that_is_over_passes_on_with_a_higher_token(
 
     run = change.manifest
     assert change.outcome is Outcome.ACQUIRED
-    assert (run.lease.lease_id, run.fencing_token) == ("lease-9", 2)
-    assert (run.dispatch.generation, run.attempts.expired, run.attempt) == (1, 1, 2)
+    assert (run.position.lease.lease_id, run.fencing_token) == ("lease-9", 2)
+    assert (
+        run.position.dispatch.generation,
+        run.position.attempts.expired,
+        run.position.attempt,
+    ) == (1, 1, 2)
     assert run.steps["draft"].attempts.expired == 1
     assert run.steps["draft"].started_at == at(0)
     (event,) = change.events
@@ -144,7 +152,7 @@ def test_a_lease_that_is_over_passes_on_with_a_higher_token(
 
 def test_one_expiry_too_many_gives_the_run_up(runs: Runs, arrive: Bound, at: At) -> None:
     run = runs.leased()
-    run = run.with_(interruptions=2)
+    run = run.at(interruptions=2)
 
     change = arrive(run, at(30))
 
@@ -164,8 +172,13 @@ def test_the_expired_attempt_of_a_paused_run_ends_and_nothing_is_dispatched(
 
     run = change.manifest
     assert change.outcome is Outcome.PARKED
-    assert (run.status, run.paused, run.lease, run.alarm_at) == ("PENDING", True, None, None)
-    assert (run.dispatch.generation, change.owed) == (1, ())
+    assert (run.status, run.paused, run.position.lease, run.alarm_at) == (
+        "PENDING",
+        True,
+        None,
+        None,
+    )
+    assert (run.position.dispatch.generation, change.owed) == (1, ())
 
 
 def test_a_step_that_the_deploy_does_not_know_is_left_to_those_who_do(
@@ -185,10 +198,14 @@ def test_an_expired_attempt_of_an_unknown_step_ends_and_the_step_is_left_to_thos
     change = arrive(before, at(30), rules=runs.knowing_nothing())
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == (Outcome.RETRY_SCHEDULED, "PENDING", None)
-    assert run.attempts.expired == 1
-    assert run.dispatch.timeout_ms == before.dispatch.timeout_ms
-    assert not run.dispatch.provisional, "its settings are its own"
+    assert (change.outcome, run.status, run.position.lease) == (
+        Outcome.RETRY_SCHEDULED,
+        "PENDING",
+        None,
+    )
+    assert run.position.attempts.expired == 1
+    assert run.position.dispatch.timeout_ms == before.position.dispatch.timeout_ms
+    assert not run.position.dispatch.provisional, "its settings are its own"
     assert [event.type for event in change.events] == ["step_terminated"]
 
 
@@ -205,7 +222,7 @@ def test_who_knows_the_step_gives_it_its_own_settings_before_it_takes_the_lease(
     change = arrive(handed_off.manifest, at(6), generation=2)
     acquired = arrive(change.manifest, at(7), generation=3)
 
-    before, dispatch = handed_off.manifest.dispatch, change.manifest.dispatch
+    before, dispatch = handed_off.manifest.position.dispatch, change.manifest.position.dispatch
     assert (before.step, before.queue, before.provisional) == ("send", "draft", True)
     assert (dispatch.step, dispatch.queue, dispatch.provisional) == ("send", "mail", False)
     assert (change.outcome, [task.queue for task in change.owed]) == ("redispatched", ["mail"])
@@ -224,7 +241,11 @@ def test_a_renewed_lease_runs_on_from_now_and_notes_the_progress(
 
     run = change.manifest
     assert change.outcome is Outcome.RENEWED
-    assert (run.lease.expires_at, run.alarm_at, run.heartbeat_at) == (at(50), at(50), at(20))
+    assert (run.position.lease.expires_at, run.alarm_at, run.position.heartbeat_at) == (
+        at(50),
+        at(50),
+        at(20),
+    )
     assert run.steps["draft"].progress == progress
 
 
@@ -234,7 +255,7 @@ def test_a_lease_is_renewed_at_most_to_its_cap(runs: Runs, rules: Rules, at: At)
 
     change = lifecycle.renew(runs.leased(), at(20), rules=long_leases, fence=Fence("lease-1", 1))
 
-    assert change.manifest.lease.expires_at == at(480)
+    assert change.manifest.position.lease.expires_at == at(480)
 
 
 def test_a_renewal_never_makes_a_lease_shorter(runs: Runs, rules: Rules, at: At) -> None:
@@ -243,7 +264,7 @@ def test_a_renewal_never_makes_a_lease_shorter(runs: Runs, rules: Rules, at: At)
 
     change = lifecycle.renew(run, at(6), rules=rules, fence=Fence("lease-1", 2))
 
-    assert change.manifest.lease.expires_at == at(5 + 20 + 300)
+    assert change.manifest.position.lease.expires_at == at(5 + 20 + 300)
 
 
 def test_a_lease_that_is_over_is_not_renewed(runs: Runs, rules: Rules, at: At) -> None:
@@ -261,5 +282,5 @@ def test_a_lease_whose_answer_was_lost_is_had_although_the_run_was_paused_since(
     again = arrive(paused, at(5))
 
     assert (again.outcome, again.changed, again.events) == (Outcome.ACQUIRED, True, ())
-    assert (again.manifest.lease, again.manifest.fencing_token) == (got.lease, 1)
+    assert (again.manifest.position.lease, again.manifest.fencing_token) == (got.position.lease, 1)
     assert arrive(paused, at(33)).outcome is Outcome.PARKED  # it is over by then

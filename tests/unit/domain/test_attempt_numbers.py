@@ -20,12 +20,16 @@ def retried(runs: Runs, run: Manifest) -> Change:
 def test_a_step_that_runs_again_after_a_gate_has_an_attempt_of_its_own(runs: Runs, at: At) -> None:
     """`ctx.attempt` names files: two attempts of one number would overwrite each other's."""
     run = runs.blocked()
-    assert run.attempt == 1
+    assert run.position.attempt == 1
 
     change = retried(runs, run)
 
     after = change.manifest
-    assert (after.attempt, after.attempts.repeated, after.interruptions) == (2, 1, 0)
+    assert (
+        after.position.attempt,
+        after.position.attempts.repeated,
+        after.position.interruptions,
+    ) == (2, 1, 0)
     assert after.steps["draft"].attempts.repeated == 1
     assert [(str(row.type), row.attempt) for row in change.events] == [("run_retried", 1)]
     again = runs.with_output(runs.leased(after, at=20, lease_id="lease-2"), at=21)
@@ -38,8 +42,8 @@ def test_to_run_again_costs_no_retry(runs: Runs, at: At) -> None:
 
     failed = runs.failed(runs.leased(run, at=20, lease_id="lease-2"), at=25)
 
-    assert (failed.attempts.failed, failed.attempt) == (1, 3)
-    assert failed.dispatch.not_before == at(35)
+    assert (failed.position.attempts.failed, failed.position.attempt) == (1, 3)
+    assert failed.position.dispatch.not_before == at(35)
 
 
 @pytest.mark.parametrize("state", ["failed", "unknown"])
@@ -48,7 +52,7 @@ def test_what_ended_before_or_never_began_is_not_counted_again(runs: Runs, state
 
     after = retried(runs, run).manifest
 
-    assert after.attempts == run.attempts
+    assert after.position.attempts == run.position.attempts
 
 
 @pytest.mark.parametrize("end", AttemptEnd)

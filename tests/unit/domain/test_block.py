@@ -31,14 +31,14 @@ def test_an_attempt_that_cannot_begin_counts_for_nothing(runs: Runs, at: At) -> 
 
     run = change.manifest
     assert run.block is not None
-    assert (change.outcome, run.status, run.lease) == (Outcome.BLOCKED, "BLOCKED", None)
+    assert (change.outcome, run.status, run.position.lease) == (Outcome.BLOCKED, "BLOCKED", None)
     assert (run.block.code, run.block.look_at, run.alarm_at) == (
         "handler_unavailable",
         at(15),
         at(15),
     )
-    assert (run.attempts.ended, run.interruptions) == (0, 0)
-    assert (run.checkpoint, run.is_moving) == (leased.checkpoint, False)
+    assert (run.position.attempts.ended, run.position.interruptions) == (0, 0)
+    assert (run.position.checkpoint, run.is_moving) == (leased.position.checkpoint, False)
 
 
 def test_it_is_looked_at_later_and_later_and_said_once(runs: Runs) -> None:
@@ -56,7 +56,7 @@ def test_it_is_looked_at_later_and_later_and_said_once(runs: Runs) -> None:
 
     assert waits == [10, 20, 40, 80, 160, 320, 600, 600, 600]
     assert said == [1] + [0] * 9
-    assert run.attempts.ended == 0
+    assert run.position.attempts.ended == 0
 
 
 def test_another_reason_is_another_block(runs: Runs, at: At) -> None:
@@ -133,7 +133,11 @@ def test_what_is_put_right_goes_on_where_it_stands(runs: Runs) -> None:
 
     healed = runs.with_output(runs.looked_at(blocked, at=15, lease_id="lease-2"), at=16)
 
-    assert (healed.current_step, healed.block, healed.dispatch.after_block) == ("send", None, None)
+    assert (healed.current_step, healed.block, healed.position.dispatch.after_block) == (
+        "send",
+        None,
+        None,
+    )
     assert healed.steps["draft"].attempts.ended == 0
 
 
@@ -154,7 +158,7 @@ def test_a_look_that_is_cut_short_still_knows_what_it_looks_at(runs: Runs, end: 
     }[end]()
 
     expected = None if end == "fail" else blocked.block
-    assert ended.manifest.dispatch.after_block == expected
+    assert ended.manifest.position.dispatch.after_block == expected
 
 
 def test_who_does_not_know_the_step_leaves_the_look_to_those_who_do(runs: Runs, at: At) -> None:
@@ -192,7 +196,7 @@ def test_a_person_may_have_it_look_now(runs: Runs) -> None:
 
     run = change.manifest
     assert (change.outcome, run.status) == (Outcome.RETRIED, "PENDING")
-    assert run.dispatch.after_block == again.block.with_(looks=0)
+    assert run.position.dispatch.after_block == again.block.with_(looks=0)
     assert len(change.owed) == 1
 
 
@@ -225,7 +229,7 @@ def test_the_output_of_a_remote_worker_is_judged_here(elsewhere: Runs) -> None:
         look.manifest,
         elsewhere.at(15),
         rules=elsewhere.rules,
-        generation=look.manifest.dispatch.generation,
+        generation=look.manifest.position.dispatch.generation,
         lease_id="lease-2",
         holder="host-a",
     )
@@ -240,7 +244,7 @@ def test_a_gate_that_raises_is_asked_again_without_the_handler(runs: Runs) -> No
 
     again = runs.leased(failed, at=60, lease_id="lease-3")
 
-    assert (failed.status, failed.attempts.failed) == ("ERROR", 1)
+    assert (failed.status, failed.position.attempts.failed) == ("ERROR", 1)
     assert again.has_unjudged_output
 
 
@@ -257,7 +261,11 @@ def test_a_retry_has_an_output_judged_that_was_paid_for(runs: Runs, at: At) -> N
     again = lifecycle.retry(failed, at(17), **asks).manifest
     anew = lifecycle.retry(failed, at(17), **asks, anew=True).manifest
 
-    assert (again.status, again.has_unjudged_output, again.failures) == ("PENDING", True, 0)
+    assert (again.status, again.has_unjudged_output, again.position.failures) == (
+        "PENDING",
+        True,
+        0,
+    )
     assert lifecycle.has_own_work(failed)
     assert lifecycle.retry(failed, at(17), **asks).kept == KeptCounts(unjudged=1)
     assert (anew.has_unjudged_output, anew.steps["draft"].output) == (False, None)
@@ -327,7 +335,7 @@ def test_a_clock_that_was_ahead_puts_no_look_off(runs: Runs, at: At) -> None:
     run = ahead.unable(ahead.leased(), at=5).manifest
 
     repaired = lifecycle.on_audit(
-        run, at(100), rules=runs.rules, generation=run.dispatch.generation, in_queue=None
+        run, at(100), rules=runs.rules, generation=run.position.dispatch.generation, in_queue=None
     ).manifest
 
     assert repaired.status == "PENDING"

@@ -41,7 +41,7 @@ def interrupted(runs: Runs, run: Manifest, *, at: float) -> Manifest:
     released = lifecycle.release(
         run, runs.at(at), rules=runs.rules, fence=runs.fence(run), reason="instance_shutdown"
     ).manifest
-    return runs.leased(released, at=at, lease_id=f"lease-{at}").with_(interrupted_at=None)
+    return runs.leased(released, at=at, lease_id=f"lease-{at}").at(interrupted_at=None)
 
 
 # -- what is kept ------------------------------------------------------------------------------
@@ -54,9 +54,13 @@ def test_a_checkpoint_keeps_what_the_attempt_has_and_renews_its_lease(
 
     run = change.manifest
     assert (change.outcome, run.status) == (Outcome.CHECKPOINTED, "IN_PROGRESS")
-    assert (run.lease.expires_at, run.alarm_at, run.heartbeat_at) == (at(50), at(50), at(20))
+    assert (run.position.lease.expires_at, run.alarm_at, run.position.heartbeat_at) == (
+        at(50),
+        at(50),
+        at(20),
+    )
     assert (run.fencing_token, change.events, change.owed) == (1, (), ())
-    assert run.checkpoint == Checkpoint(
+    assert run.position.checkpoint == Checkpoint(
         step="draft",
         trial=1,
         phase="read",
@@ -66,7 +70,7 @@ def test_a_checkpoint_keeps_what_the_attempt_has_and_renews_its_lease(
         fencing_token=1,
         furthest=(PhaseReached(phase="read", iteration_count=3),),
     )
-    assert run.checkpoint.partial_results == KeptValue(text='["Dear"]')
+    assert run.position.checkpoint.partial_results == KeptValue(text='["Dear"]')
 
 
 def test_large_results_are_kept_by_reference(runs: Runs, checkpoint: Bound, at: At) -> None:
@@ -74,8 +78,11 @@ def test_large_results_are_kept_by_reference(runs: Runs, checkpoint: Bound, at: 
 
     run = checkpoint(runs.leased(), at(1), partial_results=ref).manifest
 
-    assert (run.checkpoint.inline, run.checkpoint.ref) == (None, "runs/r-1/values/partial.json")
-    assert run.checkpoint.partial_results == ref
+    assert (run.position.checkpoint.inline, run.position.checkpoint.ref) == (
+        None,
+        "runs/r-1/values/partial.json",
+    )
+    assert run.position.checkpoint.partial_results == ref
 
 
 def test_what_is_kept_counts_among_the_texts_of_the_manifest(
@@ -96,8 +103,8 @@ def test_a_checkpoint_takes_the_place_of_the_one_before(
 
     run = checkpoint(run, at(9), partial_results=KeptValue(text='["Dear", "Ada"]')).manifest
 
-    assert (run.checkpoint.iteration_count, run.checkpoint.saved_at) == (3, at(9))
-    assert run.checkpoint.inline == '["Dear", "Ada"]'
+    assert (run.position.checkpoint.iteration_count, run.position.checkpoint.saved_at) == (3, at(9))
+    assert run.position.checkpoint.inline == '["Dear", "Ada"]'
 
 
 def test_a_checkpoint_renews_the_lease_at_most_to_its_cap(
@@ -108,7 +115,10 @@ def test_a_checkpoint_renews_the_lease_at_most_to_its_cap(
 
     change = checkpoint(runs.leased(), at(20), rules=long_leases)
 
-    assert (change.manifest.lease.expires_at, change.manifest.alarm_at) == (at(480), at(480))
+    assert (change.manifest.position.lease.expires_at, change.manifest.alarm_at) == (
+        at(480),
+        at(480),
+    )
 
 
 def test_a_checkpoint_never_makes_a_lease_shorter(runs: Runs, checkpoint: Bound, at: At) -> None:
@@ -116,7 +126,7 @@ def test_a_checkpoint_never_makes_a_lease_shorter(runs: Runs, checkpoint: Bound,
 
     change = checkpoint(run, at(7), fence=Fence("lease-1", 2))
 
-    assert change.manifest.lease.expires_at == at(6 + 20 + 300)
+    assert change.manifest.position.lease.expires_at == at(6 + 20 + 300)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +156,7 @@ def test_the_attempt_of_a_paused_run_may_keep_what_it_has(
     """It may end as well; what it has is not lost if it does not."""
     run = checkpoint(runs.paused(runs.leased()), at(8)).manifest
 
-    assert (run.paused, run.checkpoint.iteration_count, run.alarm_at) == (True, 3, at(38))
+    assert (run.paused, run.position.checkpoint.iteration_count, run.alarm_at) == (True, 3, at(38))
 
 
 # -- how long it is kept -----------------------------------------------------------------------
@@ -161,7 +171,7 @@ def test_the_next_attempt_of_the_step_goes_on_from_it_and_the_trace_says_so(
         run, at(15), rules=runs.rules, generation=2, lease_id="lease-2", holder="host-b"
     )
 
-    assert change.manifest.checkpoint == run.checkpoint
+    assert change.manifest.position.checkpoint == run.position.checkpoint
     (event,) = change.events
     assert event.model_dump(exclude_none=True) == {
         "type": "checkpoint_resumed",
@@ -185,7 +195,7 @@ def test_who_takes_a_lease_over_goes_on_from_it_too(elsewhere: Runs, at: At) -> 
         ("step_terminated", 1),
         ("checkpoint_resumed", 2),
     ]
-    assert change.manifest.checkpoint.fencing_token == 1
+    assert change.manifest.position.checkpoint.fencing_token == 1
 
 
 def test_a_checkpoint_before_the_first_iteration_is_told_as_well(runs: Runs, at: At) -> None:
@@ -211,13 +221,17 @@ def test_a_step_that_is_handed_off_leaves_no_checkpoint_to_the_next(runs: Runs) 
 
     run = runs.with_output(run, at=6)
 
-    assert (run.current_step, run.checkpoint, run.interruptions) == ("send", None, 0)
+    assert (run.current_step, run.position.checkpoint, run.position.interruptions) == (
+        "send",
+        None,
+        0,
+    )
 
 
 def test_the_last_output_leaves_no_checkpoint(runs: Runs) -> None:
     run = runs.checkpointed(runs.leased(runs.handed_off(), at=6, lease_id="lease-2"), at=7)
 
-    assert runs.with_output(run, at=9).checkpoint is None
+    assert runs.with_output(run, at=9).position.checkpoint is None
 
 
 def test_a_failed_step_that_is_retried_goes_on_and_may_be_interrupted_anew(
@@ -227,9 +241,9 @@ def test_a_failed_step_that_is_retried_goes_on_and_may_be_interrupted_anew(
 
     retried = lifecycle.retry(run, at(8), rules=runs.rules, actor="ada", reason="").manifest
 
-    assert (run.interruptions, retried.interruptions) == (1, 0)
-    assert retried.checkpoint == run.checkpoint
-    assert (retried.attempts.interrupted, retried.attempts.failed) == (1, 1)
+    assert (run.position.interruptions, retried.position.interruptions) == (1, 0)
+    assert retried.position.checkpoint == run.position.checkpoint
+    assert (retried.position.attempts.interrupted, retried.position.attempts.failed) == (1, 1)
 
 
 def test_a_blocked_step_that_is_retried_keeps_its_checkpoint_unless_a_person_says_otherwise(
@@ -241,10 +255,13 @@ def test_a_blocked_step_that_is_retried_keeps_its_checkpoint_unless_a_person_say
     retried = lifecycle.retry(run, at(8), **facts)
     anew = lifecycle.retry(run, at(8), **facts, anew=True)
 
-    assert run.checkpoint is not None
-    assert (retried.manifest.checkpoint, retried.manifest.interruptions) == (run.checkpoint, 0)
-    assert retried.kept == KeptCounts(checkpoint=run.checkpoint.iteration_count)
-    assert (anew.manifest.checkpoint, anew.kept) == (None, KeptCounts())
+    assert run.position.checkpoint is not None
+    assert (retried.manifest.position.checkpoint, retried.manifest.position.interruptions) == (
+        run.position.checkpoint,
+        0,
+    )
+    assert retried.kept == KeptCounts(checkpoint=run.position.checkpoint.iteration_count)
+    assert (anew.manifest.position.checkpoint, anew.kept) == (None, KeptCounts())
 
 
 # -- interruptions since the last progress -----------------------------------------------------
@@ -263,8 +280,11 @@ def test_progress_is_more_iterations_or_another_phase(
 
     run = runs.checkpointed(run, at=6, iterations=iterations, phase=phase)
 
-    assert (run.checkpoint.iteration_count, run.checkpoint.phase) == (iterations, phase)
-    assert (run.interruptions, run.attempts.interrupted) == (interruptions, 1)
+    assert (run.position.checkpoint.iteration_count, run.position.checkpoint.phase) == (
+        iterations,
+        phase,
+    )
+    assert (run.position.interruptions, run.position.attempts.interrupted) == (interruptions, 1)
 
 
 def test_to_come_again_to_where_it_was_is_no_progress(runs: Runs) -> None:
@@ -275,7 +295,7 @@ def test_to_come_again_to_where_it_was_is_no_progress(runs: Runs) -> None:
         run = runs.checkpointed(run, at=at, iterations=2)
         run = interrupted(runs, run, at=at)
 
-    assert run.interruptions == 2
+    assert run.position.interruptions == 2
 
 
 def test_phases_beyond_the_most_that_are_told_apart_are_no_progress(runs: Runs) -> None:
@@ -287,14 +307,14 @@ def test_phases_beyond_the_most_that_are_told_apart_are_no_progress(runs: Runs) 
 
     run = runs.checkpointed(run, at=3, iterations=9, phase="one more")
 
-    assert (run.checkpoint.phase, run.interruptions) == ("one more", 1)
-    assert len(run.checkpoint.furthest) == MAX_PHASES
+    assert (run.position.checkpoint.phase, run.position.interruptions) == ("one more", 1)
+    assert len(run.position.checkpoint.furthest) == MAX_PHASES
 
 
 def test_the_first_checkpoint_is_progress(runs: Runs) -> None:
     run = interrupted(runs, runs.leased(), at=5)
 
-    assert runs.checkpointed(run, at=6, iterations=0, phase="").interruptions == 0
+    assert runs.checkpointed(run, at=6, iterations=0, phase="").position.interruptions == 0
 
 
 def test_a_step_that_gets_on_is_interrupted_as_often_as_it_takes(runs: Runs) -> None:
@@ -304,8 +324,8 @@ def test_a_step_that_gets_on_is_interrupted_as_often_as_it_takes(runs: Runs) -> 
         run = runs.checkpointed(run, at=iteration, iterations=iteration)
         run = interrupted(runs, run, at=iteration)
 
-    assert (run.status, run.interruptions) == ("IN_PROGRESS", 1)
-    assert (run.attempts.interrupted, run.attempt) == (7, 8)
+    assert (run.status, run.position.interruptions) == ("IN_PROGRESS", 1)
+    assert (run.position.attempts.interrupted, run.position.attempt) == (7, 8)
     assert run.steps["draft"].attempts.interrupted == 7
 
 
@@ -318,8 +338,8 @@ def test_a_step_that_does_not_get_on_is_given_up(runs: Runs, at: At) -> None:
         run, at(4), rules=runs.rules, fence=runs.fence(run), reason="instance_shutdown"
     )
 
-    assert (change.outcome, change.manifest.interruptions) == (Outcome.DEAD_LETTERED, 3)
-    assert change.manifest.attempts.interrupted == 3
+    assert (change.outcome, change.manifest.position.interruptions) == (Outcome.DEAD_LETTERED, 3)
+    assert change.manifest.position.attempts.interrupted == 3
 
 
 def test_expiries_and_interruptions_count_together_and_failures_do_not(runs: Runs, at: At) -> None:
@@ -329,8 +349,8 @@ def test_expiries_and_interruptions_count_together_and_failures_do_not(runs: Run
 
     run = lifecycle.expire(run, at(42), rules=runs.rules, lease_id="lease-3").manifest
 
-    assert run.interruptions == 2
-    assert run.attempts.model_dump() == {
+    assert run.position.interruptions == 2
+    assert run.position.attempts.model_dump() == {
         "failed": 1,
         "interrupted": 1,
         "expired": 1,

@@ -20,7 +20,7 @@ def claim(elsewhere: Runs) -> Bound:
 
 
 def interrupted_twice(run: Manifest) -> Manifest:
-    return run.with_(attempts=run.attempts.with_(interrupted=1, expired=1), interruptions=2)
+    return run.at(attempts=run.position.attempts.with_(interrupted=1, expired=1), interruptions=2)
 
 
 def test_who_claims_a_waiting_step_gets_its_lease(elsewhere: Runs, claim: Bound, at: At) -> None:
@@ -28,9 +28,16 @@ def test_who_claims_a_waiting_step_gets_its_lease(elsewhere: Runs, claim: Bound,
 
     run = change.manifest
     assert change.outcome is Outcome.ACQUIRED
-    assert (run.status, run.fencing_token, run.dispatch.generation) == ("IN_PROGRESS", 1, 1)
-    assert (run.lease.lease_id, run.lease.holder) == ("lease-9", "desktop")
-    assert (run.lease.expires_at, run.lease.max_expires_at) == (at(33), at(3 + 180 + 300))
+    assert (run.status, run.fencing_token, run.position.dispatch.generation) == (
+        "IN_PROGRESS",
+        1,
+        1,
+    )
+    assert (run.position.lease.lease_id, run.position.lease.holder) == ("lease-9", "desktop")
+    assert (run.position.lease.expires_at, run.position.lease.max_expires_at) == (
+        at(33),
+        at(3 + 180 + 300),
+    )
     assert (run.claimable, run.alarm_at) == (None, at(33))
     assert run.steps["draft"].status is RunStatus.IN_PROGRESS
     assert (change.owed, change.events) == ((), ())
@@ -137,7 +144,7 @@ def test_a_claim_may_be_two_seconds_early(elsewhere: Runs, claim: Bound, at: At)
     change = claim(elsewhere.failed(), at(13))
 
     assert change.outcome is Outcome.ACQUIRED
-    assert (change.manifest.attempt, change.manifest.interruptions) == (2, 0)
+    assert (change.manifest.position.attempt, change.manifest.position.interruptions) == (2, 0)
 
 
 def test_an_expired_lease_is_taken_over_with_a_higher_token(
@@ -148,8 +155,16 @@ def test_an_expired_lease_is_taken_over_with_a_higher_token(
 
     run = change.manifest
     assert change.outcome is Outcome.ACQUIRED
-    assert (run.lease.lease_id, run.lease.holder, run.fencing_token) == ("lease-9", "desktop", 2)
-    assert (run.dispatch.generation, run.attempts.expired, run.interruptions) == (1, 1, 1)
+    assert (run.position.lease.lease_id, run.position.lease.holder, run.fencing_token) == (
+        "lease-9",
+        "desktop",
+        2,
+    )
+    assert (
+        run.position.dispatch.generation,
+        run.position.attempts.expired,
+        run.position.interruptions,
+    ) == (1, 1, 1)
     assert run.steps["draft"].started_at == at(0)
     assert [(event.type, event.reason) for event in change.events] == [
         ("step_terminated", "lease_expired")
@@ -161,7 +176,7 @@ def test_a_take_over_does_not_wait_for_a_backoff_that_its_attempt_was_early_for(
     elsewhere: Runs, claim: Bound, at: At
 ) -> None:
     run = elsewhere.claimed(elsewhere.failed(), at=13, lease_id="lease-2")
-    run = run.with_(dispatch=run.dispatch.with_(not_before=at(100)))
+    run = run.at(dispatch=run.position.dispatch.with_(not_before=at(100)))
 
     assert claim(run, at(43)).outcome is Outcome.ACQUIRED
 
@@ -172,7 +187,7 @@ def test_one_expiry_too_many_gives_the_run_up_in_place_of_a_lease(
     change = claim(interrupted_twice(elsewhere.claimed()), at(30))
 
     run = change.manifest
-    assert (change.outcome, run.lease, run.fencing_token) == ("dead_lettered", None, 1)
+    assert (change.outcome, run.position.lease, run.fencing_token) == ("dead_lettered", None, 1)
     assert run.dead_letter_reason == "STUCK_IN_PROGRESS"
     assert run.dead_letter_detail == (
         "Step draft was interrupted or lost its lease 3 times without progress; "
@@ -197,4 +212,4 @@ def test_a_claim_whose_answer_was_lost_has_its_lease_although_the_run_was_paused
 
     again = claim(paused, at(5))
 
-    assert (again.outcome, again.manifest.lease) == (Outcome.ACQUIRED, got.lease)
+    assert (again.outcome, again.manifest.position.lease) == (Outcome.ACQUIRED, got.position.lease)

@@ -32,11 +32,15 @@ def test_the_next_attempt_is_dispatched_at_once_and_no_retry_is_used_up(runs: Ru
 
     after = change.manifest
     assert change.outcome is Outcome.CONTINUED
-    assert (after.status, after.lease, after.attempt) == ("PENDING", None, 2)
-    assert (after.dispatch.generation, after.dispatch.not_before) == (2, at(5))
-    assert (after.attempts.continued, after.attempts.failed, after.interruptions) == (1, 0, 0)
-    assert (after.continuations, after.error) == (1, None)
-    assert after.checkpoint == run.checkpoint
+    assert (after.status, after.position.lease, after.position.attempt) == ("PENDING", None, 2)
+    assert (after.position.dispatch.generation, after.position.dispatch.not_before) == (2, at(5))
+    assert (
+        after.position.attempts.continued,
+        after.position.attempts.failed,
+        after.position.interruptions,
+    ) == (1, 0, 0)
+    assert (after.position.continuations, after.error) == (1, None)
+    assert after.position.checkpoint == run.position.checkpoint
     assert [task.generation for task in change.owed] == [2]
     (event,) = change.events
     assert event.model_dump(exclude_none=True) == {
@@ -80,8 +84,11 @@ def test_a_paused_run_is_continued_once_it_is_resumed(runs: Runs) -> None:
     ).manifest
 
     assert change.outcome is Outcome.CONTINUED
-    assert (change.manifest.dispatch.generation, change.owed) == (1, ())
-    assert (resumed.dispatch.generation, resumed.checkpoint) == (2, run.checkpoint)
+    assert (change.manifest.position.dispatch.generation, change.owed) == (1, ())
+    assert (resumed.position.dispatch.generation, resumed.position.checkpoint) == (
+        2,
+        run.position.checkpoint,
+    )
 
 
 def test_a_cancelled_run_is_not_continued(runs: Runs) -> None:
@@ -122,10 +129,14 @@ def test_the_third_in_a_row_without_an_iteration_has_failed(runs: Runs, at: At) 
     change = continued(runs, runs.leased(second, at=8, lease_id="lease-3"), at=9)
 
     run = change.manifest
-    assert (first.continuations, second.continuations) == (1, 2)
+    assert (first.position.continuations, second.position.continuations) == (1, 2)
     assert change.outcome is Outcome.RETRY_SCHEDULED
-    assert (run.status, run.attempts.failed, run.attempts.continued) == ("ERROR", 1, 2)
-    assert run.dispatch.not_before == at(19)
+    assert (run.status, run.position.attempts.failed, run.position.attempts.continued) == (
+        "ERROR",
+        1,
+        2,
+    )
+    assert run.position.dispatch.not_before == at(19)
     assert run.error is not None
     assert (run.error.code, run.error.step, run.error.attempt) == ("no_progress", "draft", 3)
     assert run.error.message == (
@@ -134,8 +145,8 @@ def test_the_third_in_a_row_without_an_iteration_has_failed(runs: Runs, at: At) 
         "than the agent timeout of 120 s."
     )
     assert [event.type for event in change.events] == ["step_error"]
-    assert run.last_settlement is not None
-    assert run.last_settlement.outcome is Outcome.RETRY_SCHEDULED
+    assert run.position.last_settlement is not None
+    assert run.position.last_settlement.outcome is Outcome.RETRY_SCHEDULED
 
 
 def test_each_further_one_has_failed_as_well_until_there_is_an_iteration(runs: Runs) -> None:
@@ -166,13 +177,13 @@ def test_a_step_whose_checkpoints_are_rejected_again_and_again_comes_to_its_end(
     while not run.is_terminal and len(ends) < 20:
         begins = 1000 * len(ends)
         run = runs.leased(run, at=begins, lease_id=f"lease-{begins}")
-        if run.checkpoint is not None:
+        if run.position.checkpoint is not None:
             run = lifecycle.reject_checkpoint(
                 run,
                 runs.at(begins + 1),
                 rules=runs.rules,
                 fence=runs.fence(run),
-                rejected=run.checkpoint,
+                rejected=run.position.checkpoint,
                 why="It is lost.",
             ).manifest
         change = continued(runs, runs.checkpointed(run, at=begins + 2), at=begins + 3)
@@ -193,13 +204,13 @@ def test_a_person_who_retries_gives_it_new_ones(runs: Runs) -> None:
 
     again = lifecycle.retry(run, runs.at(40), rules=runs.rules, actor="ada", reason="").manifest
 
-    assert (run.continuations, again.continuations) == (3, 0)
+    assert (run.position.continuations, again.position.continuations) == (3, 0)
 
 
 def test_the_next_step_begins_to_count_anew(runs: Runs) -> None:
     run = runs.leased(continued(runs, runs.leased()).manifest, at=6, lease_id="lease-2")
 
-    assert runs.with_output(run, at=7).continuations == 0
+    assert runs.with_output(run, at=7).position.continuations == 0
 
 
 @settings(deadline=None)  # a busy machine takes its time
@@ -210,7 +221,7 @@ def test_it_is_bounded_by_progress_alone(gains: list[int]) -> None:
     runs = Runs(rules_of(step, step_settings("send")), lambda _: START)
     run, done, in_a_row, failed = runs.pending(), 0, 0, 0
     for number, gain in enumerate(gains, 1):
-        run = run.with_(dispatch=run.dispatch.with_(not_before=START))
+        run = run.at(dispatch=run.position.dispatch.with_(not_before=START))
         run = runs.leased(run, lease_id=f"lease-{number}")
         for _ in range(gain):
             done += 1
@@ -219,6 +230,6 @@ def test_it_is_bounded_by_progress_alone(gains: list[int]) -> None:
         run = continued(runs, run).manifest
         failed += in_a_row >= 3
         expected = RunStatus.ERROR if in_a_row >= 3 else RunStatus.PENDING
-        assert (run.status, run.attempts.failed) == (expected, failed)
-        assert run.attempts.continued + failed == number
+        assert (run.status, run.position.attempts.failed) == (expected, failed)
+        assert run.position.attempts.continued + failed == number
         assert not run.is_terminal

@@ -26,7 +26,7 @@ def test_a_live_run_is_given_up_and_owes_its_archive_alone(
     assert (change.outcome, run.status, run.dead_lettered) == ("dead_lettered", "ERROR", True)
     assert (run.dead_lettered_at, run.dead_letter_reason) == (at(20), "NEVER_STARTED")
     assert run.dead_letter_detail == "its tasks ran out"
-    assert (run.lease, run.paused, run.block, run.alarm_at) == (None, False, None, at(80))
+    assert (run.position.lease, run.paused, run.block, run.alarm_at) == (None, False, None, at(80))
     assert run.steps[run.current_step].status == "ERROR"
     assert change.owed == (ARCHIVE,)
     assert [event.type for event in change.events] == ["step_dead_lettered"]

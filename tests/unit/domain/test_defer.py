@@ -37,10 +37,10 @@ def test_the_lease_is_released_and_the_next_attempt_waits(runs: Runs, at: At) ->
 
     after = change.manifest
     assert change.outcome is Outcome.RELEASED
-    assert after.lease is None
+    assert after.position.lease is None
     assert (after.status, after.steps["draft"].status) == (RunStatus.PENDING, RunStatus.PENDING)
-    assert after.dispatch.generation == run.dispatch.generation + 1
-    assert after.dispatch.not_before == at(15)
+    assert after.position.dispatch.generation == run.position.dispatch.generation + 1
+    assert after.position.dispatch.not_before == at(15)
     assert [task.not_before for task in change.owed] == [at(15)]
     assert list(breaches(after, at(6), runs.rules)) == []
 
@@ -52,7 +52,7 @@ def test_it_is_counted_and_told_and_uses_up_nothing(runs: Runs) -> None:
     change = deferred(runs, run, at=25)
 
     after = change.manifest
-    assert after.attempts.model_dump() == {
+    assert after.position.attempts.model_dump() == {
         "failed": 1,
         "interrupted": 0,
         "expired": 0,
@@ -60,7 +60,7 @@ def test_it_is_counted_and_told_and_uses_up_nothing(runs: Runs) -> None:
         "repeated": 0,
         "deferred": 1,
     }
-    assert (after.interruptions, after.attempt) == (0, 3)
+    assert (after.position.interruptions, after.position.attempt) == (0, 3)
     assert [(event.type, event.reason, event.detail) for event in change.events] == [
         ("step_terminated", "store_unavailable", "The store does not answer.")
     ]
@@ -72,7 +72,7 @@ def test_the_wait_grows_with_each_deferral_in_a_row(runs: Runs, at: At) -> None:
     for number in range(8):
         now = number * 1000.0
         after = deferred(runs, run, at=now + 5).manifest
-        waits.append((after.dispatch.not_before - at(now + 5)).total_seconds())
+        waits.append((after.position.dispatch.not_before - at(now + 5)).total_seconds())
         run = runs.leased(after, at=now + 1000, lease_id=f"lease-{number + 2}")
 
     assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
@@ -82,7 +82,7 @@ def test_after_another_end_the_wait_begins_anew(runs: Runs, at: At) -> None:
     run = runs.leased(deferred(runs, runs.leased(), at=5).manifest, at=20, lease_id="lease-2")
     run = runs.leased(runs.failed(run, at=25), at=60, lease_id="lease-3")
 
-    assert deferred(runs, run, at=65).manifest.dispatch.not_before == at(75)
+    assert deferred(runs, run, at=65).manifest.position.dispatch.not_before == at(75)
 
 
 def test_no_number_of_deferrals_gives_a_run_up(runs: Runs, at: At) -> None:
@@ -91,7 +91,7 @@ def test_no_number_of_deferrals_gives_a_run_up(runs: Runs, at: At) -> None:
     now = 20.0
     for number in range(60):
         run = deferred(runs, run, at=now + 5).manifest
-        due = run.dispatch.not_before
+        due = run.position.dispatch.not_before
         now = (due - at(0)).total_seconds() + 3600
         for when in (due, due + runs.rules.grace, at(now)):
             assert verdict_on(run, when, runs.rules) is None
@@ -99,7 +99,7 @@ def test_no_number_of_deferrals_gives_a_run_up(runs: Runs, at: At) -> None:
         run = runs.leased(run, at=now, lease_id=f"lease-{number + 1}")
 
     assert run.status is RunStatus.IN_PROGRESS
-    assert run.attempts.deferred == 60
+    assert run.position.attempts.deferred == 60
 
 
 def test_a_paused_run_stays_where_it_is(runs: Runs) -> None:
@@ -108,7 +108,7 @@ def test_a_paused_run_stays_where_it_is(runs: Runs) -> None:
     change = deferred(runs, run, at=8)
 
     assert change.outcome is Outcome.RELEASED
-    assert change.manifest.dispatch.generation == run.dispatch.generation
+    assert change.manifest.position.dispatch.generation == run.position.dispatch.generation
     assert change.manifest.alarm_at is None
     assert change.owed == ()
 
@@ -148,7 +148,11 @@ def test_an_outage_that_outlasts_the_lease_is_one_as_long_as_nobody_took_it(runs
     """The store was away when the lease ended; only its holder knows why."""
     run = deferred(runs, runs.leased(), at=31).manifest
 
-    assert (run.status, run.interruptions, run.attempts.deferred) == ("PENDING", 0, 1)
+    assert (run.status, run.position.interruptions, run.position.attempts.deferred) == (
+        "PENDING",
+        0,
+        1,
+    )
 
 
 # -- claims of remote workers ------------------------------------------------------------------
@@ -157,7 +161,7 @@ def test_an_outage_that_outlasts_the_lease_is_one_as_long_as_nobody_took_it(runs
 def test_a_step_that_was_asked_for_in_vain_waits_on(runs: Runs, at: At) -> None:
     remote = runs.elsewhere()
     run = remote.pending()
-    wait = timedelta(seconds=run.dispatch.schedule_to_start_s or 0)
+    wait = timedelta(seconds=run.position.dispatch.schedule_to_start_s or 0)
 
     change = lifecycle.extend_wait(run, at(100), rules=remote.rules, generation=1)
 

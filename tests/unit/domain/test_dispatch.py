@@ -31,26 +31,26 @@ def test_the_soft_limit_leaves_time_to_clean_up_but_at_most_half(
     limits = {"agent_timeout": timeout * S, "cleanup_ttl": cleanup * S}
     rules = rules_of(step_settings("draft", **limits))
 
-    dispatch = replace(runs, rules=rules).pending().dispatch
+    dispatch = replace(runs, rules=rules).pending().position.dispatch
 
     assert (dispatch.soft_limit, dispatch.hard_limit) == (soft * S, timeout * S)
 
 
 def test_a_clean_up_time_that_somebody_wrote_into_the_document_breaks_nothing(runs: Runs) -> None:
     """A number that a store takes may be more than a duration can be."""
-    dispatch = runs.pending().dispatch.with_(cleanup_ms=2**63 - 1)
+    dispatch = runs.pending().position.dispatch.with_(cleanup_ms=2**63 - 1)
 
     assert dispatch.soft_limit == dispatch.hard_limit / 2
 
 
 def test_the_limits_of_an_attempt_are_stored_with_its_dispatch(runs: Runs, tight: Rules) -> None:
-    stored = to_document(replace(runs, rules=tight).pending())["dispatch"]
+    stored = to_document(replace(runs, rules=tight).pending())["position"]["dispatch"]
 
     assert (stored["cleanupMs"], stored["memoryLimitBytes"]) == (2000, GIB)
 
 
 def test_a_step_without_a_memory_limit_stores_none(runs: Runs) -> None:
-    assert "memoryLimitBytes" not in to_document(runs.pending())["dispatch"]
+    assert "memoryLimitBytes" not in to_document(runs.pending())["position"]["dispatch"]
 
 
 def test_a_deploy_changes_no_limit_of_an_attempt_that_is_dispatched(
@@ -58,13 +58,16 @@ def test_a_deploy_changes_no_limit_of_an_attempt_that_is_dispatched(
 ) -> None:
     run = replace(runs, rules=tight).leased(runs.pending())
 
-    assert (run.dispatch.cleanup_ms, run.dispatch.memory_limit_bytes) == (5000, None)
+    assert (run.position.dispatch.cleanup_ms, run.position.dispatch.memory_limit_bytes) == (
+        5000,
+        None,
+    )
 
 
 def test_a_reader_without_a_catalog_sees_the_limits_of_the_dispatch(
     runs: Runs, tight: Rules
 ) -> None:
-    dispatch = replace(runs, rules=tight).pending().dispatch
+    dispatch = replace(runs, rules=tight).pending().position.dispatch
 
     settings = as_dispatched(tight, dispatch).known_settings("draft")
 

@@ -63,7 +63,7 @@ def test_whoever_settles_gets_a_note_of_the_answer_and_nobody_else_does(
     settled = Draft(run, at(7), rules, Fence("lease-1", 1)).commit(Outcome.RELEASED).manifest
     renewed = Draft(run, at(7), rules).commit(Outcome.RENEWED).manifest
 
-    note = settled.last_settlement
+    note = settled.position.last_settlement
     assert note is not None
     assert (note.lease_id, note.fencing_token, note.outcome) == ("lease-1", 1, "released")
-    assert renewed.last_settlement is None
+    assert renewed.position.last_settlement is None

@@ -38,9 +38,13 @@ def test_who_hands_a_step_off_has_the_next_one_in_the_same_commit(
 
     run = change.manifest
     assert (change.outcome, run.status, run.current_step) == ("handed_off", "IN_PROGRESS", "send")
-    assert (run.lease.lease_id, run.fencing_token, run.dispatch.generation) == ("lease-2", 2, 2)
+    assert (run.position.lease.lease_id, run.fencing_token, run.position.dispatch.generation) == (
+        "lease-2",
+        2,
+        2,
+    )
     assert (run.steps["draft"].handed_off_at, run.steps["send"].started_at) == (at(5), at(5))
-    assert (run.last_settlement.lease_id, change.owed) == ("lease-1", ())
+    assert (run.position.last_settlement.lease_id, change.owed) == ("lease-1", ())
 
 
 def test_a_run_that_was_paused_is_handed_off_and_left(
@@ -48,7 +52,7 @@ def test_a_run_that_was_paused_is_handed_off_and_left(
 ) -> None:
     change = eagerly(complete)(runs.paused(runs.leased()), at(9))
 
-    assert (change.outcome, change.manifest.lease) == (Outcome.HANDED_OFF, None)
+    assert (change.outcome, change.manifest.position.lease) == (Outcome.HANDED_OFF, None)
 
 
 def test_the_last_step_has_nothing_after_it(
@@ -58,7 +62,7 @@ def test_the_last_step_has_nothing_after_it(
 
     change = eagerly(partial(complete, fence=Fence("lease-2", 2)))(run, at(9))
 
-    assert (change.outcome, change.manifest.lease) == (Outcome.COMPLETED, None)
+    assert (change.outcome, change.manifest.position.lease) == (Outcome.COMPLETED, None)
 
 
 def test_a_repeated_settlement_takes_no_second_lease(

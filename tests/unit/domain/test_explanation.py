@@ -96,10 +96,10 @@ def test_a_step_elsewhere_waits_to_be_claimed_or_is_given_up(elsewhere: Runs, at
 
 
 def test_a_run_that_would_be_given_up_says_so(runs: Runs, rules: Rules, at: At) -> None:
-    stuck = runs.leased().with_(interruptions=2)
+    stuck = runs.leased().at(interruptions=2)
     late = runs.failed()
-    late = late.with_(dispatch=late.dispatch.with_(lost_since=at(5)))
-    lost = runs.pending().with_(dispatch=runs.pending().dispatch.with_(redispatched=2))
+    late = late.at(dispatch=late.position.dispatch.with_(lost_since=at(5)))
+    lost = runs.pending().at(dispatch=runs.pending().position.dispatch.with_(redispatched=2))
 
     sentences = [
         words(stuck, at, 1, rules),
@@ -120,7 +120,7 @@ def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
     """The alarm of the last task falls on the end of a short window."""
     short = replace(rules, recovery_window=timedelta(seconds=30))
     run = runs.failed()
-    run = run.with_(dispatch=run.dispatch.with_(lost_since=at(45)))
+    run = run.at(dispatch=run.position.dispatch.with_(lost_since=at(45)))
 
     answer = explain(run, at(20), short)
     done = lifecycle.on_alarm(run, at(76), rules=short, generation=2, in_queue=False)
@@ -231,7 +231,7 @@ def test_a_run_that_nobody_will_move_waits_for_a_repair(runs: Runs, rules: Rules
 
 
 def test_a_broken_run_that_has_an_alarm_is_repaired_then(runs: Runs, rules: Rules, at: At) -> None:
-    run = runs.leased().with_(lease=None)
+    run = runs.leased().at(lease=None)
 
     found = explain(run, at(7), rules)
 
@@ -246,7 +246,7 @@ def test_an_attempt_that_hung_says_that_it_will_count_as_failed(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     """Past its deadline of 180 s its worker still renews, and the sweep comes when it stops."""
-    found = explain(runs.leased().with_(heartbeat_at=at(190)), at(200), rules)
+    found = explain(runs.leased().at(heartbeat_at=at(190)), at(200), rules)
 
     assert found.words.endswith(
         "; the attempt counts as failed, and the step is tried again after its backoff."

@@ -42,11 +42,11 @@ def ahead(runs: Runs) -> Runs:
 
 
 def rules_for(runs: Runs, run: Manifest) -> Rules:
-    return runs.elsewhere().rules if run.dispatch.remote else runs.rules
+    return runs.elsewhere().rules if run.position.dispatch.remote else runs.rules
 
 
 def repaired(runs: Runs, run: Manifest, second: float = 100) -> Change:
-    rules, generation = rules_for(runs, run), run.dispatch.generation
+    rules, generation = rules_for(runs, run), run.position.dispatch.generation
     now = runs.at(second)
     return lifecycle.on_audit(run, now, rules=rules, generation=generation, in_queue=True)
 
@@ -88,9 +88,9 @@ def test_what_nobody_holds_is_dispatched_again_from_now(
 
     after = change.manifest
     assert (change.outcome, after.status) == (Outcome.REDISPATCHED, run.status)
-    assert after.dispatch.generation == run.dispatch.generation + 1
-    assert after.dispatch.not_before == runs.at(100)
-    assert after.attempts == run.attempts
+    assert after.position.dispatch.generation == run.position.dispatch.generation + 1
+    assert after.position.dispatch.not_before == runs.at(100)
+    assert after.position.attempts == run.position.attempts
 
 
 @pytest.mark.parametrize("state", ["leased", "leased for its whole time", "claimed"])
@@ -100,15 +100,18 @@ def test_a_worker_that_is_alive_keeps_its_lease(runs: Runs, ahead: Runs, state: 
 
     after = repaired(runs, run).manifest
 
-    assert run.lease is not None
-    assert after.lease is not None
-    length = run.lease.expires_at - run.lease.acquired_at
-    cap = run.lease.max_expires_at - run.lease.acquired_at
-    assert (after.lease.lease_id, after.lease.holder) == (run.lease.lease_id, run.lease.holder)
+    assert run.position.lease is not None
+    assert after.position.lease is not None
+    length = run.position.lease.expires_at - run.position.lease.acquired_at
+    cap = run.position.lease.max_expires_at - run.position.lease.acquired_at
+    assert (after.position.lease.lease_id, after.position.lease.holder) == (
+        run.position.lease.lease_id,
+        run.position.lease.holder,
+    )
     assert after.fencing_token == run.fencing_token
-    assert after.lease.acquired_at == after.heartbeat_at == runs.at(100)
-    assert after.lease.expires_at == runs.at(100) + length
-    assert after.lease.max_expires_at == runs.at(100) + cap
+    assert after.position.lease.acquired_at == after.position.heartbeat_at == runs.at(100)
+    assert after.position.lease.expires_at == runs.at(100) + length
+    assert after.position.lease.max_expires_at == runs.at(100) + cap
     done = lifecycle.release(
         after,
         runs.at(101),
@@ -124,7 +127,7 @@ def test_a_worker_that_is_dead_is_replaced_when_its_lease_is_over(runs: Runs, ah
 
     change = lifecycle.expire(after, runs.at(130), rules=runs.rules, lease_id="lease-1")
 
-    assert (change.outcome, change.manifest.attempts.expired) == (Outcome.EXPIRED, 1)
+    assert (change.outcome, change.manifest.position.attempts.expired) == (Outcome.EXPIRED, 1)
 
 
 def test_a_lease_of_the_future_is_found_though_its_worker_renews_it_now(
@@ -145,7 +148,7 @@ def test_a_dispatch_of_the_future_is_found_though_the_run_was_written_since(
     runs: Runs, field: str
 ) -> None:
     run = runs.pending()
-    run = run.with_(dispatch=run.dispatch.with_(**{field: runs.at(AHEAD_S)}))
+    run = run.at(dispatch=run.position.dispatch.with_(**{field: runs.at(AHEAD_S)}))
     run = run.with_(alarm_at=runs.at(AHEAD_S + 60))
 
     assert codes(runs, run)
@@ -161,7 +164,7 @@ def test_a_resumed_run_goes_on_though_it_was_paused_in_the_future(runs: Runs, ah
     run = lifecycle.resume(after, runs.at(110), rules=runs.rules, actor="ada", reason="").manifest
 
     assert codes(runs, run, 111) == []
-    assert run.dispatch.not_before == runs.at(110)
+    assert run.position.dispatch.not_before == runs.at(110)
 
 
 def test_a_failure_of_the_future_is_one_of_now(runs: Runs, ahead: Runs) -> None:
@@ -193,18 +196,18 @@ def test_clocks_may_differ_by_five_minutes(
 
 def test_a_long_backoff_is_no_time_of_the_future(runs: Runs, at: At) -> None:
     run = runs.failed()
-    later = run.dispatch.with_(not_before=at(86_400))
+    later = run.position.dispatch.with_(not_before=at(86_400))
 
-    found = codes(runs, run.with_(dispatch=later, alarm_at=at(86_460)), 10)
+    found = codes(runs, run.with_(alarm_at=at(86_460)).at(dispatch=later), 10)
 
     assert found == []
 
 
 def test_a_long_wait_for_a_remote_worker_is_none(elsewhere: Runs, at: At) -> None:
     run = elsewhere.pending()
-    patient = run.dispatch.with_(schedule_to_start_s=30 * 86_400)
+    patient = run.position.dispatch.with_(schedule_to_start_s=30 * 86_400)
 
-    found = codes(elsewhere, run.with_(dispatch=patient, alarm_at=at(30 * 86_400 / 12)), 10)
+    found = codes(elsewhere, run.with_(alarm_at=at(30 * 86_400 / 12)).at(dispatch=patient), 10)
 
     assert found == []
 

@@ -19,15 +19,13 @@ from tests.unit.domain.runs import At, Runs
 def failed(run: Manifest, *, times: int, permanent: bool = False) -> Manifest:
     """The run as if its step had failed so often."""
     assert run.error is not None
-    return run.with_(
-        attempts=run.attempts.with_(failed=times),
-        failures=times,
-        error=run.error.with_(permanent=permanent),
+    return run.with_(error=run.error.with_(permanent=permanent)).at(
+        attempts=run.position.attempts.with_(failed=times), failures=times
     )
 
 
 def lost(run: Manifest, tasks: int) -> Manifest:
-    return run.with_(dispatch=run.dispatch.with_(redispatched=tasks))
+    return run.at(dispatch=run.position.dispatch.with_(redispatched=tasks))
 
 
 def reason_of(found: Verdict | None) -> str | None:
@@ -103,34 +101,36 @@ def test_progress_gives_a_step_its_retries_again_and_its_first_wait(runs: Runs, 
     for items in range(1, 9):
         run = runs.checkpointed(run, at=10 * items, iterations=items)
         run = runs.failed(run, at=10 * items)
-        assert (run.failures, run.attempts.failed) == (1, items)
-        assert run.dispatch.not_before == at(10 * items + 10), "the wait after a first failure"
+        assert (run.position.failures, run.position.attempts.failed) == (1, items)
+        assert run.position.dispatch.not_before == at(10 * items + 10), (
+            "the wait after a first failure"
+        )
         run = runs.leased(run, at=10 * items + 10, lease_id=f"lease-{items}")
 
 
 def test_a_recorded_call_gives_a_step_its_retries_again(runs: Runs, at: At) -> None:
-    run = runs.leased().with_(failures=2)
+    run = runs.leased().at(failures=2)
     call = CallResult(step="draft", trial=1, key="model", type="str", inline='"paid"')
 
     recorded = lifecycle.record_call(
         run, at(5), rules=runs.rules, fence=runs.fence(run), call=call
     ).manifest
 
-    assert recorded.failures == 0
-    assert runs.failed(recorded, at=6).failures == 1
+    assert recorded.position.failures == 0
+    assert runs.failed(recorded, at=6).position.failures == 1
 
 
 @pytest.mark.parametrize(("total", "reason"), [(100, None), (101, "RETRIES_EXHAUSTED")])
 def test_progress_is_no_way_to_fail_for_ever(
     runs: Runs, rules: Rules, at: At, total: int, reason: str | None
 ) -> None:
-    run = failed(runs.failed(), times=total).with_(failures=1)
+    run = failed(runs.failed(), times=total).at(failures=1)
 
     assert reason_of(verdict_on(run, at(5), rules)) == reason
 
 
 def test_a_step_that_failed_too_often_in_all_says_so(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict_on(failed(runs.failed(), times=101).with_(failures=1), at(5), rules)
+    found = verdict_on(failed(runs.failed(), times=101).at(failures=1), at(5), rules)
 
     assert found is not None
     assert found.detail == (
@@ -154,14 +154,14 @@ def test_a_person_who_retries_gives_the_step_its_retries_again(
 
     run = lifecycle.retry(run, at(6), rules=rules, actor="ada", reason="").manifest
 
-    assert (run.failures, run.attempts.failed) == (0, 2)
+    assert (run.position.failures, run.position.attempts.failed) == (0, 2)
 
 
 def test_only_what_failed_uses_up_retries(runs: Runs, rules: Rules, at: At) -> None:
     """A run that a person tries again is PENDING, however often it failed."""
     run = runs.pending()
 
-    run = run.with_(attempts=run.attempts.with_(failed=3, interrupted=9))
+    run = run.at(attempts=run.position.attempts.with_(failed=3, interrupted=9))
 
     assert verdict_on(run, at(5), rules) is None
 
@@ -174,13 +174,13 @@ def test_only_what_failed_uses_up_retries(runs: Runs, rules: Rules, at: At) -> N
 def test_two_interruptions_are_allowed(
     runs: Runs, rules: Rules, at: At, state: str, times: int, reason: str | None
 ) -> None:
-    run = getattr(runs, state)().with_(interruptions=times)
+    run = getattr(runs, state)().at(interruptions=times)
 
     assert reason_of(verdict_on(run, at(20), rules)) == reason
 
 
 def test_a_stuck_step_says_how_often_it_was_cut_short(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict_on(runs.leased().with_(interruptions=3), at(20), rules)
+    found = verdict_on(runs.leased().at(interruptions=3), at(20), rules)
 
     assert found is not None
     assert found.detail == (
@@ -195,7 +195,7 @@ def test_the_second_silence_gives_a_run_up_and_no_other_interruption_counts_as_o
     runs: Runs, rules: Rules, at: At, silences: int, interruptions: int, reason: str | None
 ) -> None:
     """What a silence is, and who counts it: test_lapse."""
-    run = runs.leased().with_(interruptions=interruptions, silences=silences)
+    run = runs.leased().at(interruptions=interruptions, silences=silences)
 
     assert reason_of(verdict_on(run, at(9999), rules)) == reason
 
@@ -205,7 +205,7 @@ def test_the_second_silence_gives_a_run_up_and_no_other_interruption_counts_as_o
 
 def lost_since(run: Manifest, at: At, second: float) -> Manifest:
     """The run whose task is known to be lost since then, and somebody looked all the time."""
-    return run.with_(dispatch=run.dispatch.with_(redispatched=1, lost_since=at(second)))
+    return run.at(dispatch=run.position.dispatch.with_(redispatched=1, lost_since=at(second)))
 
 
 @pytest.mark.parametrize(("second", "reason"), [(3674.999, None), (3675, "UNRECOVERED_ERROR")])
@@ -241,12 +241,16 @@ def test_no_time_gives_a_run_up_whose_hint_arrives(
 ) -> None:
     """Whoever brings it proves a queue that delivers, however late."""
     run = lost_since(runs.failed(), at, 75)
-    run = run.with_(dispatch=run.dispatch.with_(redispatched=9))
+    run = run.at(dispatch=run.position.dispatch.with_(redispatched=9))
 
     taken = runs.leased(run, at=second, lease_id="lease-2")
 
     assert verdict_on(run, at(second), rules) is None
-    assert (taken.status, taken.dispatch.redispatched, taken.dispatch.lost_since) == (
+    assert (
+        taken.status,
+        taken.position.dispatch.redispatched,
+        taken.position.dispatch.lost_since,
+    ) == (
         "IN_PROGRESS",
         0,
         None,
@@ -294,7 +298,7 @@ def test_a_run_whose_tasks_ran_out_says_how_many(runs: Runs, rules: Rules, at: A
 
 
 def test_the_first_lease_begins_the_count_anew(runs: Runs) -> None:
-    assert runs.leased(lost(runs.pending(), 2)).dispatch.redispatched == 0
+    assert runs.leased(lost(runs.pending(), 2)).position.dispatch.redispatched == 0
 
 
 @pytest.mark.parametrize(("second", "reason"), [(599.999, None), (600, "NEVER_STARTED")])
@@ -332,7 +336,7 @@ def test_a_step_elsewhere_that_fails_late_was_started_all_the_same(elsewhere: Ru
 def test_what_is_known_for_sure_comes_first(runs: Runs, rules: Rules, at: At) -> None:
     """One run to which every rule applies, and each of them taken away in its turn."""
     run = lost_since(failed(runs.failed(), times=3, permanent=True), at, 75)
-    run = lost(run, 3).with_(interruptions=3)
+    run = lost(run, 3).at(interruptions=3)
     assert run.error is not None
 
     def found(second: float) -> str | None:
@@ -344,7 +348,7 @@ def test_what_is_known_for_sure_comes_first(runs: Runs, rules: Rules, at: At) ->
     reasons.append(found(9000))
     run = failed(run, times=2)
     reasons.append(found(9000))
-    run = run.with_(interruptions=2)
+    run = run.at(interruptions=2)
     reasons += [found(9000), found(90)]
 
     assert reasons == [

@@ -29,13 +29,15 @@ class Finder:
 
 
 def by_sweep(runs: Runs, run: Manifest, second: float) -> Change:
-    assert run.lease is not None
-    return lifecycle.expire(run, runs.at(second), rules=runs.rules, lease_id=run.lease.lease_id)
+    assert run.position.lease is not None
+    return lifecycle.expire(
+        run, runs.at(second), rules=runs.rules, lease_id=run.position.lease.lease_id
+    )
 
 
 def by_restart(runs: Runs, run: Manifest, second: float) -> Change:
-    assert run.lease is not None
-    lease_id = run.lease.lease_id
+    assert run.position.lease is not None
+    lease_id = run.position.lease.lease_id
     return lifecycle.expire(
         run, runs.at(second), rules=runs.rules, lease_id=lease_id, holder_gone=True
     )
@@ -46,7 +48,7 @@ def by_hint(runs: Runs, run: Manifest, second: float) -> Change:
         run,
         runs.at(second),
         rules=runs.rules,
-        generation=run.dispatch.generation,
+        generation=run.position.dispatch.generation,
         lease_id="lease-9",
         holder="host-b",
     )
@@ -78,10 +80,10 @@ def renewed(runs: Runs, run: Manifest, *, until: int) -> Manifest:
 
     Past the deadline only a worker of an earlier version renews: this one ends the attempt then.
     """
-    lease = run.lease
+    lease = run.position.lease
     assert lease is not None
     expires_at = min(runs.at(until + 30), lease.max_expires_at)
-    return run.with_(heartbeat_at=runs.at(until), lease=lease.with_(expires_at=expires_at))
+    return run.at(heartbeat_at=runs.at(until), lease=lease.with_(expires_at=expires_at))
 
 
 # -- past the deadline -----------------------------------------------------------------------------
@@ -96,11 +98,16 @@ def test_a_worker_that_was_heard_of_past_its_deadline_hung_and_its_attempt_faile
     change = finder.find(runs, run, 210)
 
     after = change.manifest
-    ends = after.attempts
+    ends = after.position.attempts
     assert change.outcome is finder.overran
-    assert (ends.failed, ends.expired, after.interruptions, after.silences) == (1, 0, 0, 0)
+    assert (ends.failed, ends.expired, after.position.interruptions, after.position.silences) == (
+        1,
+        0,
+        0,
+        0,
+    )
     assert after.steps["draft"].attempts.failed == 1
-    assert after.lease is None
+    assert after.position.lease is None
     assert change.events[0].type == "step_terminated"
     assert change.events[0].reason == "dispatch_deadline_exceeded"
 
@@ -111,14 +118,14 @@ def test_a_worker_that_fell_silent_before_its_deadline_lost_its_lease(
 ) -> None:
     """Whatever the end of its lease: one that dies in its first second did not hang."""
     run = runs.leased()
-    assert run.lease is not None
-    run = run.with_(lease=run.lease.with_(expires_at=runs.at(DEADLINE_S + 300)))
+    assert run.position.lease is not None
+    run = run.at(lease=run.position.lease.with_(expires_at=runs.at(DEADLINE_S + 300)))
 
     change = finder.find(runs, run, DEADLINE_S + 300)
 
-    ends = change.manifest.attempts
+    ends = change.manifest.position.attempts
     assert change.outcome is finder.expired
-    assert (ends.failed, ends.expired, change.manifest.interruptions) == (0, 1, 1)
+    assert (ends.failed, ends.expired, change.manifest.position.interruptions) == (0, 1, 1)
     assert change.events[0].reason == "lease_expired"
 
 
@@ -131,7 +138,10 @@ def test_a_hung_attempt_is_repeated_after_its_backoff(runs: Runs) -> None:
     for after in (swept, hinted.manifest):
         assert (after.status, after.error_at) == (RunStatus.ERROR, runs.at(500))
         assert after.steps["draft"].status is RunStatus.ERROR
-        assert (after.dispatch.generation, after.dispatch.not_before) == (2, runs.at(510))
+        assert (after.position.dispatch.generation, after.position.dispatch.not_before) == (
+            2,
+            runs.at(510),
+        )
     assert [(t.generation, t.not_before) for t in hinted.owed] == [(2, runs.at(510))]
 
 
@@ -159,13 +169,13 @@ def test_a_step_that_hangs_each_time_is_out_of_retries_after_as_many_attempts(ru
     while not run.dead_lettered:
         attempts += 1
         run = runs.leased(run, at=second, lease_id=f"lease-{attempts}")
-        assert run.lease is not None
+        assert run.position.lease is not None
         run = renewed(runs, run, until=second + 470)
         run = by_sweep(runs, run, second + 490).manifest
         second += 490 + 600
 
     assert attempts == 3
-    assert (run.dead_letter_reason, run.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
+    assert (run.dead_letter_reason, run.position.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
     assert (run.dead_letter_detail or "").startswith(
         "Step draft failed 3 of 3 times without progress; last: DispatchDeadlineError: "
         "Attempt 3 of step draft "
@@ -189,12 +199,12 @@ def test_a_worker_that_gives_its_lease_back_past_the_deadline_was_heard_of_then(
 
     early, late = released(25.9), released(26)
 
-    assert (early.outcome, early.manifest.attempts.expired) == (Outcome.RELEASED, 1)
+    assert (early.outcome, early.manifest.position.attempts.expired) == (Outcome.RELEASED, 1)
     assert early.events[0].reason == "lease_expired"
-    assert (late.outcome, late.manifest.attempts.failed) == (Outcome.RETRY_SCHEDULED, 1)
+    assert (late.outcome, late.manifest.position.attempts.failed) == (Outcome.RETRY_SCHEDULED, 1)
     assert late.events[0].reason == "dispatch_deadline_exceeded"
-    assert late.manifest.last_settlement is not None
-    assert late.manifest.last_settlement.outcome is Outcome.RETRY_SCHEDULED
+    assert late.manifest.position.last_settlement is not None
+    assert late.manifest.position.last_settlement.outcome is Outcome.RETRY_SCHEDULED
 
 
 def test_a_shutdown_is_an_interruption_however_late(runs: Runs) -> None:
@@ -208,7 +218,7 @@ def test_a_shutdown_is_an_interruption_however_late(runs: Runs) -> None:
         reason=Termination.INSTANCE_SHUTDOWN,
     )
 
-    ends = change.manifest.attempts
+    ends = change.manifest.position.attempts
     assert (change.outcome, ends.interrupted, ends.failed) == (Outcome.RELEASED, 1, 0)
 
 
@@ -218,8 +228,12 @@ def test_a_paused_run_whose_attempt_hung_waits_for_a_person(runs: Runs) -> None:
     change = by_sweep(runs, run, 230)
 
     after = change.manifest
-    assert (after.status, after.paused, after.attempts.failed) == (RunStatus.ERROR, True, 1)
-    assert (after.dispatch.generation, after.alarm_at) == (1, None)
+    assert (after.status, after.paused, after.position.attempts.failed) == (
+        RunStatus.ERROR,
+        True,
+        1,
+    )
+    assert (after.position.dispatch.generation, after.alarm_at) == (1, None)
 
 
 def test_a_resumed_run_whose_attempt_hung_goes_on_at_once(runs: Runs) -> None:
@@ -228,12 +242,15 @@ def test_a_resumed_run_whose_attempt_hung_goes_on_at_once(runs: Runs) -> None:
 
     after = change.manifest
     assert (after.status, after.paused) == (RunStatus.PENDING, False)
-    assert (after.dispatch.generation, after.dispatch.not_before) == (2, runs.at(230))
+    assert (after.position.dispatch.generation, after.position.dispatch.not_before) == (
+        2,
+        runs.at(230),
+    )
     assert [event.type for event in change.events] == ["step_terminated", "run_resumed"]
 
 
 def test_a_clock_set_back_makes_no_deadline_pass(runs: Runs, at: At) -> None:
-    run = runs.leased(at=1000).with_(heartbeat_at=at(10))
+    run = runs.leased(at=1000).at(heartbeat_at=at(10))
 
     assert by_sweep(runs, run, 1030).events[0].reason == "lease_expired"
 
@@ -270,21 +287,21 @@ def test_the_first_silence_is_no_proof_whatever_was_cut_short_before(watchful: R
 
     change = silent(watchful, run, at=10, for_s=500)
 
-    assert (change.outcome, change.manifest.silences) == (Outcome.EXPIRED, 1)
-    assert change.manifest.interruptions == 2
+    assert (change.outcome, change.manifest.position.silences) == (Outcome.EXPIRED, 1)
+    assert change.manifest.position.interruptions == 2
 
 
 def test_a_killed_worker_and_a_deploy_are_no_silence(runs: Runs) -> None:
     """Of a step without a heartbeat nothing is heard until its lease ends."""
     run = interrupted(runs, runs.handed_off(), at=10)
     run = runs.leased(run, at=20, lease_id="lease-9")
-    assert run.lease is not None
-    assert run.lease.expires_at == runs.at(20 + 320)
+    assert run.position.lease is not None
+    assert run.position.lease.expires_at == runs.at(20 + 320)
     patient = replace(runs, rules=replace(runs.rules, stuck_timeout=timedelta(minutes=1)))
 
     change = by_sweep(patient, run, 20 + 320 + 60)
 
-    assert (change.outcome, change.manifest.silences) == (Outcome.EXPIRED, 0)
+    assert (change.outcome, change.manifest.position.silences) == (Outcome.EXPIRED, 0)
 
 
 def test_the_second_silence_gives_the_run_up(watchful: Runs) -> None:
@@ -293,7 +310,7 @@ def test_the_second_silence_gives_the_run_up(watchful: Runs) -> None:
     change = silent(watchful, first, at=1000, for_s=600)
 
     run = change.manifest
-    assert (run.dead_letter_reason, run.silences) == ("STUCK_IN_PROGRESS", 2)
+    assert (run.dead_letter_reason, run.position.silences) == ("STUCK_IN_PROGRESS", 2)
     assert run.dead_letter_detail == (
         "Step draft was not heard of for 600 s, for the second time without progress."
     )
@@ -303,7 +320,10 @@ def test_the_second_silence_gives_the_run_up(watchful: Runs) -> None:
 def test_a_silence_is_longer_than_the_threshold_and_the_grace(
     watchful: Runs, for_s: float, silences: int
 ) -> None:
-    assert silent(watchful, watchful.pending(), at=0, for_s=for_s).manifest.silences == silences
+    assert (
+        silent(watchful, watchful.pending(), at=0, for_s=for_s).manifest.position.silences
+        == silences
+    )
 
 
 @pytest.mark.parametrize(("for_s", "silences"), [(120, 0), (120.001, 1)])
@@ -311,38 +331,41 @@ def test_a_short_threshold_has_effect(runs: Runs, for_s: float, silences: int) -
     """Its floor is what the lease that was held could run without a word, here 30 s."""
     impatient = replace(runs, rules=replace(runs.rules, stuck_timeout=timedelta(minutes=1)))
 
-    assert silent(impatient, impatient.pending(), at=0, for_s=for_s).manifest.silences == silences
+    assert (
+        silent(impatient, impatient.pending(), at=0, for_s=for_s).manifest.position.silences
+        == silences
+    )
 
 
 @pytest.mark.parametrize(("for_s", "silences"), [(90, 0), (90.001, 1)])
 def test_no_threshold_is_shorter_than_the_lease(runs: Runs, for_s: float, silences: int) -> None:
     hasty = replace(runs, rules=replace(runs.rules, stuck_timeout=timedelta(milliseconds=1)))
 
-    assert silent(hasty, hasty.pending(), at=0, for_s=for_s).manifest.silences == silences
+    assert silent(hasty, hasty.pending(), at=0, for_s=for_s).manifest.position.silences == silences
 
 
 def test_a_silence_is_counted_from_the_last_word(watchful: Runs) -> None:
     run = renewed(watchful, watchful.leased(), until=100)
-    assert by_sweep(watchful, run, 100 + 360).manifest.silences == 0
+    assert by_sweep(watchful, run, 100 + 360).manifest.position.silences == 0
 
-    assert by_sweep(watchful, run, 100 + 361).manifest.silences == 1
+    assert by_sweep(watchful, run, 100 + 361).manifest.position.silences == 1
 
 
 @pytest.mark.parametrize("finder", ["sweep", "hint", "claim"])
 def test_whoever_comes_by_counts_a_silence(watchful: Runs, finder: str) -> None:
     change = FINDERS[finder].find(watchful, watchful.leased(), 500)
 
-    assert (change.manifest.silences, change.manifest.interruptions) == (1, 1)
+    assert (change.manifest.position.silences, change.manifest.position.interruptions) == (1, 1)
 
 
 @pytest.mark.parametrize("finder", ["restart", "resume"])
 def test_what_is_explained_is_no_silence(watchful: Runs, finder: str) -> None:
     """The holder's process is known to be gone; or a person held the run, and nobody waited."""
-    run = watchful.leased().with_(silences=1)
+    run = watchful.leased().at(silences=1)
 
     change = FINDERS[finder].find(watchful, run, 500)
 
-    assert (change.manifest.silences, change.manifest.interruptions) == (1, 1)
+    assert (change.manifest.position.silences, change.manifest.position.interruptions) == (1, 1)
     assert not change.manifest.dead_lettered
 
 
@@ -360,8 +383,10 @@ def test_an_attempt_that_nobody_was_there_to_see_end_counts_as_nothing(
     change = finder.find(runs, runs.leased(), TEN_MINUTES_LATE + late)
 
     after = change.manifest
-    assert (after.interruptions, after.silences) == (counts, 0)
-    assert after.attempts.expired == 1, "it is an attempt all the same, with a number of its own"
+    assert (after.position.interruptions, after.position.silences) == (counts, 0)
+    assert after.position.attempts.expired == 1, (
+        "it is an attempt all the same, with a number of its own"
+    )
 
 
 @ALL
@@ -373,12 +398,12 @@ def test_a_step_that_is_cut_short_night_after_night_is_not_given_up(
     for number in range(12):
         run = runs.leased(run, at=number * night, lease_id=f"lease-{number}")
         run = finder.find(runs, run, (number + 1) * night).manifest
-        if run.lease is not None:  # whoever came took the step itself
+        if run.position.lease is not None:  # whoever came took the step itself
             run = by_restart(runs, run, (number + 1) * night).manifest
-            run = run.with_(interruptions=0)
+            run = run.at(interruptions=0)
 
     assert not run.dead_lettered
-    assert run.attempts.expired >= 12
+    assert run.position.attempts.expired >= 12
 
 
 def test_a_step_that_kills_its_worker_each_time_is_given_up(runs: Runs) -> None:
@@ -389,7 +414,7 @@ def test_a_step_that_kills_its_worker_each_time_is_given_up(runs: Runs) -> None:
         second += 350
         run = by_sweep(runs, run, second).manifest
 
-    assert (run.dead_letter_reason, run.attempts.expired) == ("STUCK_IN_PROGRESS", 3)
+    assert (run.dead_letter_reason, run.position.attempts.expired) == ("STUCK_IN_PROGRESS", 3)
 
 
 # -- shutdowns -------------------------------------------------------------------------------------
@@ -406,20 +431,24 @@ def test_a_storm_of_deploys_is_one_outage(runs: Runs) -> None:
     """A server that is replaced twelve times within ten minutes says nothing about its runs."""
     run = shut_down(runs, each_s=50, times=12)
 
-    assert (run.status, run.interruptions, run.attempts.interrupted) == ("PENDING", 1, 12)
+    assert (run.status, run.position.interruptions, run.position.attempts.interrupted) == (
+        "PENDING",
+        1,
+        12,
+    )
 
 
 def test_a_step_that_no_platform_lets_end_is_given_up(runs: Runs) -> None:
     run = shut_down(runs, each_s=600, times=3)
 
-    assert (run.dead_letter_reason, run.interruptions) == ("STUCK_IN_PROGRESS", 3)
+    assert (run.dead_letter_reason, run.position.interruptions) == ("STUCK_IN_PROGRESS", 3)
 
 
 def test_shutdowns_that_go_on_and_on_count_once_in_ten_minutes(runs: Runs) -> None:
     """So they come to an end, however near to each other they are."""
     run = shut_down(runs, each_s=60, times=21)
 
-    assert (run.dead_lettered, run.attempts.interrupted) == (True, 21)
+    assert (run.dead_lettered, run.position.attempts.interrupted) == (True, 21)
 
 
 def test_a_clock_that_jumps_back_hides_no_shutdown(runs: Runs, at: At) -> None:
@@ -427,8 +456,8 @@ def test_a_clock_that_jumps_back_hides_no_shutdown(runs: Runs, at: At) -> None:
 
     assert (
         interrupted(
-            runs, run.with_(dispatch=run.dispatch.with_(not_before=at(0))), at=2999
-        ).interruptions
+            runs, run.at(dispatch=run.position.dispatch.with_(not_before=at(0))), at=2999
+        ).position.interruptions
         == 2
     )
 
@@ -437,7 +466,7 @@ def test_a_clock_that_jumps_back_hides_no_shutdown(runs: Runs, at: At) -> None:
 def test_silences_are_counted_anew_where_interruptions_are(
     runs: Runs, rules: Rules, at: At, what: str
 ) -> None:
-    run = runs.leased().with_(silences=1, interruptions=1)
+    run = runs.leased().at(silences=1, interruptions=1)
     if what == "progress":
         run = runs.checkpointed(run, at=5)
     elif what == "hand-off":
@@ -445,4 +474,4 @@ def test_silences_are_counted_anew_where_interruptions_are(
     else:
         run = lifecycle.retry(runs.failed(run), at(6), rules=rules, actor="ada", reason="").manifest
 
-    assert (run.silences, run.interruptions) == (0, 0)
+    assert (run.position.silences, run.position.interruptions) == (0, 0)

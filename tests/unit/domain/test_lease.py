@@ -20,16 +20,20 @@ def test_the_cap_of_a_lease_is_the_deadline_and_five_minutes() -> None:
 def test_a_lease_is_short_and_its_cap_is_not(runs: Runs, at: At) -> None:
     leased = runs.leased(at=10)
 
-    assert leased.lease.acquired_at == at(10)
-    assert leased.lease.expires_at == at(40)
-    assert leased.lease.max_expires_at == at(10 + 180 + 300)
+    assert leased.position.lease.acquired_at == at(10)
+    assert leased.position.lease.expires_at == at(40)
+    assert leased.position.lease.max_expires_at == at(10 + 180 + 300)
 
 
 def test_without_a_heartbeat_a_lease_runs_to_its_cap(runs: Runs, at: At) -> None:
     """Nobody renews it, so it must outlast the attempt."""
     leased = runs.leased(runs.handed_off(), at=10)
 
-    assert leased.lease.expires_at == leased.lease.max_expires_at == at(10 + 20 + 300)
+    assert (
+        leased.position.lease.expires_at
+        == leased.position.lease.max_expires_at
+        == at(10 + 20 + 300)
+    )
 
 
 def test_a_lease_is_held_until_the_moment_it_ends(runs: Runs, at: At) -> None:
@@ -37,7 +41,7 @@ def test_a_lease_is_held_until_the_moment_it_ends(runs: Runs, at: At) -> None:
 
     held = held_lease(leased, at(29.999), Fence("lease-1", 1))
 
-    assert held == leased.lease
+    assert held == leased.position.lease
 
 
 @pytest.mark.parametrize(

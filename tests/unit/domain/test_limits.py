@@ -54,10 +54,14 @@ def test_an_attempt_at_its_limit_failed_and_the_trace_has_one_event_of_it(
     change = exceed(runs.leased(), at(25), reason=limit)
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == ("retry_scheduled", "ERROR", None)
-    assert (run.attempts.failed, run.interruptions, run.silences) == (1, 0, 0)
+    assert (change.outcome, run.status, run.position.lease) == ("retry_scheduled", "ERROR", None)
+    assert (run.position.attempts.failed, run.position.interruptions, run.position.silences) == (
+        1,
+        0,
+        0,
+    )
     assert run.steps["draft"].attempts.failed == 1
-    assert (run.dispatch.generation, run.dispatch.not_before) == (2, at(35))
+    assert (run.position.dispatch.generation, run.position.dispatch.not_before) == (2, at(35))
     (event,) = change.events
     assert event.model_dump(exclude_none=True) == {
         "type": "step_terminated",
@@ -100,7 +104,7 @@ def test_limits_use_up_the_retries(runs: Runs, exceed: Bound, at: At) -> None:
         run = change.manifest
 
     assert [change.outcome for change in changes[:2]] == [Outcome.RETRY_SCHEDULED] * 2
-    assert (run.dead_letter_reason, run.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
+    assert (run.dead_letter_reason, run.position.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
     assert run.dead_letter_detail == (
         "Step draft failed 3 of 3 times without progress; last: AgentTimeoutError: Too long."
     )
@@ -113,7 +117,7 @@ def test_the_policy_of_a_step_may_say_that_a_limit_is_final(
 ) -> None:
     run = runs.leased()
     rule = RetryRule(first_s=10, factor=2, max_s=300, non_retryable=(name,))
-    run = run.with_(dispatch=run.dispatch.with_(retry=rule))
+    run = run.at(dispatch=run.position.dispatch.with_(retry=rule))
 
     change = exceed(run, at(5))
 
@@ -128,8 +132,8 @@ def test_a_paused_run_whose_attempt_is_ended_at_a_limit_waits_for_its_person(
     change = exceed(runs.paused(runs.leased()), at(10))
 
     run = change.manifest
-    assert (run.status, run.paused, run.attempts.failed) == (RunStatus.ERROR, True, 1)
-    assert (run.dispatch.generation, run.alarm_at, change.owed) == (1, None, ())
+    assert (run.status, run.paused, run.position.attempts.failed) == (RunStatus.ERROR, True, 1)
+    assert (run.position.dispatch.generation, run.alarm_at, change.owed) == (1, None, ())
 
 
 def test_a_cancelled_run_is_ended_at_no_limit(runs: Runs, exceed: Bound, at: At) -> None:
@@ -181,8 +185,8 @@ def _checkpointed(runs: Runs, run: Manifest, second: float) -> Change:
 
 def _almost_late(runs: Runs) -> Manifest:
     run = runs.leased()
-    assert run.lease is not None
-    return run.with_(lease=run.lease.with_(expires_at=runs.at(DEADLINE_S + 20)))
+    assert run.position.lease is not None
+    return run.at(lease=run.position.lease.with_(expires_at=runs.at(DEADLINE_S + 20)))
 
 
 @pytest.mark.parametrize("write", [_renewed, _checkpointed])
@@ -192,10 +196,10 @@ def test_a_write_at_the_deadline_ends_the_attempt_in_its_own_commit(
     early = write(runs, _almost_late(runs), DEADLINE_S - 0.001)
     late = write(runs, _almost_late(runs), DEADLINE_S)
 
-    assert early.manifest.lease is not None
+    assert early.manifest.position.lease is not None
     run = late.manifest
-    assert (late.outcome, run.status, run.lease) == ("retry_scheduled", "ERROR", None)
-    assert run.attempts.failed == 1
+    assert (late.outcome, run.status, run.position.lease) == ("retry_scheduled", "ERROR", None)
+    assert run.position.attempts.failed == 1
     assert [(event.type, event.reason) for event in late.events] == [
         ("step_terminated", "dispatch_deadline_exceeded")
     ]
@@ -208,10 +212,10 @@ def test_a_write_at_the_deadline_ends_the_attempt_in_its_own_commit(
 def test_a_checkpoint_at_the_deadline_is_kept_for_the_next_attempt(runs: Runs) -> None:
     change = _checkpointed(runs, _almost_late(runs), DEADLINE_S + 1)
 
-    kept = change.manifest.checkpoint
+    kept = change.manifest.position.checkpoint
     assert kept is not None
     assert (kept.iteration_count, kept.inline) == (7, '["Dear"]')
-    assert change.manifest.attempts.failed == 1
+    assert change.manifest.position.attempts.failed == 1
 
 
 def test_a_write_at_the_deadline_of_a_paused_run_parks_it(runs: Runs) -> None:
@@ -219,7 +223,12 @@ def test_a_write_at_the_deadline_of_a_paused_run_parks_it(runs: Runs) -> None:
 
     after = _renewed(runs, run, DEADLINE_S).manifest
 
-    assert (after.status, after.paused, after.lease, after.alarm_at) == ("ERROR", True, None, None)
+    assert (after.status, after.paused, after.position.lease, after.alarm_at) == (
+        "ERROR",
+        True,
+        None,
+        None,
+    )
 
 
 def test_an_output_after_the_deadline_counts_while_the_lease_holds(runs: Runs) -> None:
@@ -227,7 +236,7 @@ def test_an_output_after_the_deadline_counts_while_the_lease_holds(runs: Runs) -
     run = runs.with_output(_almost_late(runs), at=DEADLINE_S + 5)
 
     assert run.steps["draft"].status is RunStatus.COMPLETED
-    assert run.attempts.failed == 0
+    assert run.position.attempts.failed == 0
 
 
 # -- what was said of the progress is kept by every end --------------------------------------------

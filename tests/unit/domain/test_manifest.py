@@ -30,21 +30,15 @@ def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) 
 
     assert sorted(document) == [
         "alarmAt",
-        "attempts",
-        "calls",
         "cancelled",
-        "continuations",
         "createdAt",
         "currentStep",
         "deadLettered",
-        "dispatch",
-        "failures",
         "fencingToken",
         "hasFiles",
         "input",
         "inputDigest",
         "inputFiles",
-        "interruptions",
         "labels",
         "life",
         "operations",
@@ -52,15 +46,25 @@ def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) 
         "paused",
         "pipeline",
         "plan",
+        "position",
         "recreatedAs",
         "runId",
         "shard",
-        "silences",
         "status",
         "steps",
         "traced",
-        "trial",
         "updatedAt",
+    ]
+    assert sorted(document["position"]) == [
+        "attempts",
+        "calls",
+        "continuations",
+        "dispatch",
+        "failures",
+        "interruptions",
+        "silences",
+        "step",
+        "trial",
     ]
 
 
@@ -109,7 +113,7 @@ def test_a_manifest_with_a_checkpoint_comes_back_from_json_as_it_was(runs: Runs)
     text = pydantic_core.to_json(to_document(run))
 
     assert Manifest.model_validate(json.loads(text)) == run
-    assert json.loads(text)["checkpoint"] == {
+    assert json.loads(text)["position"]["checkpoint"] == {
         "step": "draft",
         "trial": 1,
         "phase": "read",

@@ -31,7 +31,7 @@ def test_before_its_alarm_a_run_is_left_alone(
 ) -> None:
     run = getattr(runs, state)()
 
-    change = on_alarm(run, at(second), generation=run.dispatch.generation)
+    change = on_alarm(run, at(second), generation=run.position.dispatch.generation)
 
     assert (change.outcome, change.changed, change.manifest) == (Outcome.NOT_DUE, False, run)
 
@@ -55,9 +55,9 @@ def test_an_expired_lease_is_ended_and_the_step_dispatched_again(
     change = on_alarm(runs.leased(), at(30))
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == (Outcome.EXPIRED, "PENDING", None)
-    assert (run.dispatch.generation, run.alarm_at, len(change.owed)) == (2, at(90), 1)
-    assert (run.interruptions, run.attempts.expired) == (1, 1)
+    assert (change.outcome, run.status, run.position.lease) == (Outcome.EXPIRED, "PENDING", None)
+    assert (run.position.dispatch.generation, run.alarm_at, len(change.owed)) == (2, at(90), 1)
+    assert (run.position.interruptions, run.position.attempts.expired) == (1, 1)
     assert [(event.type, event.reason) for event in change.events] == [
         ("step_terminated", "lease_expired"),
         ("step_recovered", None),
@@ -66,7 +66,7 @@ def test_an_expired_lease_is_ended_and_the_step_dispatched_again(
 
 
 def test_an_expired_lease_too_many_gives_the_run_up(runs: Runs, on_alarm: Bound, at: At) -> None:
-    change = on_alarm(runs.leased().with_(interruptions=2), at(30))
+    change = on_alarm(runs.leased().at(interruptions=2), at(30))
 
     assert change.outcome is Outcome.DEAD_LETTERED
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
@@ -80,8 +80,8 @@ def test_a_paused_run_loses_its_expired_lease_and_waits(
     change = on_alarm(runs.paused(runs.leased()), at(30))
 
     run = change.manifest
-    assert (change.outcome, run.paused, run.lease) == (Outcome.EXPIRED, True, None)
-    assert (run.status, run.dispatch.generation, run.alarm_at) == ("PENDING", 1, None)
+    assert (change.outcome, run.paused, run.position.lease) == (Outcome.EXPIRED, True, None)
+    assert (run.status, run.position.dispatch.generation, run.alarm_at) == ("PENDING", 1, None)
     assert change.owed == ()
     assert [event.type for event in change.events] == ["step_terminated"]
 
@@ -92,7 +92,10 @@ def test_a_task_that_was_never_created_is_created(runs: Runs, on_alarm: Bound, a
 
     change = on_alarm(run, at(60))
 
-    assert (change.outcome, change.manifest.dispatch.redispatched) == (Outcome.REDISPATCHED, 1)
+    assert (change.outcome, change.manifest.position.dispatch.redispatched) == (
+        Outcome.REDISPATCHED,
+        1,
+    )
     assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(60))]
 
 
@@ -106,7 +109,7 @@ def test_a_task_in_a_paused_queue_is_left_there_for_ever(
         assert (change.outcome, change.owed, change.events) == (Outcome.STILL_QUEUED, (), ())
         run = change.manifest
 
-    assert (run.dispatch.generation, run.dispatch.redispatched) == (1, 0)
+    assert (run.position.dispatch.generation, run.position.dispatch.redispatched) == (1, 0)
     assert run.alarm_at == at(60 * 1441)
 
 
@@ -131,7 +134,10 @@ def test_a_task_that_is_found_after_two_were_lost_is_not_the_third(
 
     change = on_alarm(run, at(180), generation=3, in_queue=True)
 
-    assert (change.outcome, change.manifest.dispatch.redispatched) == (Outcome.STILL_QUEUED, 2)
+    assert (change.outcome, change.manifest.position.dispatch.redispatched) == (
+        Outcome.STILL_QUEUED,
+        2,
+    )
 
 
 def test_a_step_that_changes_hands_loses_no_task_by_it(
@@ -142,8 +148,8 @@ def test_a_step_that_changes_hands_loses_no_task_by_it(
 
     run = on_alarm(run, at(600), rules=runs.rules).manifest
 
-    assert (run.dispatch.remote, run.dispatch.generation) == (False, 2)
-    assert run.dispatch.redispatched == 0
+    assert (run.position.dispatch.remote, run.position.dispatch.generation) == (False, 2)
+    assert run.position.dispatch.redispatched == 0
 
 
 @pytest.mark.parametrize("second", [75, 9000])
@@ -176,7 +182,7 @@ def test_a_lost_task_of_an_unknown_step_is_replaced_for_the_worker_that_knows_it
     """A deploy is no reason to count it as lost: the run would be given up for it."""
     change = on_alarm(runs.pending(), at(60), rules=runs.knowing_nothing(), known_elsewhere=True)
 
-    dispatch = change.manifest.dispatch
+    dispatch = change.manifest.position.dispatch
     assert (change.outcome, dispatch.generation, dispatch.redispatched) == ("redispatched", 2, 0)
 
 
@@ -189,7 +195,7 @@ def test_an_alarm_of_a_shorter_grace_is_set_anew(
     change = on_alarm(runs.pending(), at(60), rules=patient)
 
     assert (change.outcome, change.manifest.alarm_at) == (Outcome.ALARM_SET, at(600))
-    assert (change.manifest.dispatch.generation, change.events) == (1, ())
+    assert (change.manifest.position.dispatch.generation, change.events) == (1, ())
 
 
 def test_a_run_that_cannot_be_is_set_right_in_place_of_failing_the_sweep(
@@ -197,11 +203,11 @@ def test_a_run_that_cannot_be_is_set_right_in_place_of_failing_the_sweep(
 ) -> None:
     """A transition would be impossible: the sweep would stop there, each time."""
     leased = runs.leased()
-    run = runs.pending().with_(lease=leased.lease, alarm_at=at(30))
+    run = runs.pending().with_(alarm_at=at(30)).at(lease=leased.position.lease)
 
     change = on_alarm(run, at(30))
 
-    assert (change.outcome, change.manifest.lease) == (Outcome.REPAIRED, None)
+    assert (change.outcome, change.manifest.position.lease) == (Outcome.REPAIRED, None)
     assert change.manifest.alarm_at == at(60)
 
 

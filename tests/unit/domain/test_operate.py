@@ -186,7 +186,7 @@ def test_a_pause_lets_a_running_attempt_end(
     change = operate(Operation.PAUSE, run_in("IN_PROGRESS"))
 
     run = change.manifest
-    assert (run.status, run.paused, run.lease.lease_id) == ("IN_PROGRESS", True, "lease-1")
+    assert (run.status, run.paused, run.position.lease.lease_id) == ("IN_PROGRESS", True, "lease-1")
 
 
 def test_a_paused_run_owes_no_task(run_in: Callable[[str], Manifest], operate: Bound) -> None:
@@ -201,10 +201,10 @@ def test_a_resumed_run_is_dispatched_at_once(
     change = operate(Operation.RESUME, run_in(state))
 
     run = change.manifest
-    assert (run.status, run.paused, run.dispatch.not_before) == ("PENDING", False, at(8))
+    assert (run.status, run.paused, run.position.dispatch.not_before) == ("PENDING", False, at(8))
     assert run.steps["draft"].status is RunStatus.PENDING
     assert [(task.generation, task.not_before) for task in change.owed] == [
-        (run.dispatch.generation, at(8))
+        (run.position.dispatch.generation, at(8))
     ]
 
 
@@ -216,7 +216,7 @@ def test_a_resumed_run_is_dispatched_where_it_stands_by_now(
 
     resumed = operate(Operation.RESUME, run).manifest
 
-    assert (resumed.dispatch.step, resumed.dispatch.generation) == ("send", 2)
+    assert (resumed.position.dispatch.step, resumed.position.dispatch.generation) == ("send", 2)
 
 
 def test_an_attempt_that_still_runs_goes_on_when_its_run_is_resumed(
@@ -225,7 +225,7 @@ def test_an_attempt_that_still_runs_goes_on_when_its_run_is_resumed(
     change = operate(Operation.RESUME, run_in("IN_PROGRESS+paused"))
 
     run = change.manifest
-    assert (run.status, run.paused, run.dispatch.generation) == ("IN_PROGRESS", False, 1)
+    assert (run.status, run.paused, run.position.dispatch.generation) == ("IN_PROGRESS", False, 1)
     assert (run.alarm_at, change.owed) == (at(30), ())
 
 
@@ -244,8 +244,8 @@ def test_an_attempt_that_died_meanwhile_is_counted_when_its_run_is_resumed(
     change = operate(Operation.RESUME, run_in("IN_PROGRESS+paused"), now=at(30))
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == (Outcome.RESUMED, "PENDING", None)
-    assert (run.attempts.expired, run.dispatch.generation) == (1, 2)
+    assert (change.outcome, run.status, run.position.lease) == (Outcome.RESUMED, "PENDING", None)
+    assert (run.position.attempts.expired, run.position.dispatch.generation) == (1, 2)
     assert run.steps["draft"].status is RunStatus.PENDING
     assert [event.type for event in change.events] == ["step_terminated", "run_resumed"]
 
@@ -254,7 +254,7 @@ def test_resuming_does_not_get_around_the_bound_on_interruptions(
     run_in: Callable[[str], Manifest], operate: Bound, at: At
 ) -> None:
     run = run_in("IN_PROGRESS+paused")
-    run = run.with_(interruptions=2)
+    run = run.at(interruptions=2)
 
     change = operate(Operation.RESUME, run, now=at(30))
 
@@ -280,8 +280,11 @@ def test_a_cancelled_run_is_over_and_its_worker_has_lost_it(
     change = operate(Operation.CANCEL, run_in("IN_PROGRESS"))
 
     run = change.manifest
-    assert (run.status, run.cancelled, run.lease) == ("PENDING", True, None)
-    assert (run.last_settlement.lease_id, run.last_settlement.outcome) == ("lease-1", "cancelled")
+    assert (run.status, run.cancelled, run.position.lease) == ("PENDING", True, None)
+    assert (run.position.last_settlement.lease_id, run.position.last_settlement.outcome) == (
+        "lease-1",
+        "cancelled",
+    )
     assert change.owed == (ARCHIVE,)
     assert [(event.type, event.reason) for event in change.events] == [
         ("run_cancelled", "because"),
@@ -313,8 +316,12 @@ def test_a_retry_does_not_wait_for_the_backoff(
     change = operate(Operation.RETRY, run_in("ERROR"))
 
     run = change.manifest
-    assert (run.status, run.dispatch.generation, run.dispatch.not_before) == ("PENDING", 3, at(8))
-    assert run.attempts.failed == 1
+    assert (run.status, run.position.dispatch.generation, run.position.dispatch.not_before) == (
+        "PENDING",
+        3,
+        at(8),
+    )
+    assert run.position.attempts.failed == 1
 
 
 def test_a_retry_of_a_blocked_step_drops_what_was_kept(
@@ -387,7 +394,7 @@ def test_a_paused_run_moves_but_is_dispatched_only_when_it_is_resumed(
     run = change.manifest
     assert (run.status, run.current_step, run.paused) == ("PENDING", step, True)
     assert (run.alarm_at, change.owed) == (None, ())
-    assert operate(Operation.RESUME, run).manifest.dispatch.step == step
+    assert operate(Operation.RESUME, run).manifest.position.dispatch.step == step
 
 
 # -- recreate ----------------------------------------------------------------------------------
@@ -407,7 +414,7 @@ def test_a_recreated_run_keeps_the_outputs_before_its_step(
     assert created.steps["draft"] == run.steps["draft"]
     assert created.steps["send"].status is RunStatus.PENDING
     assert created.steps["send"].kept_output is None
-    assert (created.dispatch.generation, created.fencing_token) == (1, 0)
+    assert (created.position.dispatch.generation, created.fencing_token) == (1, 0)
     tasks = [task for task in change.owed if isinstance(task, Task)]
     assert [(task.run_id, task.generation) for task in tasks] == [("r-2", 1)]
 

@@ -47,8 +47,8 @@ def completed(runs: Runs, large: Manifest) -> Manifest:
 def test_the_first_file_of_a_step_has_the_run_owe_its_folder(runs: Runs, large: Manifest) -> None:
     assert large.owed == (DRAFT,)
     assert with_file(runs, large, at=2).owed == (DRAFT,)
-    assert large.checkpoint.ref == f"{DRAFT}/1-id.json"
-    assert large.checkpoint.partial_results == LARGE
+    assert large.position.checkpoint.ref == f"{DRAFT}/1-id.json"
+    assert large.position.checkpoint.partial_results == LARGE
 
 
 def test_small_results_leave_nothing_to_delete(runs: Runs) -> None:
@@ -110,16 +110,16 @@ def test_a_worker_that_was_not_heard_to_end_may_write_for_an_hour(
         run = runs.cancelled(large)
     else:
         run = lifecycle.expire(
-            large.with_(interruptions=9), at(31), rules=runs.rules, lease_id="lease-1"
+            large.at(interruptions=9), at(31), rules=runs.rules, lease_id="lease-1"
         ).manifest
     assert run.is_terminal
-    assert run.heartbeat_at is not None
+    assert run.position.heartbeat_at is not None
 
     later = runs.archive_noted(run, at=60)
 
     assert later.outcome is Outcome.ARCHIVE_OWED
     assert later.manifest.owed == (DRAFT,)
-    assert later.manifest.alarm_at == run.heartbeat_at + timedelta(hours=1)
+    assert later.manifest.alarm_at == run.position.heartbeat_at + timedelta(hours=1)
     assert runs.archived(later.manifest, at=31 + HOUR).alarm_at is None
 
 

@@ -49,9 +49,13 @@ def test_a_result_is_recorded_and_counted_and_the_lease_renewed(runs: Runs, at: 
 
     run = change.manifest
     assert (change.outcome, change.events, change.owed) == ("renewed", (), ())
-    assert run.lease is not None
-    assert (run.lease.expires_at, run.heartbeat_at, run.alarm_at) == (at(50), at(20), at(50))
-    assert run.calls == (call_of(),)
+    assert run.position.lease is not None
+    assert (run.position.lease.expires_at, run.position.heartbeat_at, run.alarm_at) == (
+        at(50),
+        at(20),
+        at(50),
+    )
+    assert run.position.calls == (call_of(),)
     assert run.steps["draft"].calls == CallCount(made=1, spared=0)
     assert recorded_call(run, "ask") == call_of()
 
@@ -62,7 +66,10 @@ def test_the_same_write_twice_is_one_call(runs: Runs) -> None:
 
     twice = recorded(runs, once, call_of(inline='"no"'), at=2).manifest
 
-    assert (twice.calls, twice.steps["draft"].calls) == (once.calls, CallCount(made=1))
+    assert (twice.position.calls, twice.steps["draft"].calls) == (
+        once.position.calls,
+        CallCount(made=1),
+    )
 
 
 def test_a_result_that_could_not_be_read_is_replaced_once(runs: Runs) -> None:
@@ -71,7 +78,7 @@ def test_a_result_that_could_not_be_read_is_replaced_once(runs: Runs) -> None:
     again = recorded(runs, lost, call_of(), in_place_of=REF).manifest
     twice = recorded(runs, again, call_of(inline='"no"'), in_place_of=REF).manifest
 
-    assert again.calls == twice.calls == (call_of(),)
+    assert again.position.calls == twice.position.calls == (call_of(),)
     assert twice.steps["draft"].calls == CallCount(made=2)
 
 
@@ -105,8 +112,8 @@ def test_at_the_dispatch_deadline_the_attempt_ends_and_the_result_is_kept(runs: 
 
     change = recorded(late, run, at=181)
 
-    assert (change.manifest.lease, change.manifest.attempts.failed) == (None, 1)
-    assert change.manifest.calls == (call_of(),)
+    assert (change.manifest.position.lease, change.manifest.position.attempts.failed) == (None, 1)
+    assert change.manifest.position.calls == (call_of(),)
 
 
 def test_a_large_result_makes_the_run_owe_the_deletion_of_its_folder(runs: Runs) -> None:
@@ -127,7 +134,7 @@ def two_calls(runs: Runs, run: Manifest) -> Manifest:
 
 
 def keys(run: Manifest) -> list[str]:
-    return [call.key for call in run.calls]
+    return [call.key for call in run.position.calls]
 
 
 def test_an_attempt_that_comes_later_finds_all_of_them(runs: Runs) -> None:
@@ -197,13 +204,13 @@ def test_a_step_that_is_retried_goes_on_with_them_unless_a_person_says_otherwise
 
 
 def test_another_trial_has_results_of_its_own_beside_the_kept_ones(runs: Runs) -> None:
-    run = two_calls(runs, runs.leased()).with_(trial=2)
+    run = two_calls(runs, runs.leased()).at(trial=2)
 
     found = [recorded_call(run, key) is not None for key in ("ask", "kept")]
     later = recorded(runs, run, call_of(trial=2)).manifest
 
     assert found == [False, True]
-    assert [(call.key, call.trial) for call in later.calls] == [("kept", 1), ("ask", 2)]
+    assert [(call.key, call.trial) for call in later.position.calls] == [("kept", 1), ("ask", 2)]
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -219,7 +226,7 @@ def test_a_run_that_is_recreated_begins_with_them_unless_a_person_says_otherwise
     created = change.created
     assert created is not None
     assert change.kept == KeptCounts(calls=0 if anew else 2)
-    assert (created.calls, created.owed) == (() if anew else run.calls, ())
+    assert (created.position.calls, created.owed) == (() if anew else run.position.calls, ())
 
 
 # -- keys and room -----------------------------------------------------------------------------
@@ -240,7 +247,7 @@ def test_a_run_keeps_only_so_many_results(runs: Runs) -> None:
 
     with pytest.raises(TooManyCallsError, match="beside 100 others; a run keeps at most 100"):
         recorded(runs, run, call_of("one more"))
-    assert recorded(runs, run, call_of("call 7")).manifest.calls == run.calls
+    assert recorded(runs, run, call_of("call 7")).manifest.position.calls == run.position.calls
 
 
 def test_what_has_no_room_in_the_manifest_has_it_by_reference(runs: Runs) -> None:
@@ -254,8 +261,8 @@ def test_what_has_no_room_in_the_manifest_has_it_by_reference(runs: Runs) -> Non
         except TooManyCallsError:
             run = recorded(runs, run, by_reference(f"call {number}")).manifest
 
-    assert [call.ref is None for call in run.calls] == [True] * 5 + [False]
-    assert run.with_(calls=run.calls[:5]).text_bytes <= CALL_TEXT_BYTES
+    assert [call.ref is None for call in run.position.calls] == [True] * 5 + [False]
+    assert run.at(calls=run.position.calls[:5]).text_bytes <= CALL_TEXT_BYTES
 
 
 #: One that JSON and UTF-8 make longer than it looks.
@@ -292,9 +299,7 @@ def test_a_manifest_stays_small_whatever_is_recorded(runs: Runs, seed: int) -> N
     kept = [chance.randint(1, 32_000) for _ in range(3)]
     run = runs.leased()
     texts = [f'"{"x" * size}"' for size in kept]
-    run = run.with_(
-        input=texts[0],
-        steps=run.with_step("send", output=texts[1]),
+    run = run.with_(input=texts[0], steps=run.with_step("send", output=texts[1])).at(
         checkpoint=Checkpoint(
             step="draft",
             trial=1,
@@ -302,7 +307,7 @@ def test_a_manifest_stays_small_whatever_is_recorded(runs: Runs, seed: int) -> N
             inline=texts[2],
             saved_at=run.created_at,
             fencing_token=1,
-        ),
+        )
     )
     for call in calls:
         for stored in (call, by_reference(call.key, call.ref or REF, keep=call.keep)):
@@ -312,6 +317,6 @@ def test_a_manifest_stays_small_whatever_is_recorded(runs: Runs, seed: int) -> N
             except TooManyCallsError:
                 continue
 
-    assert len(run.calls) <= MAX_RESULTS
+    assert len(run.position.calls) <= MAX_RESULTS
     assert len(run.model_dump_json(exclude_none=True).encode()) < 212 * 1024
     assert Manifest.model_validate(to_document(run)) == run

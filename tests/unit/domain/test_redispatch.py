@@ -30,7 +30,7 @@ def test_a_task_that_was_lost_is_replaced_by_one_of_the_next_generation(
 
     run = change.manifest
     assert (change.outcome, run.status) == (Outcome.REDISPATCHED, "PENDING")
-    assert (run.dispatch.generation, run.dispatch.not_before) == (2, at(60))
+    assert (run.position.dispatch.generation, run.position.dispatch.not_before) == (2, at(60))
     assert run.alarm_at == at(120)
     assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(60))]
     assert [event.type for event in change.events] == ["step_redispatched"]
@@ -40,7 +40,7 @@ def test_a_lost_task_costs_no_attempt(runs: Runs, redispatch: Bound, at: At) -> 
     change = redispatch(runs.failed(), at(75), generation=2)
 
     assert (change.outcome, change.manifest.status) == (Outcome.REDISPATCHED, "ERROR")
-    assert change.manifest.attempts == runs.failed().attempts
+    assert change.manifest.position.attempts == runs.failed().position.attempts
 
 
 @pytest.mark.parametrize("state", ["pending", "failed"])
@@ -53,14 +53,17 @@ def test_a_task_of_which_nothing_can_be_known_is_taken_as_it_is(
     moved, it would keep the server from looking for a task that is lost.
     """
     run = getattr(runs, state)()
-    run = run.with_(dispatch=run.dispatch.with_(enqueued=True))
+    run = run.at(dispatch=run.position.dispatch.with_(enqueued=True))
 
-    change = redispatch(run, at(300), generation=run.dispatch.generation, in_queue=None)
+    change = redispatch(run, at(300), generation=run.position.dispatch.generation, in_queue=None)
 
     assert (change.outcome, change.changed, change.events) == (Outcome.STILL_QUEUED, False, ())
     assert change.manifest == run
     (task,) = change.owed
-    assert (task.name, task.generation) == (dispatch_task(run).name, run.dispatch.generation)
+    assert (task.name, task.generation) == (
+        dispatch_task(run).name,
+        run.position.dispatch.generation,
+    )
 
 
 def test_a_step_is_not_blocked_by_a_deploy_that_does_not_know_it_while_a_worker_does(
@@ -92,7 +95,7 @@ def looks(run: Manifest, rules: Rules, at: At, *seconds: float) -> Manifest:
             run,
             at(second),
             rules=rules,
-            generation=run.dispatch.generation,
+            generation=run.position.dispatch.generation,
             in_queue=False,
         ).manifest
     return run
@@ -103,7 +106,7 @@ def test_tasks_that_are_lost_look_after_look_are_counted(runs: Runs, rules: Rule
     twice = looks(runs.pending(), rules, at, 60, 60 + 660)
     given_up = looks(twice, rules, at, 60 + 660 + 660)
 
-    assert (twice.dispatch.redispatched, twice.dispatch.lost_since) == (2, at(60))
+    assert (twice.position.dispatch.redispatched, twice.position.dispatch.lost_since) == (2, at(60))
     assert given_up.dead_letter_reason == "NEVER_STARTED"
 
 
@@ -114,8 +117,11 @@ def test_a_look_after_time_off_begins_the_count_anew(runs: Runs, rules: Rules, a
     after = looks(twice, rules, at, night)
     given_up = looks(after, rules, at, night + 60, night + 120, night + 180)
 
-    assert (after.dispatch.redispatched, after.dispatch.lost_since) == (0, at(night))
-    assert after.dispatch.generation == 4, "it gets another task all the same"
+    assert (after.position.dispatch.redispatched, after.position.dispatch.lost_since) == (
+        0,
+        at(night),
+    )
+    assert after.position.dispatch.generation == 4, "it gets another task all the same"
     assert given_up.dead_letter_reason == "NEVER_STARTED"
 
 
@@ -134,7 +140,7 @@ def test_a_failed_run_is_given_up_once_its_tasks_were_lost_for_the_window(
     waits = looks(runs.failed(), short, at, 75, 135)
     given_up = looks(waits, short, at, 195)
 
-    assert (waits.dead_lettered, waits.dispatch.lost_since) == (False, at(75))
+    assert (waits.dead_lettered, waits.position.dispatch.lost_since) == (False, at(75))
     assert given_up.dead_letter_reason == "UNRECOVERED_ERROR"
 
 
@@ -145,12 +151,12 @@ def test_a_task_that_is_in_its_queue_ends_the_time_in_which_it_is_lost(
 
     run = redispatch(run, at(135), generation=3, in_queue=True).manifest
 
-    assert run.dispatch.lost_since is None
+    assert run.position.dispatch.lost_since is None
 
 
 def test_losses_that_a_version_before_counted_go_on(runs: Runs, rules: Rules, at: At) -> None:
     run = runs.pending()
-    run = run.with_(dispatch=run.dispatch.with_(redispatched=2))
+    run = run.at(dispatch=run.position.dispatch.with_(redispatched=2))
 
     assert looks(run, rules, at, 60).dead_letter_reason == "NEVER_STARTED"
 
@@ -163,7 +169,7 @@ def test_a_remote_step_is_looked_at_while_it_waits(elsewhere: Runs, at: At) -> N
     assert [second for second, _ in hour] == [600, 1200, 1800, 2400, 3000, 3600]
     assert [second for second, _ in day] == [7200 * number for number in range(1, 13)]
     assert [run.dead_letter_reason for _, run in hour] == [None] * 5 + ["NEVER_STARTED"]
-    assert {run.dispatch.generation for _, run in hour} == {1}
+    assert {run.position.dispatch.generation for _, run in hour} == {1}
 
 
 @pytest.mark.parametrize("away", [601, 3 * 3600, 90 * 86_400])
@@ -174,7 +180,7 @@ def test_a_remote_step_waits_anew_after_time_off(elsewhere: Runs, at: At, away: 
     back = 1800 + away
 
     assert (run.dead_lettered, run.claimable) == (False, "draft")
-    assert (run.dispatch.claim_by, run.alarm_at) == (at(back + 3600), at(back + 600))
+    assert (run.position.dispatch.claim_by, run.alarm_at) == (at(back + 3600), at(back + 600))
 
 
 def patiently(elsewhere: Runs, wait_s: float) -> Runs:
@@ -202,8 +208,12 @@ def test_a_task_that_waits_in_a_long_queue_is_left_there(
     change = redispatch(runs.pending(), at(60), in_queue=True)
 
     run = change.manifest
-    assert (change.outcome, run.dispatch.generation, run.alarm_at) == ("still_queued", 1, at(120))
-    assert (run.dispatch.seen_at, change.owed, change.events) == (at(60), (), ())
+    assert (change.outcome, run.position.dispatch.generation, run.alarm_at) == (
+        "still_queued",
+        1,
+        at(120),
+    )
+    assert (run.position.dispatch.seen_at, change.owed, change.events) == (at(60), (), ())
 
 
 def test_a_task_that_was_seen_and_then_lost_is_replaced(
@@ -213,8 +223,11 @@ def test_a_task_that_was_seen_and_then_lost_is_replaced(
 
     change = redispatch(seen, at(120))
 
-    assert (change.outcome, change.manifest.dispatch.generation) == (Outcome.REDISPATCHED, 2)
-    assert change.manifest.dispatch.seen_at is None
+    assert (change.outcome, change.manifest.position.dispatch.generation) == (
+        Outcome.REDISPATCHED,
+        2,
+    )
+    assert change.manifest.position.dispatch.seen_at is None
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_resumed_run_is_offered_again(elsewhere: Runs, at: At) -> None:
 
     run = lifecycle.resume(run, at(8), rules=elsewhere.rules, actor="ada", reason="").manifest
 
-    assert (run.claimable, run.dispatch.generation, run.alarm_at) == ("draft", 2, at(608))
+    assert (run.claimable, run.position.dispatch.generation, run.alarm_at) == ("draft", 2, at(608))
 
 
 def test_no_task_announces_a_step_that_a_worker_elsewhere_claims(elsewhere: Runs, at: At) -> None:
@@ -80,7 +80,7 @@ def test_no_task_announces_a_step_that_a_worker_elsewhere_claims(elsewhere: Runs
 
     run = change.manifest
     assert (run.claimable, change.owed) == ("draft", ())
-    assert (run.dispatch.remote, run.dispatch.schedule_to_start_s) == (True, 600)
+    assert (run.position.dispatch.remote, run.position.dispatch.schedule_to_start_s) == (True, 600)
 
 
 # -- nobody comes --------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_a_step_that_nobody_claimed_in_time_is_given_up(
     assert (change.outcome, run.dead_lettered, run.status) == ("dead_lettered", True, "ERROR")
     assert run.dead_letter_reason == "NEVER_STARTED"
     assert run.dead_letter_detail == "No worker claimed step draft within 600 s."
-    assert (run.claimable, run.dispatch.generation) == (None, 1)
+    assert (run.claimable, run.position.dispatch.generation) == (None, 1)
     assert run.alarm_at == at(600 + 60), "it is archived by then"
     assert [event.type for event in change.events] == ["step_dead_lettered"]
 
@@ -131,7 +131,10 @@ def test_a_step_that_a_deploy_made_its_own_meanwhile_gets_a_task(
 
     run = change.manifest
     assert (change.outcome, run.status, run.claimable) == ("redispatched", "PENDING", None)
-    assert (run.dispatch.remote, run.dispatch.schedule_to_start_s) == (False, None)
+    assert (run.position.dispatch.remote, run.position.dispatch.schedule_to_start_s) == (
+        False,
+        None,
+    )
     assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(600))]
     assert run.alarm_at == at(660)
 
@@ -143,7 +146,7 @@ def test_a_step_that_a_deploy_gave_away_is_offered_when_its_task_is_lost(
 
     run = change.manifest
     assert (change.outcome, run.claimable, change.owed) == ("redispatched", "draft", ())
-    assert (run.dispatch.generation, run.alarm_at) == (2, at(660))
+    assert (run.position.dispatch.generation, run.alarm_at) == (2, at(660))
 
 
 def test_a_step_that_a_deploy_gave_away_is_offered_though_its_task_still_waits(
@@ -154,7 +157,7 @@ def test_a_step_that_a_deploy_gave_away_is_offered_though_its_task_still_waits(
 
     run = change.manifest
     assert (change.outcome, run.claimable, change.owed) == ("redispatched", "draft", ())
-    assert run.dispatch.redispatched == 0
+    assert run.position.dispatch.redispatched == 0
 
 
 def test_a_step_that_a_deploy_took_back_is_not_given_up_by_a_late_claim(
@@ -183,8 +186,8 @@ def test_a_step_that_was_parked_before_steps_could_be_claimed_is_offered_now(
 ) -> None:
     """An earlier version let it wait for good, and noted no time by which it must be claimed."""
     run = elsewhere.pending()
-    dispatch = run.dispatch.with_(schedule_to_start_s=None)
-    run = run.with_(dispatch=dispatch, claimable=None, alarm_at=at(60))
+    dispatch = run.position.dispatch.with_(schedule_to_start_s=None)
+    run = run.with_(claimable=None, alarm_at=at(60)).at(dispatch=dispatch)
 
     change = redispatch(run, at(60))
 
@@ -202,13 +205,17 @@ def test_a_hint_for_a_step_that_a_deploy_gave_away_offers_it_to_workers_elsewher
     """It has no handler here any more: to run it would fail for good."""
     run = getattr(runs, state)()
 
-    change = arrive(run, at(20), generation=run.dispatch.generation)
+    change = arrive(run, at(20), generation=run.position.dispatch.generation)
 
     after = change.manifest
-    assert (change.outcome, after.status, after.lease) == ("awaits_claim", run.status, None)
-    assert (after.claimable, after.dispatch.remote, change.owed) == ("draft", True, ())
-    assert after.dispatch.generation == run.dispatch.generation + 1
-    assert (after.alarm_at, after.attempts) == (at(620), run.attempts)
+    assert (change.outcome, after.status, after.position.lease) == (
+        "awaits_claim",
+        run.status,
+        None,
+    )
+    assert (after.claimable, after.position.dispatch.remote, change.owed) == ("draft", True, ())
+    assert after.position.dispatch.generation == run.position.dispatch.generation + 1
+    assert (after.alarm_at, after.position.attempts) == (at(620), run.position.attempts)
     assert [(event.type, event.detail) for event in change.events] == [
         ("step_redispatched", "The step is remote by now: a worker has to claim it.")
     ]
@@ -229,8 +236,8 @@ def test_a_hint_that_ends_an_expired_lease_offers_a_step_that_a_deploy_gave_away
     change = arrive(runs.leased(), at(30))
 
     run = change.manifest
-    assert (change.outcome, run.lease, run.claimable) == ("awaits_claim", None, "draft")
-    assert (run.attempts.expired, run.dispatch.generation) == (1, 2)
+    assert (change.outcome, run.position.lease, run.claimable) == ("awaits_claim", None, "draft")
+    assert (run.position.attempts.expired, run.position.dispatch.generation) == (1, 2)
 
 
 def test_a_hint_never_gets_a_step_that_a_worker_elsewhere_claims(
@@ -257,9 +264,9 @@ def test_a_hint_ends_the_expired_lease_of_a_worker_elsewhere_and_offers_the_step
     change = arrive(elsewhere.claimed(), at(30))
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == ("awaits_claim", "PENDING", None)
-    assert (run.claimable, run.dispatch.generation, run.alarm_at) == ("draft", 2, at(630))
-    assert (run.attempts.expired, run.interruptions, change.owed) == (1, 1, ())
+    assert (change.outcome, run.status, run.position.lease) == ("awaits_claim", "PENDING", None)
+    assert (run.claimable, run.position.dispatch.generation, run.alarm_at) == ("draft", 2, at(630))
+    assert (run.position.attempts.expired, run.position.interruptions, change.owed) == (1, 1, ())
     assert [(event.type, event.holder) for event in change.events] == [
         ("step_terminated", "laptop")
     ]
@@ -268,7 +275,7 @@ def test_a_hint_ends_the_expired_lease_of_a_worker_elsewhere_and_offers_the_step
 def test_a_hint_that_finds_one_expiry_too_many_gives_the_run_up(
     elsewhere: Runs, arrive: Bound, at: At
 ) -> None:
-    change = arrive(elsewhere.claimed().with_(interruptions=2), at(30))
+    change = arrive(elsewhere.claimed().at(interruptions=2), at(30))
 
     assert change.outcome is Outcome.DEAD_LETTERED
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
@@ -284,7 +291,7 @@ def test_the_worker_that_starts_a_run_does_not_take_a_step_that_is_claimed_elsew
 
     change = eagerly(None, at(0))
 
-    assert (change.outcome, change.manifest.lease) == (Outcome.STARTED, None)
+    assert (change.outcome, change.manifest.position.lease) == (Outcome.STARTED, None)
     assert (change.manifest.claimable, change.owed) == ("draft", ())
 
 

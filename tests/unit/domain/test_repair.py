@@ -18,25 +18,25 @@ Broken = Callable[[Runs, At], Manifest]
 
 def no_lease(runs: Runs, at: At) -> Manifest:
     """Its lease is gone, and with it its alarm."""
-    return runs.leased().with_(lease=None, alarm_at=None)
+    return runs.leased().with_(alarm_at=None).at(lease=None)
 
 
 def no_lease_but_an_alarm(runs: Runs, at: At) -> Manifest:
-    return runs.leased().with_(lease=None)
+    return runs.leased().at(lease=None)
 
 
 def no_holder(runs: Runs, at: At) -> Manifest:
     run = runs.leased()
-    assert run.lease is not None
-    return run.with_(lease=run.lease.with_(holder=""))
+    assert run.position.lease is not None
+    return run.at(lease=run.position.lease.with_(holder=""))
 
 
 def stray_lease(runs: Runs, at: At) -> Manifest:
-    return runs.pending().with_(lease=runs.leased().lease)
+    return runs.pending().at(lease=runs.leased().position.lease)
 
 
 def lease_of_the_dead(runs: Runs, at: At) -> Manifest:
-    return runs.dead_lettered().with_(lease=runs.leased().lease, alarm_at=at(30))
+    return runs.dead_lettered().with_(alarm_at=at(30)).at(lease=runs.leased().position.lease)
 
 
 def no_alarm(runs: Runs, at: At) -> Manifest:
@@ -49,7 +49,7 @@ def no_alarm_while_leased(runs: Runs, at: At) -> Manifest:
 
 def no_alarm_and_nothing_owed(runs: Runs, at: At) -> Manifest:
     run = runs.failed()
-    return run.with_(alarm_at=None, dispatch=run.dispatch.with_(enqueued=True))
+    return run.with_(alarm_at=None).at(dispatch=run.position.dispatch.with_(enqueued=True))
 
 
 def stray_alarm(runs: Runs, at: At) -> Manifest:
@@ -70,15 +70,15 @@ def wrong_shard(runs: Runs, at: At) -> Manifest:
 
 def endless_lease(runs: Runs, at: At) -> Manifest:
     run = runs.leased()
-    assert run.lease is not None
-    endless = run.lease.with_(expires_at=at(10**9))
-    return run.with_(lease=endless, alarm_at=at(10**9))
+    assert run.position.lease is not None
+    endless = run.position.lease.with_(expires_at=at(10**9))
+    return run.with_(alarm_at=at(10**9)).at(lease=endless)
 
 
 def endless_wait(runs: Runs, at: At) -> Manifest:
     run = runs.pending()
-    seen = run.dispatch.with_(seen_at=at(10**9))
-    return run.with_(dispatch=seen, alarm_at=at(10**9 + 60))
+    seen = run.position.dispatch.with_(seen_at=at(10**9))
+    return run.with_(alarm_at=at(10**9 + 60)).at(dispatch=seen)
 
 
 def late_alarm(runs: Runs, at: At) -> Manifest:
@@ -134,8 +134,8 @@ BROKEN: dict[Broken, list[tuple[str, str]]] = {
 
 def mended(run: Manifest, runs: Runs, at: At, second: float, *, in_queue: bool = False) -> Change:
     """What `leasehold audit --repair` makes of the run at that second."""
-    rules = runs.elsewhere().rules if run.dispatch.remote else runs.rules
-    generation = run.dispatch.generation
+    rules = runs.elsewhere().rules if run.position.dispatch.remote else runs.rules
+    generation = run.position.dispatch.generation
     now = at(second)
     return lifecycle.on_audit(run, now, rules=rules, generation=generation, in_queue=in_queue)
 
@@ -191,9 +191,9 @@ def test_a_repaired_run_completes(runs: Runs, at: At, broken: Broken) -> None:
 
     second = 20
     for lease in range(3):
-        if run.lease is None and not run.is_terminal:
+        if run.position.lease is None and not run.is_terminal:
             run = runs.leased(run, at=second, lease_id=f"lease-{lease + 5}")
-        if run.lease is not None:
+        if run.position.lease is not None:
             run = runs.with_output(run, at=second + 1)
         second += 2
 
@@ -205,10 +205,14 @@ def test_what_nobody_holds_is_dispatched_again(runs: Runs, at: At, broken: Broke
     change = mended(broken(runs, at), runs, at, 20)
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == (Outcome.REDISPATCHED, "PENDING", None)
+    assert (change.outcome, run.status, run.position.lease) == (
+        Outcome.REDISPATCHED,
+        "PENDING",
+        None,
+    )
     assert (run.steps["draft"].status, run.alarm_at) == ("PENDING", at(80))
     assert [task.generation for task in change.owed] == [2]
-    assert (run.interruptions, run.attempts.ended) == (0, 0)
+    assert (run.position.interruptions, run.position.attempts.ended) == (0, 0)
 
 
 def test_a_paused_run_that_nobody_holds_is_not_dispatched(runs: Runs, at: At) -> None:
@@ -216,7 +220,7 @@ def test_a_paused_run_that_nobody_holds_is_not_dispatched(runs: Runs, at: At) ->
 
     run = mended(run, runs, at, 20).manifest
 
-    assert (run.status, run.paused, run.dispatch.generation) == ("PENDING", True, 1)
+    assert (run.status, run.paused, run.position.dispatch.generation) == ("PENDING", True, 1)
     assert run.alarm_at is None
 
 

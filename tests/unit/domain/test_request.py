@@ -51,7 +51,9 @@ def at_gate_2(runs: Runs, ask: Ask) -> Manifest:
 
 
 def blocked_again(runs: Runs, run: Manifest) -> Manifest:
-    return runs.blocked(runs.leased(run, at=5, lease_id=f"lease-{run.dispatch.generation}"))
+    return runs.blocked(
+        runs.leased(run, at=5, lease_id=f"lease-{run.position.dispatch.generation}")
+    )
 
 
 # -- what a generation names -------------------------------------------------------------------
@@ -72,10 +74,10 @@ def test_each_block_has_a_generation_of_its_own(
     retried = runs.swept_unknown(retried).manifest
 
     assert {run.status for run in (unknown, still_unknown, resumed, retried)} == {"BLOCKED"}
-    assert first.dispatch.generation == paused.dispatch.generation == 2
+    assert first.position.dispatch.generation == paused.position.dispatch.generation == 2
     for block in (unknown, still_unknown, resumed, retried, at_gate_2):
-        assert block.dispatch.generation > 2
-    assert still_unknown.dispatch.generation > unknown.dispatch.generation
+        assert block.position.dispatch.generation > 2
+    assert still_unknown.position.dispatch.generation > unknown.position.dispatch.generation
 
 
 def test_a_block_has_another_generation_than_the_error_before_it(runs: Runs, ask: Ask) -> None:
@@ -93,7 +95,7 @@ def test_a_block_has_another_generation_than_the_error_before_it(runs: Runs, ask
     ).manifest
 
     with pytest.raises(StateChangedError):
-        ask(blocked, "retry", generation=failed.dispatch.generation)
+        ask(blocked, "retry", generation=failed.position.dispatch.generation)
 
 
 def test_a_paused_run_that_leaves_its_block_leaves_its_generation(runs: Runs, ask: Ask) -> None:
@@ -125,7 +127,7 @@ def test_what_is_bound_to_where_the_run_is_is_done_and_to_anything_else_refused(
     runs: Runs, ask: Ask, state: str, operation: str
 ) -> None:
     run = runs.paused(runs.pending()) if state == "paused" else getattr(runs, state)()
-    step, generation = run.current_step, run.dispatch.generation
+    step, generation = run.current_step, run.position.dispatch.generation
 
     done = ask(run, operation, generation=generation, step=step)
 
@@ -307,7 +309,7 @@ def test_a_repeated_retry_does_not_drop_the_next_output(
 
     with pytest.raises(StateChangedError):
         ask(blocked, "retry", **bound)
-    assert ask(blocked, "retry", generation=blocked.dispatch.generation, **bound).changed
+    assert ask(blocked, "retry", generation=blocked.position.dispatch.generation, **bound).changed
 
 
 def test_a_retry_that_was_meant_for_an_error_does_not_drop_an_output(runs: Runs, ask: Ask) -> None:

@@ -66,9 +66,9 @@ def test_an_output_and_the_hand_off_of_the_next_step_are_one_change(
 
     run = change.manifest
     assert change.outcome is Outcome.HANDED_OFF
-    assert (run.status, run.current_step, run.lease) == ("PENDING", "send", None)
-    assert (run.dispatch.generation, run.dispatch.step) == (2, "send")
-    assert (run.dispatch.not_before, run.alarm_at) == (at(5), at(65))
+    assert (run.status, run.current_step, run.position.lease) == ("PENDING", "send", None)
+    assert (run.position.dispatch.generation, run.position.dispatch.step) == (2, "send")
+    assert (run.position.dispatch.not_before, run.alarm_at) == (at(5), at(65))
     assert [(task.generation, task.queue) for task in change.owed] == [(2, "mail")]
     assert run.steps["draft"].model_dump(exclude_none=True) == {
         "status": "COMPLETED",
@@ -88,7 +88,10 @@ def test_an_output_and_the_hand_off_of_the_next_step_are_one_change(
         },
     }
     assert run.given == KeptValue(text='"Dear Ada"')
-    assert (run.last_settlement.lease_id, run.last_settlement.outcome) == ("lease-1", "handed_off")
+    assert (run.position.last_settlement.lease_id, run.position.last_settlement.outcome) == (
+        "lease-1",
+        "handed_off",
+    )
 
 
 def test_the_counts_and_the_error_of_a_step_end_with_it(
@@ -99,7 +102,12 @@ def test_the_counts_and_the_error_of_a_step_end_with_it(
 
     done = complete(run, at(20), fence=Fence("lease-2", 2)).manifest
 
-    assert (done.attempts.failed, done.attempt, done.error, done.error_at) == (0, 1, None, None)
+    assert (done.position.attempts.failed, done.position.attempt, done.error, done.error_at) == (
+        0,
+        1,
+        None,
+        None,
+    )
     assert done.steps["draft"].attempts.failed == 1
 
 
@@ -110,7 +118,7 @@ def test_the_last_output_completes_the_run(runs: Runs, complete: Bound, at: At) 
 
     done = change.manifest
     assert (change.outcome, done.status, done.completed_at) == ("completed", "COMPLETED", at(9))
-    assert (done.lease, done.alarm_at, done.is_terminal) == (None, at(69), True)
+    assert (done.position.lease, done.alarm_at, done.is_terminal) == (None, at(69), True)
     assert done.steps["send"].handed_off_at is None
     assert change.owed == (ARCHIVE,)
 
@@ -122,7 +130,7 @@ def test_the_output_of_a_paused_run_is_recorded_and_nothing_is_dispatched(
 
     run = change.manifest
     assert (change.outcome, run.status, run.current_step) == ("handed_off", "PENDING", "send")
-    assert (run.paused, run.dispatch.generation, run.alarm_at) == (True, 1, None)
+    assert (run.paused, run.position.dispatch.generation, run.alarm_at) == (True, 1, None)
     assert change.owed == ()
 
 
@@ -141,9 +149,9 @@ def test_an_output_is_kept_although_the_deploy_does_not_know_the_next_step(
 
     run = change.manifest
     assert (change.outcome, run.status, run.current_step) == ("handed_off", "PENDING", "send")
-    assert (run.dispatch.step, run.dispatch.provisional) == ("send", True)
+    assert (run.position.dispatch.step, run.position.dispatch.provisional) == ("send", True)
     assert (run.steps["draft"].output, len(change.owed)) == ('"Dear Ada"', 1)
-    assert run.last_settlement.outcome is Outcome.HANDED_OFF
+    assert run.position.last_settlement.outcome is Outcome.HANDED_OFF
 
 
 # -- block -------------------------------------------------------------------------------------
@@ -154,7 +162,7 @@ def test_a_gate_keeps_the_output_and_waits_for_a_person(runs: Runs, block: Bound
 
     run = change.manifest
     assert (change.outcome, run.status, run.current_step) == ("blocked", "BLOCKED", "draft")
-    assert (run.lease, run.alarm_at, change.owed) == (None, None, ())
+    assert (run.position.lease, run.alarm_at, change.owed) == (None, None, ())
     assert run.block == runs.found()
     record = run.steps["draft"]
     assert (record.status, record.output_ref) == ("BLOCKED", "runs/r-1/values/draft.json")
@@ -175,10 +183,10 @@ def test_a_failure_is_kept_whole_and_repeated_after_its_backoff(
     change = fail(runs.leased(), at(5), error=error)
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == ("retry_scheduled", "ERROR", None)
-    assert (run.dispatch.generation, run.dispatch.not_before) == (2, at(15))
+    assert (change.outcome, run.status, run.position.lease) == ("retry_scheduled", "ERROR", None)
+    assert (run.position.dispatch.generation, run.position.dispatch.not_before) == (2, at(15))
     assert (run.alarm_at, run.error_at) == (at(75), at(5))
-    assert (run.attempts.failed, run.attempt) == (1, 2)
+    assert (run.position.attempts.failed, run.position.attempt) == (1, 2)
     assert (run.error.message, run.error.step, run.error.attempt) == ("Try later.", "draft", 1)
     assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(15))]
     (event,) = change.events
@@ -200,7 +208,7 @@ def test_the_second_failure_waits_longer(runs: Runs, fail: Bound, at: At) -> Non
 
     change = fail(run, at(20), fence=Fence("lease-2", 2))
 
-    assert change.manifest.dispatch.not_before == at(40)
+    assert change.manifest.position.dispatch.not_before == at(40)
 
 
 def test_one_failure_more_than_the_repeats_gives_the_run_up(
@@ -208,7 +216,7 @@ def test_one_failure_more_than_the_repeats_gives_the_run_up(
 ) -> None:
     """Two repeats are three attempts."""
     run = runs.leased()
-    run = run.with_(attempts=run.attempts.with_(failed=2), failures=2)
+    run = run.at(attempts=run.position.attempts.with_(failed=2), failures=2)
 
     change = fail(run, at(5))
 
@@ -218,7 +226,7 @@ def test_one_failure_more_than_the_repeats_gives_the_run_up(
     assert run.dead_letter_detail == (
         "Step draft failed 3 of 3 times without progress; last: AgentClientError: Try later."
     )
-    assert (run.attempts.failed, run.lease, run.alarm_at) == (3, None, at(65))
+    assert (run.position.attempts.failed, run.position.lease, run.alarm_at) == (3, None, at(65))
     assert change.owed == (ARCHIVE,)
     assert [event.type for event in change.events] == ["step_error", "step_dead_lettered"]
     assert change.events[1].model_dump()["retryCount"] == 2
@@ -240,7 +248,7 @@ def test_a_failure_of_a_paused_run_waits_for_nothing_but_the_person(
 
     run = change.manifest
     assert (change.outcome, run.status, run.paused) == ("retry_scheduled", "ERROR", True)
-    assert (run.dispatch.generation, run.alarm_at, change.owed) == (1, None, ())
+    assert (run.position.dispatch.generation, run.alarm_at, change.owed) == (1, None, ())
 
 
 def test_a_failure_of_a_step_that_is_not_known_any_more_is_retried_by_who_knows_it(
@@ -250,7 +258,7 @@ def test_a_failure_of_a_step_that_is_not_known_any_more_is_retried_by_who_knows_
 
     run = change.manifest
     assert (change.outcome, run.status) == ("retry_scheduled", "ERROR")
-    assert (run.error.message, run.attempts.failed) == ("Try later.", 1)
+    assert (run.error.message, run.position.attempts.failed) == ("Try later.", 1)
     assert [event.type for event in change.events] == ["step_error"]
 
 
@@ -259,7 +267,7 @@ def test_how_often_a_step_is_repeated_was_decided_when_it_was_dispatched(
 ) -> None:
     """A deploy that changes the limit does not change an attempt that runs."""
     run = runs.leased()
-    run = run.with_(dispatch=run.dispatch.with_(max_retries=0))
+    run = run.at(dispatch=run.position.dispatch.with_(max_retries=0))
 
     assert fail(run, at(5)).outcome is Outcome.DEAD_LETTERED
 
@@ -280,9 +288,9 @@ def test_a_lease_that_is_given_back_costs_no_repeat_and_no_wait(
     change = release(runs.leased(), at(5))
 
     run = change.manifest
-    assert (change.outcome, run.status, run.lease) == ("released", "PENDING", None)
-    assert (run.dispatch.generation, run.dispatch.not_before) == (2, at(5))
-    assert (run.attempts.interrupted, run.attempts.failed) == (1, 0)
+    assert (change.outcome, run.status, run.position.lease) == ("released", "PENDING", None)
+    assert (run.position.dispatch.generation, run.position.dispatch.not_before) == (2, at(5))
+    assert (run.position.attempts.interrupted, run.position.attempts.failed) == (1, 0)
     assert run.steps["draft"].status is RunStatus.PENDING
     assert [(event.type, event.reason) for event in change.events] == [
         ("step_terminated", "instance_shutdown")
@@ -295,14 +303,14 @@ def test_a_lease_that_is_given_back_because_it_ends_counts_as_expired(
 ) -> None:
     """So it would have, had the handler not listened. Past its deadline: test_lapse."""
     run = runs.leased()
-    assert run.lease is not None
-    run = run.with_(lease=run.lease.with_(expires_at=at(expires_at)))
+    assert run.position.lease is not None
+    run = run.at(lease=run.position.lease.with_(expires_at=at(expires_at)))
 
     change = release(run, at(175), reason=Termination.LEASE_EXPIRED)
 
     after = change.manifest
-    ends = after.attempts
-    assert (change.outcome, after.status, after.lease) == ("released", "PENDING", None)
+    ends = after.position.attempts
+    assert (change.outcome, after.status, after.position.lease) == ("released", "PENDING", None)
     assert (ends.expired, ends.interrupted, ends.failed) == (1, 0, 0)
     assert after.steps["draft"].attempts.expired == 1
     assert [(event.type, event.reason) for event in change.events] == [
@@ -312,14 +320,14 @@ def test_a_lease_that_is_given_back_because_it_ends_counts_as_expired(
 
 def test_interruptions_are_bounded(runs: Runs, release: Bound, at: At) -> None:
     run = runs.leased()
-    run = run.with_(attempts=run.attempts.with_(interrupted=2), interruptions=2)
+    run = run.at(attempts=run.position.attempts.with_(interrupted=2), interruptions=2)
 
     change = release(run, at(5))
 
     assert change.outcome is Outcome.DEAD_LETTERED
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
-    assert change.manifest.attempts.interrupted == 3
-    assert change.manifest.last_settlement.outcome is Outcome.DEAD_LETTERED
+    assert change.manifest.position.attempts.interrupted == 3
+    assert change.manifest.position.last_settlement.outcome is Outcome.DEAD_LETTERED
 
 
 @pytest.mark.parametrize(
@@ -341,7 +349,7 @@ def test_a_lease_ends_when_its_time_is_over_or_its_holder_is_gone(
 
     assert change.outcome is outcome
     assert change.changed is (outcome is Outcome.EXPIRED)
-    assert (change.manifest.lease is None) is (outcome is Outcome.EXPIRED)
+    assert (change.manifest.position.lease is None) is (outcome is Outcome.EXPIRED)
 
 
 def test_an_expired_attempt_is_followed_by_the_next_generation(
@@ -350,8 +358,12 @@ def test_an_expired_attempt_is_followed_by_the_next_generation(
     change = lifecycle.expire(runs.leased(), at(31), rules=rules, lease_id="lease-1")
 
     run = change.manifest
-    assert (run.status, run.dispatch.generation, run.dispatch.not_before) == ("PENDING", 2, at(31))
-    assert (run.attempts.expired, run.last_settlement) == (1, None)
+    assert (run.status, run.position.dispatch.generation, run.position.dispatch.not_before) == (
+        "PENDING",
+        2,
+        at(31),
+    )
+    assert (run.position.attempts.expired, run.position.last_settlement) == (1, None)
     assert [task.generation for task in change.owed] == [2]
 
 
@@ -377,7 +389,7 @@ def test_the_trace_says_what_ended_an_attempt_that_went_silent(
     runs: Runs, rules: Rules, at: At, heard_at: int, gone: bool, reason: str, detail: str | None
 ) -> None:
     """A handler that hung past its deadline is another problem than a machine that died."""
-    run = runs.leased().with_(heartbeat_at=at(heard_at))
+    run = runs.leased().at(heartbeat_at=at(heard_at))
 
     change = lifecycle.expire(run, at(200), rules=rules, lease_id="lease-1", holder_gone=gone)
 
@@ -476,7 +488,7 @@ def test_a_settlement_is_noted_with_the_token_that_was_shown(
 ) -> None:
     run = runs.leased(runs.leased(), at=30, lease_id="lease-2")
 
-    note = complete(run, at(31), fence=Fence("lease-2", 2)).manifest.last_settlement
+    note = complete(run, at(31), fence=Fence("lease-2", 2)).manifest.position.last_settlement
 
     assert note.model_dump(exclude_none=True) == {
         "leaseId": "lease-2",

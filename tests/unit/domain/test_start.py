@@ -23,7 +23,7 @@ def test_a_run_starts_pending_at_its_first_step_and_owes_its_task(
     assert (run.status, run.current_step, run.plan) == ("PENDING", "draft", ("draft", "send"))
     assert (run.created_at, run.updated_at, run.alarm_at) == (at(0), at(0), at(60))
     assert (run.labels, run.idempotency_key) == (("team:a",), "key-1")
-    assert (run.fencing_token, run.lease, run.attempt) == (0, None, 1)
+    assert (run.fencing_token, run.position.lease, run.position.attempt) == (0, None, 1)
     assert [(task.generation, task.queue) for task in change.owed] == [(1, "draft")]
     assert {step: record.status for step, record in run.steps.items()} == {
         "draft": RunStatus.PENDING,
@@ -33,7 +33,7 @@ def test_a_run_starts_pending_at_its_first_step_and_owes_its_task(
 
 def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
     """All limits of an attempt come from one decision, whatever is deployed while it runs."""
-    dispatch = runs.pending().dispatch
+    dispatch = runs.pending().position.dispatch
 
     assert dispatch.model_dump(exclude={"not_before"}) == {
         "generation": 1,

@@ -50,7 +50,7 @@ def test_a_value_reads_as_the_document_it_is_stored_as(runs: Runs) -> None:
     document = StoredDocument(run)
 
     assert document == to_document(run)
-    assert document["lease"]["leaseId"] == run.lease.lease_id  # type: ignore[union-attr] # leased
+    assert document["position"]["lease"]["leaseId"] == run.position.lease.lease_id  # type: ignore[union-attr] # leased
     assert "completedAt" not in document
 
 

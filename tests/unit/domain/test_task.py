@@ -32,8 +32,8 @@ def test_each_generation_run_and_nonce_has_a_task_of_its_own(runs: Runs) -> None
     """A queue refuses a name for a while after its task is gone; the nonce tells new runs apart."""
     run = runs.pending()
     others = [
-        run.with_(dispatch=run.dispatch.with_(generation=2)),
-        run.with_(dispatch=run.dispatch.with_(nonce="nonce-2")),
+        run.at(dispatch=run.position.dispatch.with_(generation=2)),
+        run.at(dispatch=run.position.dispatch.with_(nonce="nonce-2")),
         run.with_(run_id="r-2"),
     ]
 
@@ -45,7 +45,7 @@ def test_each_generation_run_and_nonce_has_a_task_of_its_own(runs: Runs) -> None
 def test_a_wake_task_comes_two_seconds_after_the_lease_must_be_over(runs: Runs, at: At) -> None:
     run = runs.leased()
 
-    task = wake_task(run, run.lease)
+    task = wake_task(run, run.position.lease)
 
     assert (task.not_before, task.generation) == (at(32), 1)
 
@@ -53,8 +53,8 @@ def test_a_wake_task_comes_two_seconds_after_the_lease_must_be_over(runs: Runs, 
 def test_each_end_of_a_lease_has_one_wake_task(runs: Runs, at: At) -> None:
     """All who find the run leased ask for the same one; a renewed lease needs another."""
     run = runs.leased()
-    renewed = run.lease.with_(expires_at=at(40))
+    renewed = run.position.lease.with_(expires_at=at(40))
 
-    assert wake_task(run, run.lease) == wake_task(run, run.lease)
-    assert wake_task(run, run.lease).name != wake_task(run, renewed).name
-    assert wake_task(run, run.lease).name != dispatch_task(run).name
+    assert wake_task(run, run.position.lease) == wake_task(run, run.position.lease)
+    assert wake_task(run, run.position.lease).name != wake_task(run, renewed).name
+    assert wake_task(run, run.position.lease).name != dispatch_task(run).name

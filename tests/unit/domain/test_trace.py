@@ -38,14 +38,14 @@ def test_two_runs_of_one_id_never_share_a_name(runs: Runs, at: At, rules: Rules)
 
     for name in (lambda run: trace_ref(run, 0).id, lambda run: loss_ref(run, "lease-1").id):
         assert name(first) != name(second)
-        assert name(first) == name(first.with_(dispatch=first.dispatch.with_(generation=7)))
+        assert name(first) == name(first.at(dispatch=first.position.dispatch.with_(generation=7)))
 
 
 def test_a_name_tells_nothing_of_the_nonce(runs: Runs) -> None:
     """Whoever knows it could forge the name of a task."""
     run = runs.pending()
 
-    assert run.dispatch.nonce[:4] not in trace_ref(run, 0).id
+    assert run.position.dispatch.nonce[:4] not in trace_ref(run, 0).id
     assert "/" not in trace_ref(run, 0).id
 
 

@@ -35,8 +35,12 @@ def test_a_reviewer_that_does_not_settle_opens_the_next_trial(run: TrialRun) -> 
     run.trial(0.5)
 
     now = run.run
-    assert (now.status, now.current_step, now.trial) == (RunStatus.PENDING, "write", 2)
-    assert (now.dispatch.step, now.dispatch.trial, now.lease) == ("write", 2, None)
+    assert (now.status, now.current_step, now.position.trial) == (RunStatus.PENDING, "write", 2)
+    assert (now.position.dispatch.step, now.position.dispatch.trial, now.position.lease) == (
+        "write",
+        2,
+        None,
+    )
     assert run.change is not None
     assert run.change.outcome is Outcome.HANDED_OFF
     assert run.traced(*SLOTS) == [("author_slot_opened", "write", 2, None)]
@@ -51,7 +55,7 @@ def test_a_reviewer_that_settles_ends_the_trials(run: TrialRun) -> None:
     run.trial(0.5).trial(0.1, settled=True)
 
     assert run.run.current_step == "publish"
-    assert run.run.trial == 1
+    assert run.run.position.trial == 1
     assert run.outputs()["write"] == "write of trial 2"
     assert [run.run.steps[step].trial for step in PLAN] == [None, 2, 2, 2, None]
     assert run.traced(*SLOTS)[-1] == ("trial_chosen", "review", 2, "settled")
@@ -108,7 +112,7 @@ def test_a_run_of_a_pipeline_without_trials_takes_a_verdict_for_any_output() -> 
 def test_attempts_are_counted_anew_in_each_trial(run: TrialRun) -> None:
     run.fails().trial(0.5).fails().fails()
 
-    assert run.run.attempts.failed == 2
+    assert run.run.position.attempts.failed == 2
     run.trial(0.6)
     record = run.run.steps["write"]
     assert [one.attempts_ended for one in record.trials or ()] == [1, 2]
@@ -119,7 +123,7 @@ def test_a_run_given_up_in_a_later_trial_keeps_what_the_earlier_ones_gave(run: T
     run.trial(0.5).output().fails(permanent=True)
 
     now = run.run
-    assert (now.dead_lettered, now.current_step, now.trial) == (True, "polish", 2)
+    assert (now.dead_lettered, now.current_step, now.position.trial) == (True, "polish", 2)
     assert [one.trial for one in now.steps["review"].trials or ()] == [1]
     assert run.traced("step_dead_lettered")[0][2] == 2
 
@@ -131,12 +135,12 @@ def test_a_gate_within_a_trial_waits_for_a_person(run: TrialRun, step: str) -> N
         run.output().output()
     said = review(0.6) if step == "review" else None
     run.refused(said)
-    assert (run.run.status, run.run.trial) == (RunStatus.BLOCKED, 2)
+    assert (run.run.status, run.run.position.trial) == (RunStatus.BLOCKED, 2)
 
     run.operate(lifecycle.approve)
 
     after = ("write", 3) if step == "review" else ("polish", 2)
-    assert (run.run.current_step, run.run.trial) == after
+    assert (run.run.current_step, run.run.position.trial) == after
     assert run.change is not None
     assert run.change.outcome is Outcome.APPROVED
 
@@ -151,7 +155,7 @@ def test_an_approved_verdict_decides_as_it_would_have_without_the_gate(run: Tria
 def test_a_verdict_that_no_gate_could_judge_decides_once_it_is_approved(run: TrialRun) -> None:
     run.output().output().unjudged(review(0.6)).operate(lifecycle.approve)
 
-    assert (run.run.current_step, run.run.trial) == ("write", 2)
+    assert (run.run.current_step, run.run.position.trial) == ("write", 2)
 
 
 def test_a_reviewer_that_runs_again_gives_a_verdict_of_its_own(run: TrialRun) -> None:
@@ -160,19 +164,22 @@ def test_a_reviewer_that_runs_again_gives_a_verdict_of_its_own(run: TrialRun) ->
 
     run.output(review(0.2))
 
-    assert (run.run.current_step, run.run.trial) == ("write", 2)
+    assert (run.run.current_step, run.run.position.trial) == ("write", 2)
     assert run.run.steps["review"].trials is not None
     assert run.run.steps["review"].trials[0].verdict == TrialVerdict(settled=False, score=0.2)
 
 
 def test_a_run_that_is_paused_opens_its_trial_when_it_is_resumed(run: TrialRun) -> None:
     run.output().output().lease().operate(lifecycle.pause).output(review(0.5))
-    generation = run.run.dispatch.generation
-    assert (run.run.current_step, run.run.trial, run.run.alarm_at) == ("write", 2, None)
+    generation = run.run.position.dispatch.generation
+    assert (run.run.current_step, run.run.position.trial, run.run.alarm_at) == ("write", 2, None)
 
     run.operate(lifecycle.resume)
 
-    assert (run.run.dispatch.generation, run.run.dispatch.trial) == (generation + 1, 2)
+    assert (run.run.position.dispatch.generation, run.run.position.dispatch.trial) == (
+        generation + 1,
+        2,
+    )
 
 
 def test_a_run_that_is_cancelled_takes_no_verdict(run: TrialRun) -> None:
@@ -193,9 +200,9 @@ def test_a_deploy_that_does_not_know_the_author_leaves_the_trial_to_one_that_doe
     run.output().knowing("polish", "review").output()
     run.output(review(0.5))
 
-    assert (run.run.status, run.run.current_step, run.run.trial) == ("PENDING", "write", 2)
-    assert (run.run.dispatch.step, run.run.dispatch.trial) == ("write", 2)
-    assert run.run.dispatch.provisional
+    assert (run.run.status, run.run.current_step, run.run.position.trial) == ("PENDING", "write", 2)
+    assert (run.run.position.dispatch.step, run.run.position.dispatch.trial) == ("write", 2)
+    assert run.run.position.dispatch.provisional
 
 
 def test_a_settlement_that_is_repeated_opens_no_second_trial(run: TrialRun) -> None:
@@ -320,13 +327,13 @@ def test_a_rule_whose_steps_the_plan_does_not_have_means_no_trials() -> None:
 def test_a_version_before_this_one_may_take_a_step_of_a_later_trial(run: TrialRun) -> None:
     """It sets the number of the trial back to 1; how many are over is counted."""
     run.trial(0.5).output()
-    run.run = run.run.with_(trial=1)
+    run.run = run.run.at(trial=1)
 
     run.output()
-    assert run.run.trial == 2
+    assert run.run.position.trial == 2
     run.output(review(0.4))
 
-    assert (run.run.current_step, run.run.trial) == ("write", 3)
+    assert (run.run.current_step, run.run.position.trial) == ("write", 3)
 
 
 # -- recreate --------------------------------------------------------------------------------------
@@ -351,7 +358,7 @@ def test_a_run_recreated_behind_the_trials_keeps_the_one_that_counts(run: TrialR
 
     assert new.steps["write"].output == '"write of trial 1"'
     assert new.steps["write"].trials == run.run.steps["write"].trials
-    assert (new.trials, new.current_step, new.trial) == (RULE, "publish", 1)
+    assert (new.trials, new.current_step, new.position.trial) == (RULE, "publish", 1)
 
 
 def test_a_run_recreated_in_a_trial_goes_on_in_it(run: TrialRun) -> None:
@@ -363,7 +370,11 @@ def test_a_run_recreated_in_a_trial_goes_on_in_it(run: TrialRun) -> None:
     again = TrialRun(change.created, now=run.now + timedelta(seconds=2))
 
     assert change.kept == KeptCounts(steps=2, trials=2)
-    assert (again.run.current_step, again.run.trial, again.run.dispatch.trial) == ("polish", 3, 3)
+    assert (
+        again.run.current_step,
+        again.run.position.trial,
+        again.run.position.dispatch.trial,
+    ) == ("polish", 3, 3)
     again.output().output(review(0.6))
     assert again.run.current_step == "publish"
     assert again.outputs()["write"] == "write of trial 2"
@@ -376,7 +387,7 @@ def test_a_run_recreated_anew_in_a_trial_begins_with_the_first(run: TrialRun) ->
 
     assert change.created is not None
     assert change.kept == KeptCounts(steps=2)
-    assert (change.created.current_step, change.created.trial) == ("polish", 1)
+    assert (change.created.current_step, change.created.position.trial) == ("polish", 1)
     assert {record.trials for record in change.created.steps.values()} == {None}
 
 
@@ -387,8 +398,8 @@ def test_a_trial_that_is_retried_anew_is_the_first_again(run: TrialRun) -> None:
     kept = lifecycle.retry(run.run, run.now, **facts)
     anew = lifecycle.retry(run.run, run.now, **facts, anew=True)
 
-    assert (kept.manifest.trial, kept.kept) == (2, KeptCounts(steps=2, trials=1))
-    assert (anew.manifest.trial, anew.manifest.dispatch.trial) == (1, 1)
+    assert (kept.manifest.position.trial, kept.kept) == (2, KeptCounts(steps=2, trials=1))
+    assert (anew.manifest.position.trial, anew.manifest.position.dispatch.trial) == (1, 1)
     assert anew.kept == KeptCounts(steps=2)
 
 
@@ -399,7 +410,7 @@ def test_a_run_recreated_earlier_in_a_trial_begins_with_its_first(run: TrialRun)
     assert again.run.steps["write"].output == '"write of trial 2"'
     again.output().output(review(0.5))
 
-    assert (again.run.current_step, again.run.trial) == ("write", 2)
+    assert (again.run.current_step, again.run.position.trial) == ("write", 2)
     again.trial(0.9).trial(0.1)
     assert again.outputs()["write"] == "write of trial 2"
     assert [one.trial for one in again.run.steps["write"].trials or ()] == [1, 3]

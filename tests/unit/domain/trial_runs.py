@@ -63,14 +63,14 @@ class TrialRun:
 
     def lease(self) -> TrialRun:
         self.leases += 1
-        generation = self.run.dispatch.generation
+        generation = self.run.position.dispatch.generation
         facts = {"lease_id": f"lease-{self.leases}", "holder": "host-a"}
         return self.do(lifecycle.arrive, generation=generation, **facts)
 
     @property
     def fence(self) -> Fence:
-        assert self.run.lease is not None
-        return Fence(self.run.lease.lease_id, self.run.fencing_token)
+        assert self.run.position.lease is not None
+        return Fence(self.run.position.lease.lease_id, self.run.fencing_token)
 
     def output(self, value: Any = None, status: str = "SUCCESS") -> TrialRun:
         """The current step runs, and has an output; by default, one that says what it is of."""
@@ -91,9 +91,9 @@ class TrialRun:
         return self.do(lifecycle.block_attempt, fence=made["fence"], notes=notes, **facts)
 
     def _output(self, value: Any, status: str) -> dict[str, Any]:
-        if self.run.lease is None:
+        if self.run.position.lease is None:
             self.lease()
-        text = json.dumps(value or f"{self.run.current_step} of trial {self.run.trial}")
+        text = json.dumps(value or f"{self.run.current_step} of trial {self.run.position.trial}")
         verdict = verdict_in(self.run, text)
         return {
             "fence": self.fence,

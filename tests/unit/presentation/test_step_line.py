@@ -34,7 +34,7 @@ def test_a_step_that_runs_turns_and_says_how_far_it_is_and_who_runs_it(runs: Run
 
 def test_a_step_that_failed_says_when_it_is_tried_again(runs: Runs, at: At) -> None:
     run = runs.failed()
-    due = run.dispatch.not_before
+    due = run.position.dispatch.not_before
 
     (draft, _) = lines(run, at, 5)
 
@@ -77,7 +77,7 @@ def test_a_step_whose_output_is_not_whole_says_so() -> None:
 
 def test_a_step_says_its_checkpoint_and_how_its_attempts_before_ended(runs: Runs, at: At) -> None:
     run = runs.checkpointed(runs.leased(), at=3, iterations=14, phase="crawl")
-    run = run.with_(attempts=Attempts(failed=1, continued=2))
+    run = run.at(attempts=Attempts(failed=1, continued=2))
 
     (draft, _) = lines(run, at, 5, "host-a")
 

@@ -84,7 +84,7 @@ class World:
 
     def acquire(self) -> Committed[Any]:
         run = start_run(self.engine, StartRequest("holds", {"n": 1})).manifest
-        return arrive(self.engine, Hint(run.run_id, run.dispatch.generation))
+        return arrive(self.engine, Hint(run.run_id, run.position.dispatch.generation))
 
     def held(self) -> Attempt:
         """A run whose lease this worker has just got."""

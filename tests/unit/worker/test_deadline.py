@@ -115,9 +115,9 @@ def test_a_handler_that_hangs_is_ended_at_its_deadline_and_its_retry_dispatched(
     before = attempt.run
     attempt.pass_time(5)
 
-    assert before.lease is not None
+    assert before.position.lease is not None
     run = attempt.run
-    assert (run.status, run.lease, run.attempts.failed) == ("ERROR", None, 1)
+    assert (run.status, run.position.lease, run.position.attempts.failed) == ("ERROR", None, 1)
     assert world.engine.tasks.exists(dispatch_task(run))
     assert run.steps["hang"].progress is not None
     assert run.steps["hang"].progress.message == "half way"
@@ -191,7 +191,7 @@ def test_a_handler_that_hears_its_stop_at_the_deadline_ends_as_the_trace_says(
 
     assert attempt.outcomes == [Outcome.RETRY_SCHEDULED]
     assert [event.reason for event in attempt.events] == ["dispatch_deadline_exceeded"]
-    assert attempt.run.attempts.failed == 1
+    assert attempt.run.position.attempts.failed == 1
 
 
 def test_a_gate_that_hangs_is_ended_as_a_handler_is(world: World) -> None:
@@ -201,7 +201,7 @@ def test_a_gate_that_hangs_is_ended_as_a_handler_is(world: World) -> None:
     run = attempt.run
     attempt.come_back()
 
-    assert (run.status, run.attempts.failed, run.lease) == ("ERROR", 1, None)
+    assert (run.status, run.position.attempts.failed, run.position.lease) == ("ERROR", 1, None)
     (event,) = attempt.events
     assert "in ponder" in (event.stacks or "")
     assert attempt.run == run
@@ -235,7 +235,7 @@ def test_a_store_that_is_away_at_the_deadline_is_asked_again(world: World) -> No
     attempt.pass_time(5)
 
     assert [event.reason for event in attempt.events] == ["dispatch_deadline_exceeded"]
-    assert attempt.run.attempts.failed == 1
+    assert attempt.run.position.attempts.failed == 1
 
 
 def test_a_store_that_is_away_until_the_lease_is_over_makes_no_failure_of_it(
@@ -254,7 +254,7 @@ def test_a_store_that_is_away_until_the_lease_is_over_makes_no_failure_of_it(
     assert [event.type for event in attempt.events] == ["lease_lost"]
     expire = partial(lifecycle.expire, rules=world.engine.rules, lease_id=held.fence.lease_id)
     world.store.transact(run_ref(attempt.run_id), on_run(attempt.run_id, expire))
-    ends = attempt.run.attempts
+    ends = attempt.run.position.attempts
     assert (ends.failed, ends.expired) == (0, 1)
 
 
@@ -280,7 +280,7 @@ def test_a_paused_run_is_ended_at_its_deadline_and_stays_with_its_person(world: 
     attempt.pass_time(DEADLINE_S - 60)
 
     run = attempt.run
-    assert (run.status, run.paused, run.attempts.failed) == ("ERROR", True, 1)
+    assert (run.status, run.paused, run.position.attempts.failed) == ("ERROR", True, 1)
     assert run.alarm_at is None
 
 
@@ -291,8 +291,8 @@ def _look(attempt: Hung) -> None:
 def _renew_from_afar(attempt: Hung) -> None:
     """Renew as a remote worker does: each call knows nothing but the stored run."""
     known = find_run(attempt.world.engine, attempt.run_id)
-    assert known.manifest.lease is not None
-    fence = Fence(known.manifest.lease.lease_id, known.manifest.fencing_token)
+    assert known.manifest.position.lease is not None
+    fence = Fence(known.manifest.position.lease.lease_id, known.manifest.fencing_token)
     with pytest.raises(LeaseLostError, match="dispatch deadline"):
         Attempt(attempt.world.engine, known, fence).renew()
 
@@ -311,8 +311,8 @@ def test_the_retry_has_the_override_that_was_set_while_the_attempt_hung(
 
     end(attempt)
 
-    assert attempt.run.attempts.failed == 1
-    assert attempt.run.dispatch.timeout_ms == 30_000
+    assert attempt.run.position.attempts.failed == 1
+    assert attempt.run.position.dispatch.timeout_ms == 30_000
     attempt.come_back()
 
 
@@ -337,7 +337,7 @@ def test_a_shutdown_stays_an_interruption_at_the_deadline(world: World) -> None:
 
     shut_down(world.engine, grace=0)
 
-    ends = attempt.run.attempts
+    ends = attempt.run.position.attempts
     assert (ends.interrupted, ends.failed) == (1, 0)
 
 

@@ -131,7 +131,7 @@ def test_what_comes_after_this_worker_gave_the_lease_back_is_refused(world: Worl
     complete(world, held)
 
     assert world.run_of(held) == before
-    assert before.attempts.interrupted == 1
+    assert before.position.attempts.interrupted == 1
     assert world.losses(held) == []
 
 
@@ -163,7 +163,7 @@ def test_a_renewal_that_succeeds_stops_nothing(world: World) -> None:
         assert held.stop_at > world.clock.monotonic()
         held.beat()
 
-    lease = world.run_of(held).lease
+    lease = world.run_of(held).position.lease
     assert not held.stop.is_requested
     assert lease is not None
     assert (lease.expires_at - world.clock.now()).total_seconds() == 30
@@ -188,7 +188,7 @@ def test_a_renewal_counts_from_when_it_was_asked_for(world: World) -> None:
 
     held.beat()
 
-    lease = world.run_of(held).lease
+    lease = world.run_of(held).position.lease
     assert lease is not None
     left = (lease.expires_at - world.clock.now()).total_seconds()
     assert left - (held.stop_at - world.clock.monotonic()) >= 5
@@ -220,14 +220,15 @@ def test_a_store_that_hangs_for_one_run_costs_no_other_run_its_lease(world: Worl
             world.clock.advance(10)
             until(
                 lambda beat=beat: (  # type: ignore[misc] # bound here
-                    (world.run_of(renewed).heartbeat_at - began).total_seconds() == 10 * beat  # type: ignore[operator] # it has one
+                    (world.run_of(renewed).position.heartbeat_at - began).total_seconds()
+                    == 10 * beat  # type: ignore[operator] # it has one
                 )
             )
             assert not hanging.stop.is_requested
         world.clock.advance(5)
         stopped = hanging.stop.wait(10)
 
-        lease = world.run_of(hanging).lease
+        lease = world.run_of(hanging).position.lease
         assert stopped
         assert hanging.stop.reason == "lease_expired"
         assert lease is not None
@@ -315,7 +316,7 @@ def test_a_checkpoint_that_is_refused_is_given_up_although_renewals_go_on(world:
 
     assert given_up_at
     assert 30 <= given_up_at[0] <= 40
-    assert world.run_of(held).checkpoint is None
+    assert world.run_of(held).position.checkpoint is None
     assert not held.stop.is_requested
 
 
@@ -342,7 +343,7 @@ def test_a_renewal_on_its_way_ends_before_the_store_is_closed(world: World, tmp_
     assert not closed_too_soon
     assert not closing.is_alive()
     assert found is not None
-    assert found.document["heartbeatAt"] == "2026-01-01T00:00:10Z"
+    assert found.document["position"]["heartbeatAt"] == "2026-01-01T00:00:10Z"
 
 
 def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: World) -> None:
@@ -355,8 +356,12 @@ def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: 
     left = get_run(world.engine, run.run_id)
     assert outcome is Outcome.RELEASED
     assert CALLS[run.run_id, "add"] == 0
-    assert (left.lease, left.attempts.interrupted, left.attempts.failed) == (None, 1, 0)
-    assert left.dispatch.generation == 2
+    assert (
+        left.position.lease,
+        left.position.attempts.interrupted,
+        left.position.attempts.failed,
+    ) == (None, 1, 0)
+    assert left.position.dispatch.generation == 2
 
 
 def test_all_that_wait_for_the_end_of_an_attempt_are_woken(world: World) -> None:
@@ -409,7 +414,7 @@ def test_finished_work_waits_for_a_store_until_the_dispatch_deadline(world: Worl
         held.insist(away)
 
     assert world.clock.monotonic() - begun == 100
-    assert world.run_of(held).lease is not None
+    assert world.run_of(held).position.lease is not None
     complete(world, held)
 
 

@@ -21,8 +21,8 @@ from leasehold.domain.document import Document
 from leasehold.domain.stored import StoredDocument
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 
-#: 2: runs have `claimable`.
-SCHEMA_VERSION: Final = 2
+#: 3: runs have a `position`. Versions before it were never released, and are not read.
+SCHEMA_VERSION: Final = 3
 
 #: "LHLD" in the header of the file: it tells a store from the database of another program.
 APPLICATION_ID: Final = 0x4C484C44
@@ -45,12 +45,10 @@ _PLAIN: Final = (str, int, float, bytes)  # SQLite has them as they are
 def prepare(
     connection: sqlite3.Connection, store: str, collections: Mapping[str, Collection]
 ) -> None:
-    """Make the tables, columns and indexes that are missing, in one transaction.
-
-    A column that is new stays empty for documents of before: no earlier version wrote its field.
+    """Make the tables and indexes that are missing, in one transaction.
 
     Raises:
-        StoreVersionError: a newer Leasehold wrote the file; nothing was changed.
+        StoreVersionError: another Leasehold wrote the file; nothing was changed.
         StoreUnavailableError: another program wrote it, or it cannot be put into WAL; nothing
             was changed.
     """
@@ -64,7 +62,6 @@ def prepare(
     if not (is_prepared(connection, store) and _has_tables(connection, collections)):
         for collection in collections.values():
             connection.execute(_table(collection))
-            _add_columns(connection, collection)
             for fields in collection.indexes:
                 connection.execute(_index(collection.name, fields))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -76,14 +73,16 @@ def is_prepared(connection: sqlite3.Connection, store: str) -> bool:
     """Return whether the file has our tables; False for one that nobody has used. Only reads.
 
     Raises:
-        StoreVersionError: a newer Leasehold wrote the file.
+        StoreVersionError: another Leasehold wrote the file.
         StoreUnavailableError: another program wrote it.
     """
     version, application, has_tables = connection.execute(_WHOSE).fetchone()
-    if version > SCHEMA_VERSION:
-        raise StoreVersionError(store=store, found=version, known=SCHEMA_VERSION)
-    if application == APPLICATION_ID:
-        return bool(version == SCHEMA_VERSION)
+    if application == APPLICATION_ID and version == SCHEMA_VERSION:
+        return True
+    if version > SCHEMA_VERSION or application == APPLICATION_ID:
+        is_newer = version > SCHEMA_VERSION
+        remedy = "Upgrade Leasehold" if is_newer else "It is older than 0.1.0: delete the file"
+        raise StoreVersionError(store=store, found=version, known=SCHEMA_VERSION, remedy=remedy)
     if version or application or has_tables:
         raise StoreUnavailableError(store=store, problem="it is another program's database")
     return False
@@ -129,13 +128,6 @@ def _table(collection: Collection) -> str:
         f'CREATE TABLE IF NOT EXISTS "{collection.name}" (parent TEXT NOT NULL, id TEXT NOT NULL, '
         f"version INTEGER NOT NULL, body TEXT NOT NULL{columns}, PRIMARY KEY (parent, id))"
     )
-
-
-def _add_columns(connection: sqlite3.Connection, collection: Collection) -> None:
-    there = {row[1] for row in connection.execute(f'PRAGMA table_info("{collection.name}")')}
-    for field in collection.fields:
-        if field not in there:
-            connection.execute(f'ALTER TABLE "{collection.name}" ADD COLUMN "{field}"')
 
 
 def _index(table: str, fields: tuple[str, ...]) -> str:

@@ -64,7 +64,7 @@ def _may_be_written_until(manifest: Manifest, now: datetime) -> datetime | None:
 
     It may, if nobody heard that its attempt was over.
     """
-    last, heard_at = manifest.last_settlement, manifest.heartbeat_at
+    last, heard_at = manifest.position.last_settlement, manifest.position.heartbeat_at
     if heard_at is None or heard_at + SILENT_FOR <= now:
         return None
     is_heard = last is not None and last.fencing_token == manifest.fencing_token

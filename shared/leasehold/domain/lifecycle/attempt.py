@@ -49,11 +49,11 @@ def arrive(
     draft = Draft(manifest, now, rules)
     if answer := acquired_before(draft, lease_id) or _refusal(manifest, now, generation):
         return answer
-    lease = manifest.lease
-    settings = rules.settings_for(manifest.current_step)
+    lease = manifest.position.lease
+    settings = rules.settings_for(manifest.position.step)
     has_left = settings is None or has_moved(manifest, settings)
     if lease is not None:
-        if manifest.paused or manifest.dispatch.remote or has_left:
+        if manifest.paused or manifest.position.dispatch.remote or has_left:
             return _only_end(draft, lease)
         return take_over(draft, lease, lease_id=lease_id, holder=holder)
     if has_left:
@@ -69,7 +69,7 @@ def acquired_before(draft: Draft, lease_id: str) -> Change | None:
     The answer to its commit was lost, and somebody changed the run since; nobody else knows the
     lease, and the run would wait for its end.
     """
-    lease = draft.before.lease
+    lease = draft.before.position.lease
     if lease is None or lease.lease_id != lease_id or lease.expires_at <= draft.now:
         return None
     return draft.commit(Outcome.ACQUIRED)
@@ -80,13 +80,13 @@ def _not_here(draft: Draft) -> Change:
 
     A deploy made it remote, or it came from a worker that did not know it, without its settings.
     """
-    settings = draft.rules.settings_for(draft.run.current_step)
+    settings = draft.rules.settings_for(draft.run.position.step)
     if settings is None:
         return unchanged(draft.before, Outcome.STEP_UNKNOWN)
     is_remote = settings.remote
     draft.trace(
         TraceType.STEP_REDISPATCHED,
-        generation=draft.before.dispatch.generation,
+        generation=draft.before.position.dispatch.generation,
         detail=_IS_REMOTE if is_remote else _CAME_WITHOUT_SETTINGS,
     )
     return dispatch_next(draft, Outcome.AWAITS_CLAIM if is_remote else Outcome.REDISPATCHED)
@@ -99,33 +99,33 @@ def _only_end(draft: Draft, lease: Lease) -> Change:
         return ended
     if ended.manifest.paused:
         return ended._replace(outcome=Outcome.PARKED)
-    remote = ended.manifest.dispatch.remote
+    remote = ended.manifest.position.dispatch.remote
     return ended._replace(outcome=Outcome.AWAITS_CLAIM if remote else Outcome.RETRY_SCHEDULED)
 
 
 def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | None:
     """Return the answer to a hint that cannot get the lease, without a change; None if it may."""
-    if generation > manifest.dispatch.generation:
+    if generation > manifest.position.dispatch.generation:
         return unchanged(manifest, Outcome.REJECTED)
     if manifest.is_terminal:
         return unchanged(manifest, outcome_at_end(manifest))
-    if generation < manifest.dispatch.generation:
+    if generation < manifest.position.dispatch.generation:
         return unchanged(manifest, Outcome.STALE)
     return _obstacle(manifest, now)
 
 
 def _obstacle(manifest: Manifest, now: datetime) -> Change | None:
     """Return why the bearer of the current hint cannot have the lease now; None if it can."""
-    lease = manifest.lease
+    lease = manifest.position.lease
     if lease is not None and now < lease.expires_at:
         return unchanged(manifest, Outcome.LEASE_HELD, wake_task(manifest, lease))
     if manifest.paused and lease is None:
         return unchanged(manifest, Outcome.PARKED)
     if manifest.status is RunStatus.BLOCKED:
         return unchanged(manifest, Outcome.BLOCKED)
-    if manifest.dispatch.remote and lease is None:
+    if manifest.position.dispatch.remote and lease is None:
         return unchanged(manifest, Outcome.AWAITS_CLAIM)
-    if lease is None and now + EARLY < manifest.dispatch.not_before:
+    if lease is None and now + EARLY < manifest.position.dispatch.not_before:
         return unchanged(manifest, Outcome.RETRY_SCHEDULED, dispatch_task(manifest))
     return None
 
@@ -151,27 +151,31 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
     before the commit, or the worker go on without an answer. So the folder is owed from here on;
     its files may be there, too.
     """
-    if draft.run.dispatch.remote:
+    if draft.run.position.dispatch.remote:
         draft.owe_folder()
         draft.set(has_files=True)
     run, now = draft.run, draft.now
-    block = run.dispatch.after_block
-    if (kept := run.checkpoint) and not (block and block.looks):  # it looks again and again
+    block = run.position.dispatch.after_block
+    if (kept := run.position.checkpoint) and not (
+        block and block.looks
+    ):  # it looks again and again
         facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
-    step = run.current_step
+    step = run.position.step
     draft.set(
         status=after(run.status, event),
-        lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),
         fencing_token=run.fencing_token + 1,
-        heartbeat_at=now,
-        step_started_at=run.step_started_at or now,
-        dispatch=run.dispatch.with_(enqueued=True, redispatched=0, lost_since=None),  # it is here
         steps=run.with_step(
             step,
             status=RunStatus.IN_PROGRESS,
             started_at=run.steps[step].started_at or now,
             progress=None,
         ),
+    )
+    draft.set_position(
+        lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),
+        heartbeat_at=now,
+        step_started_at=run.position.step_started_at or now,
+        dispatch=run.position.dispatch.with_(enqueued=True, redispatched=0, lost_since=None),
     )
     return draft.commit(Outcome.ACQUIRED)

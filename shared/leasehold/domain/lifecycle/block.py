@@ -69,7 +69,7 @@ def block_attempt(
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
     is_first = manifest.fencing_token == 1  # what is looked at is of the run it was made of
-    before = None if is_first else draft.run.dispatch.after_block
+    before = None if is_first else draft.run.position.dispatch.after_block
     block = _found(draft, code, error.message, before)
     if not block.looks:
         draft.trace(
@@ -87,8 +87,8 @@ def block_attempt(
 
 def block_unknown_step(draft: Draft) -> Change:
     """Block a run whose current step no catalog knows that is in force."""
-    finding = f"No catalog that is deployed has the step {draft.run.current_step!r}."
-    block = _found(draft, BlockCode.STEP_UNKNOWN, finding, draft.run.dispatch.after_block)
+    finding = f"No catalog that is deployed has the step {draft.run.position.step!r}."
+    block = _found(draft, BlockCode.STEP_UNKNOWN, finding, draft.run.position.dispatch.after_block)
     if not block.looks:
         draft.trace(
             TraceType.STEP_UNKNOWN,
@@ -119,7 +119,7 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
     if at_once and is_mine and found_at <= now < found_at + FIRST_LOOK:
         return unchanged(manifest, Outcome.NOT_DUE)
     draft = Draft(manifest, now, rules)
-    if rules.settings_for(manifest.current_step) is not None:
+    if rules.settings_for(manifest.position.step) is not None:
         return look(draft, block, RunEvent.LOOKED_AGAIN, Outcome.LOOKED_AGAIN)
     if at_once or now < look_at + rules.grace:
         return unchanged(manifest, Outcome.STEP_UNKNOWN)
@@ -132,7 +132,8 @@ def look(draft: Draft, block: Block | None, event: RunEvent, outcome: Outcome) -
     """Dispatch the step as it stands; the dispatch remembers the block that it looks at, if any."""
     status = after(draft.run.status, event)
     draft.set_step(status=status)
-    draft.set(status=status, block=None, dispatch=draft.run.dispatch.with_(after_block=block))
+    draft.set(status=status, block=None)
+    draft.set_position(dispatch=draft.run.position.dispatch.with_(after_block=block))
     return dispatch_next(draft, outcome)
 
 
@@ -159,10 +160,8 @@ def _found(draft: Draft, code: BlockCode, finding: str, before: Block | None) ->
 def _block(draft: Draft, block: Block, event: RunEvent) -> Change:
     run = draft.run
     draft.set_step(status=RunStatus.BLOCKED)
-    draft.set(
-        status=after(run.status, event),
-        lease=None,
-        block=block,
-        dispatch=under_next_generation(run.dispatch).with_(after_block=None),
+    draft.set(status=after(run.status, event), block=block)
+    draft.set_position(
+        lease=None, dispatch=under_next_generation(run.position.dispatch).with_(after_block=None)
     )
     return draft.commit(Outcome.BLOCKED)

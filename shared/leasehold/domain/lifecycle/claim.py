@@ -36,7 +36,7 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
     draft = Draft(manifest, now, rules)
     if known := acquired_before(draft, lease_id):
         return known
-    lease = manifest.lease
+    lease = manifest.position.lease
     if lease is not None and now < lease.expires_at:
         raise LeaseHeldError(
             run_id=manifest.run_id, holder=lease.holder, expires_at=lease.expires_at.isoformat()
@@ -54,11 +54,11 @@ def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """Return why the run has no step to be taken now, or None."""
     if manifest.is_terminal or manifest.paused or manifest.status is RunStatus.BLOCKED:
         return f"run {manifest.run_id} is {manifest.state}"
-    if rules.settings_for(manifest.current_step) is None:
-        return f"this deploy knows no step {manifest.current_step!r}"
-    if manifest.dispatch.provisional:
+    if rules.settings_for(manifest.position.step) is None:
+        return f"this deploy knows no step {manifest.position.step!r}"
+    if manifest.position.dispatch.provisional:
         return f"run {manifest.run_id} came from a worker that did not know its step; claim again"
-    due = manifest.dispatch.not_before
-    if manifest.lease is None and now + EARLY < due:
+    due = manifest.position.dispatch.not_before
+    if manifest.position.lease is None and now + EARLY < due:
         return f"run {manifest.run_id} is tried again at {due.isoformat()}"
     return None

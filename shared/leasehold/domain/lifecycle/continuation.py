@@ -56,11 +56,11 @@ def continue_later(
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    count = manifest.continuations + 1
-    draft.set(continuations=count)
+    count = manifest.position.continuations + 1
+    draft.set_position(continuations=count)
     if count >= MAX_IDLE_CONTINUATIONS:
         return fail_attempt(draft, _no_progress(manifest, count))
-    kept = manifest.checkpoint
+    kept = manifest.position.checkpoint
     draft.trace(
         TraceType.STEP_CONTINUED,
         detail=_SHORT if at_checkpoint else _ASKED,
@@ -74,9 +74,9 @@ def continue_later(
 def _no_progress(run: Manifest, count: int) -> ErrorRecord:
     return ErrorRecord.of(
         NoProgressError(
-            step=run.current_step,
-            attempt=run.attempt,
+            step=run.position.step,
+            attempt=run.position.attempt,
             count=count,
-            timeout_s=run.dispatch.timeout_ms / 1000,
+            timeout_s=run.position.dispatch.timeout_ms / 1000,
         )
     )

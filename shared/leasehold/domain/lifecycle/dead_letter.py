@@ -25,14 +25,13 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
         TraceType.STEP_DEAD_LETTERED,
         reason=verdict.reason.value,
         detail=verdict.detail,
-        last_step=run.current_step,
-        retry_count=max(0, run.attempts.failed - 1),
+        last_step=run.position.step,
+        retry_count=max(0, run.position.attempts.failed - 1),
         sweep_job_id=sweep_job_id,
     )
     draft.set(
         status=after(run.status, RunEvent.DEAD_LETTERED),
-        steps=run.with_step(run.current_step, status=RunStatus.ERROR),
-        lease=None,
+        steps=run.with_step(run.position.step, status=RunStatus.ERROR),
         paused=False,
         block=None,
         dead_lettered=True,
@@ -40,6 +39,7 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
         dead_letter_reason=verdict.reason,
         dead_letter_detail=verdict.detail,
     )
+    draft.set_position(lease=None)
     return draft.commit(Outcome.DEAD_LETTERED)
 
 

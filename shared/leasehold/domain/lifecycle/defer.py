@@ -51,14 +51,15 @@ def defer(
     if first := first_answer(manifest, fence):
         return first
     lease = own_lease(manifest, fence)
-    in_a_row = manifest.dispatch.deferred + 1
+    in_a_row = manifest.position.dispatch.deferred + 1
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
     draft.owe_folder()  # a file may be there whose store did not say so
     trace_termination(draft, lease, reason, detail)
     draft.count(AttemptEnd.DEFERRED)
     draft.set_step(status=RunStatus.PENDING)
-    draft.set(status=after(manifest.status, RunEvent.LEASE_RELEASED), lease=None)
+    draft.set(status=after(manifest.status, RunEvent.LEASE_RELEASED))
+    draft.set_position(lease=None)
     wait = rules.backoff.wait(in_a_row)
     return dispatch_next(draft, Outcome.RELEASED, wait=wait, deferred=in_a_row)
 
@@ -69,11 +70,11 @@ def extend_wait(manifest: Manifest, now: datetime, *, rules: Rules, generation: 
     So the time that it may wait, `schedule_to_start`, is not used up by an outage. It is written
     at most once in each grace, however often workers claim.
     """
-    dispatch = manifest.dispatch
+    dispatch = manifest.position.dispatch
     if manifest.claimable is None or dispatch.generation != generation:
         return unchanged(manifest, Outcome.MOVED_ON)
     if dispatch.seen_at is not None and now < dispatch.seen_at + rules.grace:
         return unchanged(manifest, Outcome.AWAITS_CLAIM)
     draft = Draft(manifest, now, rules)
-    draft.set(dispatch=dispatch.with_(seen_at=now))
+    draft.set_position(dispatch=dispatch.with_(seen_at=now))
     return draft.commit(Outcome.AWAITS_CLAIM)

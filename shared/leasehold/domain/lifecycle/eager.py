@@ -40,7 +40,7 @@ def then_arrive(
             change.manifest,
             now,
             rules=rules,
-            generation=change.manifest.dispatch.generation,
+            generation=change.manifest.position.dispatch.generation,
             lease_id=lease_id,
             holder=holder,
         )
@@ -56,11 +56,11 @@ def _again(draft: Draft, lease_id: str, answer: Change) -> Change:
 
     The answer was lost, so nobody has begun the step: its lease runs from now, as after an answer.
     """
-    run, lease = draft.run, draft.run.lease
+    run, lease = draft.run, draft.run.position.lease
     if lease is None or lease.lease_id != lease_id:
         return answer
     ttl = draft.rules.lease_ttl
-    draft.set(
+    draft.set_position(
         lease=lease_for(run, draft.now, lease_id=lease_id, holder=lease.holder, ttl=ttl),
         heartbeat_at=draft.now,
     )

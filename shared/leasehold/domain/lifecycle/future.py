@@ -25,10 +25,10 @@ def time_in_future(manifest: Manifest, now: datetime) -> str | None:
     """Return a sentence on a time of a live run that cannot be, seen from now; None: all can."""
     if manifest.is_terminal:
         return None
-    lease = manifest.lease
+    lease = manifest.position.lease
     times = (
         ("It was last written", manifest.updated_at, now),
-        ("Its next attempt is due", manifest.dispatch.not_before, now + LONGEST_WAIT),
+        ("Its next attempt is due", manifest.position.dispatch.not_before, now + LONGEST_WAIT),
         ("Its lease began", now if lease is None else lease.acquired_at, now),
     )
     for words, at, latest in times:
@@ -52,16 +52,18 @@ def set_times_from_now(draft: Draft) -> None:
     that is dead lets it run out. Which it is, nobody can know from here.
     """
     run, now = draft.run, draft.now
-    dispatch, lease = run.dispatch, run.lease
+    dispatch, lease = run.position.dispatch, run.position.lease
     seen_at, block = dispatch.seen_at, run.block
     if lease is not None and lease.acquired_at > now:
         ttl = draft.rules.lease_ttl
         lease = lease_for(run, now, lease_id=lease.lease_id, holder=lease.holder, ttl=ttl)
     draft.set(
-        lease=lease,
-        heartbeat_at=_at_most(now, run.heartbeat_at),
         error_at=_at_most(now, run.error_at),
         block=None if block is None else block.with_(look_at=_at_most(now, block.look_at)),
+    )
+    draft.set_position(
+        lease=lease,
+        heartbeat_at=_at_most(now, run.position.heartbeat_at),
         dispatch=dispatch.with_(
             not_before=min(now, dispatch.not_before),
             seen_at=None if seen_at is None or now < seen_at else seen_at,

@@ -11,13 +11,15 @@ from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.draft import Draft
 from leasehold.domain.lifecycle.trial_end import end_trial, opening_words
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Attempts, Block, Dispatch
+from leasehold.domain.manifest_parts import Block, Dispatch
+from leasehold.domain.position import Position
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
+from leasehold.domain.stored import trusted
 from leasehold.domain.trace import TraceType
 from leasehold.domain.trials import trial_at, with_trial_filed
 
 _NOW: Final = timedelta()
-_NONE_ENDED: Final = Attempts()
+_position: Final = trusted(Position)
 
 
 def dispatch_next(
@@ -44,36 +46,37 @@ def dispatch_next(
     run = draft.run
     if run.paused:
         if draft.before.block is not None:
-            draft.set(dispatch=under_next_generation(run.dispatch))  # the block keeps its own
+            # the block keeps its own
+            draft.set_position(dispatch=under_next_generation(run.position.dispatch))
         return draft.commit(outcome)
     dispatch = _next_dispatch(draft, draft.now + wait)
     if redispatched or lost_since or deferred:
         dispatch = dispatch.with_(
             redispatched=redispatched, lost_since=lost_since, deferred=deferred
         )
-    draft.set(dispatch=dispatch)
+    draft.set_position(dispatch=dispatch)
     return draft.commit(outcome)
 
 
 def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:
     """Return the dispatch of the current step, under the next generation."""
-    run = draft.run
-    settings, generation = draft.rules.settings_for(run.current_step), run.dispatch.generation + 1
+    run, at = draft.run, draft.run.position
+    settings, generation = draft.rules.settings_for(at.step), at.dispatch.generation + 1
     if settings is None:
         dispatch = provisional_dispatch(
-            run.dispatch,
+            at.dispatch,
             generation=generation,
-            step=run.current_step,
-            trial=run.trial,
+            step=at.step,
+            trial=at.trial,
             not_before=not_before,
         )
     else:
         dispatch = dispatch_of(
             settings,
             generation=generation,
-            trial=run.trial,
+            trial=at.trial,
             not_before=not_before,
-            nonce=run.dispatch.nonce,
+            nonce=at.dispatch.nonce,
             max_retries=run.max_retries,
         )
     block = _looked_at(run)
@@ -97,8 +100,8 @@ def _looked_at(run: Manifest) -> Block | None:
 
     A failure says that the handler was called; with an output that is kept, only its gates were.
     """
-    dispatch = run.dispatch
-    if (dispatch.step, dispatch.trial) != (run.current_step, run.trial):
+    dispatch = run.position.dispatch
+    if (dispatch.step, dispatch.trial) != (run.position.step, run.position.trial):
         return None
     is_open = run.status is not RunStatus.ERROR or run.has_unjudged_output
     return dispatch.after_block if is_open else None
@@ -122,16 +125,15 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
     if following is None:
         draft.set(
             status=after(run.status, RunEvent.LAST_STEP_DONE),
-            steps=run.with_step(run.current_step, status=RunStatus.COMPLETED),
-            lease=None,
+            steps=run.with_step(run.position.step, status=RunStatus.COMPLETED),
             error=None,
             error_at=None,
             block=None,
-            checkpoint=None,
-            calls=run.calls and outlasting(run),
-            note=None,
             paused=False,
             completed_at=now,
+        )
+        draft.set_position(
+            lease=None, checkpoint=None, calls=run.position.calls and outlasting(run), note=None
         )
         return draft.commit(Outcome.COMPLETED)
     draft.set_step(status=RunStatus.COMPLETED, handed_off_at=now)
@@ -151,20 +153,14 @@ def _open_trial(draft: Draft) -> Change:
 
 def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
     """Leave the current step for another one, which has had no attempt yet."""
-    run = draft.run
-    draft.set(
-        status=after(run.status, event),
-        lease=None,
-        error=None,
-        error_at=None,
-        block=None,
-        checkpoint=None,
-        calls=run.calls and outlasting(run),
-        note=None,
-        current_step=step,
+    run, before = draft.run, draft.run.position
+    position = _position(
+        step=step,
         trial=1 if run.trials is None else trial_at(run, step),
-        step_started_at=None,
-        heartbeat_at=None,
-        attempts=_NONE_ENDED,
+        dispatch=before.dispatch.with_(after_block=None),
+        calls=before.calls and outlasting(run),
+        last_settlement=before.last_settlement,
     )
-    draft.count_anew()
+    draft.set(
+        status=after(run.status, event), position=position, error=None, error_at=None, block=None
+    )

@@ -41,12 +41,12 @@ def begins_at(old: Manifest, new: NewRun, from_step: str | None) -> str:
     if from_step is not None:
         return from_step
     is_over = old.status is RunStatus.COMPLETED or new.input_digest != old.input_digest
-    return new.plan[0] if is_over else old.current_step
+    return new.plan[0] if is_over else old.position.step
 
 
 def goes_on(old: Manifest, new: NewRun, from_step: str) -> bool:
     """Return whether a recreated run goes on with the work of the step that the old one left."""
-    is_same = old.status is not RunStatus.COMPLETED and from_step == old.current_step
+    is_same = old.status is not RunStatus.COMPLETED and from_step == old.position.step
     return is_same and new.input_digest == old.input_digest
 
 
@@ -102,13 +102,13 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
         created: the new run, at the step where the old one stopped.
         lost: artifacts that are not there any more: what they held is not kept.
     """
-    trial = trial_at(created, created.current_step)
+    trial = trial_at(created, created.position.step)
     gone = {name for name in kept_files(old) if name in lost or not may_read(old, name)}
-    dispatch = created.dispatch.with_(trial=trial)
+    dispatch = created.position.dispatch.with_(trial=trial)
     if old.has_unjudged_output:
-        block = old.block or old.dispatch.after_block
+        block = old.block or old.position.dispatch.after_block
         dispatch = to_be_judged(dispatch, block and block.with_(looks=0))
-    kept = created.with_(
+    kept = created.at(
         trial=trial,
         dispatch=dispatch,
         checkpoint=_kept_checkpoint(old, trial, gone),
@@ -121,30 +121,31 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
 def without_own_work(run: Manifest) -> Manifest:
     """Return the run without what its current step kept: checkpoint, results of calls, trials."""
     steps = run.steps
-    if run.current_step in run.looped_steps:
+    if run.position.step in run.looped_steps:
         looped = {step: steps[step].with_(trial=None, trials=None) for step in run.looped_steps}
         steps = {**steps, **looped}
-    calls = tuple(call for call in run.calls if call.step != run.current_step)
-    return run.with_(steps=steps, trial=1, checkpoint=None, calls=calls)
+    calls = tuple(call for call in run.position.calls if call.step != run.position.step)
+    return run.with_(steps=steps).at(trial=1, checkpoint=None, calls=calls)
 
 
 def has_own_work(run: Manifest) -> bool:
     """Return whether the current step has kept something that could be dropped."""
-    is_in_trials = run.current_step in run.looped_steps and trial_at(run, run.current_step) > 1
-    has_results = run.checkpoint is not None or bool(current_calls(run))
+    is_in_trials = run.position.step in run.looped_steps and trial_at(run, run.position.step) > 1
+    has_results = run.position.checkpoint is not None or bool(current_calls(run))
     return has_results or is_in_trials or run.has_unjudged_output
 
 
 def kept_counts(run: Manifest) -> KeptCounts:
     """Return what the next attempt of a run finds of the work that was done, in numbers."""
-    before = run.plan[: run.plan.index(run.current_step)]
+    before = run.plan[: run.plan.index(run.position.step)]
     looped = run.looped_steps
     reviews = trials_of(run.steps[looped[-1]]) if looped else []
     is_unjudged = run.has_unjudged_output
-    is_open = is_unjudged and run.current_step in looped[-1:]  # that trial is not over
+    is_open = is_unjudged and run.position.step in looped[-1:]  # that trial is not over
+    kept = run.position.checkpoint
     return KeptCounts(
         steps=sum(run.steps[step].status is RunStatus.COMPLETED for step in before),
-        checkpoint=0 if run.checkpoint is None else run.checkpoint.iteration_count,
+        checkpoint=0 if kept is None else kept.iteration_count,
         calls=len(current_calls(run)),
         trials=sum(review.kept_output is not None for review in reviews) - is_open,
         unjudged=int(is_unjudged),
@@ -153,7 +154,7 @@ def kept_counts(run: Manifest) -> KeptCounts:
 
 def _kept_checkpoint(old: Manifest, trial: int, gone: Collection[str]) -> Checkpoint | None:
     """Return the checkpoint for another run, whose fencing tokens begin anew."""
-    kept = old.checkpoint
+    kept = old.position.checkpoint
     if kept is None or kept.partial_results.ref in gone:
         return None
     return kept.with_(trial=trial, fencing_token=0, reached=None)
@@ -163,8 +164,9 @@ def _kept_calls(
     old: Manifest, created: Manifest, trial: int, gone: Collection[str]
 ) -> tuple[CallResult, ...]:
     """Return the results that count now, and those that outlast their step."""
-    own = (old.current_step, old.trial)
-    kept = [call for call in old.calls if call.step in created.plan and call.ref not in gone]
+    own = (old.position.step, old.position.trial)
+    calls = old.position.calls
+    kept = [call for call in calls if call.step in created.plan and call.ref not in gone]
     of_trial = [call.with_(trial=trial) for call in kept if (call.step, call.trial) == own]
     others = [call for call in kept if call.keep and (call.step, call.trial) != own]
     return (*others, *of_trial)

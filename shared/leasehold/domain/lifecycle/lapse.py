@@ -41,5 +41,5 @@ def lapse(
     trace_termination(draft, lease, Termination.LEASE_EXPIRED, sentence)
     is_explained = holder_gone or is_unattended(lease.expires_at, draft.now)
     silent = not is_explained and is_silent(run, draft.now, draft.rules, lease)
-    draft.set(silences=run.silences + silent)
+    draft.set_position(silences=run.position.silences + silent)
     return AttemptEnd.EXPIRED

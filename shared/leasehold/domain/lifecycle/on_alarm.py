@@ -56,8 +56,8 @@ def on_alarm(
     wanted = alarm_for(manifest, rules.grace)
     if wanted is not None and now < wanted:  # it was set by a shorter grace
         return Draft(manifest, now, rules).commit(Outcome.ALARM_SET)
-    if manifest.lease is not None:
-        lease_id = manifest.lease.lease_id
+    if manifest.position.lease is not None:
+        lease_id = manifest.position.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
     if manifest.is_idle or manifest.look_at is not None:
         return _at_rest(manifest, now, rules)

@@ -67,7 +67,7 @@ ALLOWED: Final[Mapping[Operation, tuple[str, Callable[[Manifest], bool]]]] = {
         lambda m: (
             _is_live(m)
             and m.status is RunStatus.BLOCKED
-            and m.steps[m.current_step].kept_output is not None
+            and m.steps[m.position.step].kept_output is not None
         ),
     ),
     Operation.RECREATE: ("completed, cancelled or dead-lettered", lambda m: m.is_terminal),
@@ -87,7 +87,7 @@ def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     """Dispatch the next generation now; an attempt that still runs goes on."""
     check_allowed(manifest, Operation.RESUME)
     draft = Draft(manifest, now, rules)
-    lease = manifest.lease
+    lease = manifest.position.lease
     if lease is None or now < lease.expires_at:
         draft.trace(TraceType.RUN_RESUMED, actor=actor, reason=reason)
         return _resume(draft)
@@ -104,7 +104,7 @@ def _resume(draft: Draft) -> Change:
     status = after(draft.run.status, RunEvent.RESUMED)
     draft.set_step(status=status)
     draft.set(paused=False, status=status)
-    if draft.run.lease is not None or status is RunStatus.BLOCKED:
+    if draft.run.position.lease is not None or status is RunStatus.BLOCKED:
         return draft.commit(Outcome.RESUMED)
     return dispatch_next(draft, Outcome.RESUMED)
 
@@ -112,7 +112,7 @@ def _resume(draft: Draft) -> Change:
 def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
     """End the run for good; what a running attempt still answers is discarded."""
     check_allowed(manifest, Operation.CANCEL)
-    lease = manifest.lease
+    lease = manifest.position.lease
     # the worker that holds the lease is answered as if it had settled its attempt so
     fence = None if lease is None else Fence(lease.lease_id, manifest.fencing_token)
     draft = Draft(manifest, now, rules, fence)
@@ -121,7 +121,8 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
         trace_termination(draft, lease, Termination.CANCELLED, cancelled(actor, reason))
     status = after(manifest.status, RunEvent.CANCELLED)
     draft.set_step(status=status)
-    draft.set(status=status, cancelled=True, paused=False, lease=None)
+    draft.set(status=status, cancelled=True, paused=False)
+    draft.set_position(lease=None)
     return draft.commit(Outcome.CANCELLED)
 
 
@@ -157,21 +158,21 @@ def retry(
     noted = said(note) if note else None
     draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason, note=noted, anew=anew or None)
     is_unjudged = manifest.has_unjudged_output
-    block = manifest.block or (manifest.dispatch.after_block if is_unjudged else None)
+    block = manifest.block or (manifest.position.dispatch.after_block if is_unjudged else None)
     is_look = is_unjudged or (block is not None and block.heals)
     if is_look and not anew:
         return _look_now(draft, block, note)
-    if manifest.steps[manifest.current_step].kept_output is not None:
+    if manifest.steps[manifest.position.step].kept_output is not None:
         draft.count(AttemptEnd.REPEATED)
     if anew:
         rest = without_own_work(draft.run)
-        draft.set(steps=rest.steps, trial=rest.trial, checkpoint=None, calls=rest.calls)
+        draft.set(steps=rest.steps)
+        draft.set_position(trial=rest.position.trial, checkpoint=None, calls=rest.position.calls)
     draft.set_step(**RUN_AGAIN)
-    draft.set(
-        status=after(manifest.status, RunEvent.RETRIED),
-        block=None,
-        dispatch=manifest.dispatch.with_(after_block=None),
-        note=manifest.note if note is None else note,
+    draft.set(status=after(manifest.status, RunEvent.RETRIED), block=None)
+    draft.set_position(
+        dispatch=manifest.position.dispatch.with_(after_block=None),
+        note=manifest.position.note if note is None else note,
     )
     draft.count_anew()
     change = dispatch_next(draft, Outcome.RETRIED)
@@ -179,7 +180,7 @@ def retry(
 
 
 def _look_now(draft: Draft, block: Block | None, note: str | None) -> Change:
-    draft.set(note=draft.run.note if note is None else note)
+    draft.set_position(note=draft.run.position.note if note is None else note)
     draft.count_anew()
     change = look(draft, block and block.with_(looks=0), RunEvent.RETRIED, Outcome.RETRIED)
     return change._replace(kept=kept_counts(change.manifest))
@@ -275,7 +276,7 @@ def recreate(
     if keeps_work:
         created = with_index_fields(with_work_of(manifest, created, lost), rules.grace)
     if is_continued:
-        created = created.with_(note=manifest.note)
+        created = created.at(note=manifest.position.note)
     draft = Draft(manifest, now, rules)
     draft.trace(
         TraceType.RUN_RECREATED,

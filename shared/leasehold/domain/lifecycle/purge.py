@@ -25,7 +25,7 @@ def is_purgeable(manifest: Manifest, ended_before: datetime) -> bool:
     ended_at = manifest.ended_at
     is_over = ended_at is not None and ended_at < ended_before
     is_owing = any(map(is_awaited, owed_effects(manifest)))  # its archive is part of the purge
-    return is_over and manifest.lease is None and not is_owing
+    return is_over and manifest.position.lease is None and not is_owing
 
 
 def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Change:

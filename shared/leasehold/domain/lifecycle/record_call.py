@@ -50,9 +50,9 @@ def record_call(
     draft.note(notes)
     found = recorded_call(manifest, call.key)
     if found is None or (found.ref is not None and found.ref == in_place_of):
-        counts = draft.run.steps[manifest.current_step].calls or CallCount()
+        counts = draft.run.steps[manifest.position.step].calls or CallCount()
         draft.set_step(calls=counts.with_(made=counts.made + 1))
-        draft.set(calls=with_call(manifest, call))
+        draft.set_position(calls=with_call(manifest, call))
         if found is None:  # paid work that no attempt repeats is progress
             draft.count_anew()
         if call.ref is not None and not call.keep:

@@ -49,18 +49,18 @@ def redispatch(
         sweep_job_id: the sweep that looked.
         known_elsewhere: whether a worker lives that knows a step which is not known here.
     """
-    dispatch = manifest.dispatch
+    dispatch = manifest.position.dispatch
     is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
     if (
         not is_due
         or manifest.is_idle
         or manifest.status is RunStatus.BLOCKED
-        or manifest.lease is not None
+        or manifest.position.lease is not None
         or dispatch.generation != generation
     ):
         return unchanged(manifest, Outcome.MOVED_ON)
     draft = Draft(manifest, now, rules)
-    settings = rules.settings_for(manifest.current_step)
+    settings = rules.settings_for(manifest.position.step)
     if settings is None:
         return _unknown(draft, in_queue) if known_elsewhere else block_unknown_step(draft)
     if has_moved(manifest, settings):  # what was lost on the way to others counts no more
@@ -71,10 +71,10 @@ def redispatch(
 def _not_begun(draft: Draft, in_queue: bool | None, sweep_job_id: str | None) -> Change:
     """Count what was lost, or is not claimed; give the run up, or let the step wait on."""
     run, now, rules, is_late = draft.before, draft.now, draft.rules, _is_late(draft)
-    is_queued = in_queue is not False and not run.dispatch.remote
-    is_lost = in_queue is False and not run.dispatch.remote
-    counted = _with_loss(run.dispatch, now, is_late) if is_lost else run.dispatch
-    known = run.with_(dispatch=counted)
+    is_queued = in_queue is not False and not run.position.dispatch.remote
+    is_lost = in_queue is False and not run.position.dispatch.remote
+    counted = _with_loss(run.position.dispatch, now, is_late) if is_lost else run.position.dispatch
+    known = run.at(dispatch=counted)
     verdict = verdict_on(known, now, rules)
     if verdict is None and not (is_queued or is_late):
         verdict = verdict_on_wait(known, now, rules)
@@ -114,7 +114,7 @@ def _redispatch(draft: Draft, lost: Dispatch) -> Change:
 
 def _unknown(draft: Draft, in_queue: bool | None) -> Change:
     """Leave a step to the workers that know it; a task that is lost is none of their doing."""
-    dispatch = draft.run.dispatch
+    dispatch = draft.run.position.dispatch
     if in_queue is not False or dispatch.remote:
         return unchanged(draft.before, Outcome.STILL_QUEUED)
     return _redispatch(draft, dispatch)
@@ -124,15 +124,15 @@ def _still_queued(draft: Draft, in_queue: bool | None) -> Change:
     """Leave a task that waits, and note the time; take one of which nothing is known as it is."""
     if in_queue is None:
         return unchanged(draft.before, Outcome.STILL_QUEUED, dispatch_task(draft.before))
-    dispatch = draft.run.dispatch
-    draft.set(dispatch=dispatch.with_(seen_at=draft.now, enqueued=True, lost_since=None))
+    dispatch = draft.run.position.dispatch
+    draft.set_position(dispatch=dispatch.with_(seen_at=draft.now, enqueued=True, lost_since=None))
     return draft.commit(Outcome.STILL_QUEUED)
 
 
 def _still_unclaimed(draft: Draft) -> Change:
     """Let a remote step wait on; where nobody was there to look, its time begins anew."""
     if _is_late(draft):
-        draft.set(dispatch=draft.run.dispatch.with_(seen_at=draft.now))
+        draft.set_position(dispatch=draft.run.position.dispatch.with_(seen_at=draft.now))
     return draft.commit(Outcome.AWAITS_CLAIM)
 
 
@@ -150,10 +150,10 @@ def not_created(
         generation: the dispatch that has no task.
         lost: how many tasks counted as lost before.
     """
-    dispatch = manifest.dispatch
+    dispatch = manifest.position.dispatch
     is_current = dispatch.generation == generation and not manifest.is_terminal
     if not is_current or dispatch.redispatched <= lost:
         return unchanged(manifest, Outcome.MOVED_ON)
     draft = Draft(manifest, now, rules)
-    draft.set(dispatch=dispatch.with_(redispatched=lost, lost_since=None))
+    draft.set_position(dispatch=dispatch.with_(redispatched=lost, lost_since=None))
     return draft.commit(Outcome.UNCOUNTED)

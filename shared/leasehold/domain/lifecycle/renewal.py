@@ -78,8 +78,8 @@ def checkpoint(
     if counts_as_progress(manifest, phase, iteration_count):
         draft.count_anew()
     kept = Checkpoint(
-        step=manifest.current_step,
-        trial=manifest.trial,
+        step=manifest.position.step,
+        trial=manifest.position.trial,
         phase=phase,
         iteration_count=iteration_count,
         inline=partial_results.text,
@@ -90,7 +90,7 @@ def checkpoint(
         furthest=_phases(furthest),
         reached=_phases({name: reached[name] for name in reached if name != phase}) or None,
     )
-    draft.set(checkpoint=kept)
+    draft.set_position(checkpoint=kept)
     return renewed(draft, fence, Outcome.CHECKPOINTED)
 
 
@@ -123,17 +123,17 @@ def reject_checkpoint(
     held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules)
     draft.note(notes)
-    if manifest.checkpoint == rejected:
+    if manifest.position.checkpoint == rejected:
         place = {"phase": rejected.phase, "iteration_count": rejected.iteration_count}
         draft.trace(TraceType.CHECKPOINT_REJECTED, detail=why, **place)
-        draft.set_step(rejected=(manifest.steps[manifest.current_step].rejected or 0) + 1)
-        draft.set(checkpoint=None)
+        draft.set_step(rejected=(manifest.steps[manifest.position.step].rejected or 0) + 1)
+        draft.set_position(checkpoint=None)
     return renewed(draft, fence, Outcome.RENEWED)
 
 
 def _reached(manifest: Manifest) -> dict[str, int]:
     """Return how far the attempt that runs was in each phase; of `MAX_PHASES` at most."""
-    kept = manifest.checkpoint
+    kept = manifest.position.checkpoint
     if kept is None or kept.fencing_token != manifest.fencing_token:
         return {}
     before = {each.phase: each.iteration_count for each in (kept.reached or ())[: MAX_PHASES - 1]}
@@ -160,12 +160,11 @@ def renewed(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
     """
     lease = held_lease(draft.before, draft.now, fence)
     if deadline_of(draft.before, lease) <= draft.now:
-        draft.set(heartbeat_at=draft.now)
+        draft.set_position(heartbeat_at=draft.now)
         return end_attempt(draft, lapse(draft, lease), Outcome.RETRY_SCHEDULED)
     expires_at = min(draft.now + draft.rules.lease_ttl, lease.max_expires_at)
-    draft.set(
-        status=after(draft.before.status, RunEvent.LEASE_RENEWED),
-        lease=lease.with_(expires_at=max(lease.expires_at, expires_at)),
-        heartbeat_at=draft.now,
+    draft.set(status=after(draft.before.status, RunEvent.LEASE_RENEWED))
+    draft.set_position(
+        lease=lease.with_(expires_at=max(lease.expires_at, expires_at)), heartbeat_at=draft.now
     )
     return draft.commit(outcome)

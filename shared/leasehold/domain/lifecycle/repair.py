@@ -55,7 +55,8 @@ def breaches(manifest: Manifest, now: datetime, rules: Rules) -> Iterator[Breach
 
 def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
     """Yield what is wrong with a run at any time; nothing, for one that the engine wrote."""
-    lease, leased, wanted = manifest.lease, _is_leased(manifest), _wanted_alarm(manifest, grace)
+    lease, leased = manifest.position.lease, _is_leased(manifest)
+    wanted = _wanted_alarm(manifest, grace)
     if leased and lease is None:
         yield Breach("no_lease", "It is IN_PROGRESS, and nobody holds it.", _AGAIN)
     if lease is not None and not leased:
@@ -105,23 +106,25 @@ def repair(manifest: Manifest, now: datetime, rules: Rules, broken: tuple[Breach
     if "time_in_future" in codes:
         set_times_from_now(draft)
     if "endless_wait" in codes:
-        draft.set(dispatch=draft.run.dispatch.with_(seen_at=None))
+        draft.set_position(dispatch=draft.run.position.dispatch.with_(seen_at=None))
     if codes & {"no_lease", "no_holder", "endless_lease"}:
         draft.set_step(status=RunStatus.PENDING)
-        draft.set(status=RunStatus.PENDING, lease=None)
+        draft.set(status=RunStatus.PENDING)
+        draft.set_position(lease=None)
         return dispatch_next(draft, Outcome.REDISPATCHED)
     if "time_in_future" in codes and manifest.waits_for_worker:
-        draft.set(lease=None)
+        draft.set_position(lease=None)
         return dispatch_next(draft, Outcome.REDISPATCHED)
     if not _is_leased(manifest):
-        draft.set(lease=None)
+        draft.set_position(lease=None)
     return draft.commit(Outcome.REPAIRED)
 
 
 def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
     """Yield times that lie further ahead than any that the engine writes."""
-    lease, seen_at, alarm = manifest.lease, manifest.dispatch.seen_at, manifest.alarm_at
-    cap = min(compute_lease_ttl(timedelta(seconds=manifest.dispatch.deadline_s)), LONGEST_LEASE)
+    lease, dispatch, alarm = manifest.position.lease, manifest.position.dispatch, manifest.alarm_at
+    seen_at = dispatch.seen_at
+    cap = min(compute_lease_ttl(timedelta(seconds=dispatch.deadline_s)), LONGEST_LEASE)
     if lease is not None and lease.expires_at - lease.acquired_at > cap:
         finding = f"Its lease runs until {lease.expires_at.isoformat()}, longer than any may."
         yield Breach("endless_lease", finding, _AGAIN)
@@ -135,7 +138,7 @@ def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
 
 def _wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:
     """Return when the run must be looked at, whatever lease it shows that it cannot have."""
-    return alarm_for(manifest if _is_leased(manifest) else manifest.with_(lease=None), grace)
+    return alarm_for(manifest if _is_leased(manifest) else manifest.at(lease=None), grace)
 
 
 def _is_leased(manifest: Manifest) -> bool:

@@ -149,10 +149,10 @@ def _is_same(record: OperationRecord, request: BoundOperation) -> bool:
 
 def _difference(manifest: Manifest, request: BoundOperation) -> str | None:
     """Return what the request is meant for that the run is not at, or None."""
-    generation = manifest.dispatch.generation
+    generation = manifest.position.dispatch.generation
     if request.generation not in (None, generation):
         return f"you named generation {request.generation}"
-    if request.step not in (None, manifest.current_step):
+    if request.step not in (None, manifest.position.step):
         return f"you named step {request.step}"
     if request.read not in (None, generation):
         return f"it moved on from generation {request.read} meanwhile"
@@ -162,13 +162,13 @@ def _difference(manifest: Manifest, request: BoundOperation) -> str | None:
 def _state_changed(
     manifest: Manifest, request: BoundOperation, problem: str, remedy: str | None = None
 ) -> StateChangedError:
-    generation = manifest.dispatch.generation
+    generation = manifest.position.dispatch.generation
     return StateChangedError(
         operation=request.operation.value,
         run_id=manifest.run_id,
         problem=problem,
         state=manifest.state,
-        step=manifest.current_step,
+        step=manifest.position.step,
         generation=generation,
         remedy=remedy or f"Look at it, then give generation {generation}.",
     )
@@ -183,8 +183,8 @@ def _record(
         operation=request.operation.value,
         actor=request.actor[:_MAX_SHOWN],
         reason=request.reason[:_MAX_SHOWN],
-        generation=before.dispatch.generation,
-        step=before.current_step,
+        generation=before.position.dispatch.generation,
+        step=before.position.step,
         outcome=change.outcome.value,
         at=now,
         recreated_as=None if change.created is None else change.created.run_id,

@@ -96,12 +96,8 @@ def block(
     )
     draft.keep_output(MadeOutput(output, output_status, verdict))
     draft.set_step(status=RunStatus.BLOCKED)
-    draft.set(
-        status=after(manifest.status, RunEvent.GATE_FAILED),
-        lease=None,
-        block=found,
-        dispatch=under_next_generation(manifest.dispatch),
-    )
+    draft.set(status=after(manifest.status, RunEvent.GATE_FAILED), block=found)
+    draft.set_position(lease=None, dispatch=under_next_generation(manifest.position.dispatch))
     return draft.commit(Outcome.BLOCKED)
 
 
@@ -214,7 +210,7 @@ def release(
     draft.note(notes)
     and_killed = f" {KILLED}" if killed else ""
     if reason == Termination.LEASE_EXPIRED:
-        draft.set(heartbeat_at=now)
+        draft.set_position(heartbeat_at=now)
         end = lapse(draft, lease, released=(detail or RELEASED) + and_killed)
         hung = end is AttemptEnd.FAILED
         return end_attempt(draft, end, Outcome.RETRY_SCHEDULED if hung else Outcome.RELEASED)
@@ -235,7 +231,7 @@ def expire(
 
     The next generation runs now, or after its backoff where the attempt counts as failed.
     """
-    lease = manifest.lease
+    lease = manifest.position.lease
     if lease is None or lease.lease_id != lease_id:
         return unchanged(manifest, Outcome.MOVED_ON)
     if now < lease.expires_at and not holder_gone:
@@ -264,21 +260,21 @@ def end_attempt(
     if verdict := verdict_on(draft.run, draft.now, draft.rules):
         return dead_letter(draft, verdict, sweep_job_id)
     draft.set_step(status=status)
-    draft.set(lease=None)
+    draft.set_position(lease=None)
     if sweep_job_id is not None and not draft.run.paused:
         detail = "The step is dispatched again."
         draft.trace(TraceType.STEP_RECOVERED, sweep_job_id=sweep_job_id, detail=detail)
-    failures = draft.run.failures if status is RunStatus.ERROR else 0
+    failures = draft.run.position.failures if status is RunStatus.ERROR else 0
     if not failures:
         return dispatch_next(draft, outcome)
     run = draft.run
-    wait = wait_after(run.error, failures, run.dispatch, draft.rules.backoff)
+    wait = wait_after(run.error, failures, run.position.dispatch, draft.rules.backoff)
     return dispatch_next(draft, outcome, wait=wait)
 
 
 def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     """Return the first answer to a settlement that was committed before; None if there is none."""
-    last = manifest.last_settlement
+    last = manifest.position.last_settlement
     if last is None or last.lease_id != fence.lease_id:
         return None
     if last.fencing_token != fence.fencing_token:

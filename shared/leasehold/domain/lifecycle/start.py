@@ -13,6 +13,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.life import life_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import InputFile, StepRecord
+from leasehold.domain.position import Position
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import trusted
 from leasehold.domain.trial_record import TrialRule
@@ -22,6 +23,7 @@ from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, Run
 SHARDS: Final = 16
 
 _manifest: Final = trusted(Manifest)
+_position: Final = trusted(Position)
 _record: Final = trusted(StepRecord)
 
 
@@ -98,11 +100,10 @@ def new_manifest(
         input_files=new.input_files,
         has_files=bool(new.input_files),
         status=RunStatus.PENDING,
-        current_step=settings.step_type,
+        position=_position(step=settings.step_type, dispatch=dispatch),
         created_at=now,
         updated_at=now,
         shard=shard_of(new.run_id),
-        dispatch=dispatch,
         steps=steps,
         recreated_from=new.recreated_from,
         max_retries=new.max_retries,

@@ -43,7 +43,7 @@ def trace_termination(
         reason=str(reason),
         detail=detail[:_MAX_DETAIL],
         holder=lease.holder,
-        last_heartbeat_at=draft.run.heartbeat_at,
+        last_heartbeat_at=draft.run.position.heartbeat_at,
         lease_expires_at=lease.expires_at,
         stacks=bounded_stacks(stacks),
     )
@@ -52,21 +52,23 @@ def trace_termination(
 def note_error(draft: Draft, error: ErrorRecord) -> None:
     """Note the error of the attempt; whether it is permanent, the policy of the step says too."""
     run = draft.before
-    permanent = error.permanent or is_listed((error.type, error.code), run.dispatch)
-    error = error.with_(step=run.current_step, attempt=run.attempt, permanent=permanent)
+    permanent = error.permanent or is_listed((error.type, error.code), run.position.dispatch)
+    error = error.with_(step=run.position.step, attempt=run.position.attempt, permanent=permanent)
     draft.set(error=error, error_at=draft.now)
 
 
 def deadline_error(run: Manifest) -> ErrorRecord:
     """Return the error of an attempt that was at work at its dispatch deadline."""
-    step, attempt = run.current_step, run.attempt
-    error = DispatchDeadlineError(step=step, attempt=attempt, deadline_s=run.dispatch.deadline_s)
+    step, attempt = run.position.step, run.position.attempt
+    error = DispatchDeadlineError(
+        step=step, attempt=attempt, deadline_s=run.position.dispatch.deadline_s
+    )
     return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)
 
 
 def expired(run: Manifest, lease: Lease) -> str:
     """Say that a worker fell silent."""
-    ended, heard = _stamp(lease.expires_at), _stamp(run.heartbeat_at or lease.acquired_at)
+    ended, heard = _stamp(lease.expires_at), _stamp(run.position.heartbeat_at or lease.acquired_at)
     return f"The lease ran out at {ended}: {lease.holder} was last heard of at {heard}."
 
 

@@ -16,7 +16,7 @@ def end_trial(draft: Draft) -> bool:
     """
     run = draft.run
     author = reviewed_step(run)
-    if author is None or run.steps[run.current_step].verdict is None:
+    if author is None or run.steps[run.position.step].verdict is None:
         return False
     end = ends_trials(run)
     if end is None:
@@ -33,7 +33,7 @@ def end_trial(draft: Draft) -> bool:
 
 def opening_words(before: Manifest) -> str:
     """Say why a further trial begins after this step."""
-    reviewer, verdict = before.current_step, before.steps[before.current_step].verdict
+    reviewer, verdict = before.position.step, before.steps[before.position.step].verdict
     score = "" if verdict is None else f", score {verdict.score:g}"
     return f"step {reviewer} did not settle{score}"
 
@@ -41,11 +41,11 @@ def opening_words(before: Manifest) -> str:
 def _trace_choice(draft: Draft, end: TrialsEnd, best: TrialRecord) -> None:
     """Trace which trial counts, as an event of that trial."""
     run, verdict = draft.before, best.verdict
-    made = trial_at(run, run.current_step)
+    made = trial_at(run, run.position.step)
     assert run.trials is not None  # noqa: S101 - it had trials
     assert verdict is not None  # noqa: S101 - by which it was chosen
     event = event_of(
-        run.with_(trial=best.trial),
+        run.at(trial=best.trial),
         TraceType.TRIAL_CHOSEN,
         draft.now,
         reason=end.value,

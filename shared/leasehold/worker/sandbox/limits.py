@@ -50,7 +50,7 @@ class Limits:
             now: monotonic seconds.
             import_s: how long the import of the handler may take.
         """
-        dispatch = held.manifest.dispatch
+        dispatch = held.manifest.position.dispatch
         soft, hard = dispatch.soft_limit.total_seconds(), dispatch.hard_limit.total_seconds()
         deadline_at = held.answer_by - _BEFORE_DEADLINE_S
         return cls(

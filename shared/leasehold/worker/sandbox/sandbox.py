@@ -198,7 +198,7 @@ def _warn_of_memory() -> None:
 
 
 def _name_of(held: Attempt) -> tuple[str, str]:
-    return held.manifest.run_id, held.manifest.current_step
+    return held.manifest.run_id, held.manifest.position.step
 
 
 def _is_reused(step: EnteredStep) -> bool:
@@ -212,21 +212,21 @@ def _memory_kept(limits: Limits) -> int:
 
 def _job(held: Attempt, step: EnteredStep, limits: Limits, reuse: int) -> Job:
     run = held.manifest
-    retry = run.dispatch.retry
+    retry = run.position.dispatch.retry
     return Job(
         run_id=run.run_id,
         life=run.life,
-        step_type=run.current_step,
+        step_type=run.position.step,
         handler=step.handler,
         entry_actions=tuple(step.entry_actions),
-        attempt=run.attempt,
-        trial=run.trial,
+        attempt=run.position.attempt,
+        trial=run.position.trial,
         non_retryable=() if retry is None else retry.non_retryable,
         hard_s=limits.timeout_s,
         cleanup_s=limits.cleanup_s,
         furthest=furthest_of(run),
-        has_checkpoint=run.checkpoint is not None,
-        note=run.note,
+        has_checkpoint=run.position.checkpoint is not None,
+        note=run.position.note,
         begin_by=held.stop_at,
         levels=levels_in_force(),
         reuse=reuse,

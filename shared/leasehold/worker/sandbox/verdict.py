@@ -91,8 +91,8 @@ class _Verdict:
         self._limits = attempt.limits
         self._handler = step.handler
         run = held.manifest
-        self._step = {"step": run.current_step}
-        self._facts = {"step": run.current_step, "attempt": run.attempt}
+        self._step = {"step": run.position.step}
+        self._facts = {"step": run.position.step, "attempt": run.position.attempt}
 
     def on(self, ending: Ending) -> Result:
         attempt = self._attempt
@@ -237,7 +237,7 @@ class _Verdict:
         return LimitExceeded(reason, record, stacks.text())
 
     def _error_of(self, reason: Termination) -> LeaseholdError:
-        dispatch = self._held.manifest.dispatch
+        dispatch = self._held.manifest.position.dispatch
         match reason:
             case Termination.MEMORY_LIMIT_EXCEEDED:
                 limit = self._limits.memory or 0

@@ -41,8 +41,8 @@ def test_of_three_that_race_to_acquire_a_step_one_gets_the_lease(
     found = documents.get(ref)
     assert found is not None
     run = Manifest.model_validate(found.document)
-    assert run.lease is not None
-    assert run.lease.holder == f"worker-{outcomes.index('acquired')}"
+    assert run.position.lease is not None
+    assert run.position.lease.holder == f"worker-{outcomes.index('acquired')}"
     assert run.fencing_token == 1
 
 
