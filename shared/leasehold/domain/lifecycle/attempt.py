@@ -154,14 +154,12 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
     if draft.run.position.dispatch.remote:
         draft.owe_folder()
         draft.set(has_files=True)
-    run, now = draft.run, draft.now
-    block = run.position.dispatch.after_block
-    if (kept := run.position.checkpoint) and not (
-        block and block.looks
-    ):  # it looks again and again
+    run, at, now = draft.run, draft.run.position, draft.now
+    block = at.dispatch.after_block
+    if (kept := at.checkpoint) and not (block and block.looks):  # it looks again and again
         facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
-    step = run.position.step
+    step = at.step
     draft.set(
         status=after(run.status, event),
         fencing_token=run.fencing_token + 1,
@@ -175,7 +173,7 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
     draft.set_position(
         lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),
         heartbeat_at=now,
-        step_started_at=run.position.step_started_at or now,
-        dispatch=run.position.dispatch.with_(enqueued=True, redispatched=0, lost_since=None),
+        step_started_at=at.step_started_at or now,
+        dispatch=at.dispatch.with_(enqueued=True, redispatched=0, lost_since=None),  # it is here
     )
     return draft.commit(Outcome.ACQUIRED)
