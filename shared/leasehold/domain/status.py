@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from leasehold.errors import ImpossibleEventError
 
 
-class RunStatus(StrEnum):
+class StoredText(StrEnum):
+    """A text that documents have; it is written as it is, where others are asked for their value.
+
+    That is a call of Python for each, and a run has one in every step and every settlement.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        return {**handler(source), "serialization": {"type": "str"}}
+
+
+class RunStatus(StoredText):
     """Where a run stands; why it does not move, its overlays say."""
 
     PENDING = "PENDING"  # dispatched, waiting for a worker
@@ -96,7 +109,7 @@ def after(status: RunStatus, event: RunEvent) -> RunStatus:
         raise ImpossibleEventError(status=status.value, event=event.value) from None
 
 
-class Outcome(StrEnum):
+class Outcome(StoredText):
     """What became of one change; `word` is its name outside the engine."""
 
     # a run begins, and its attempts
@@ -195,7 +208,7 @@ class BlockCode(StrEnum):
     STEP_UNKNOWN = "step_unknown"  # no catalog that is in force has the step
 
 
-class DeadLetterReason(StrEnum):
+class DeadLetterReason(StoredText):
     """Why a run will not be tried again."""
 
     RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"

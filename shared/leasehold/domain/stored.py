@@ -111,7 +111,8 @@ class StoredDocument(Mapping[str, Any]):
 
     def to_json(self) -> str:
         """Return the JSON text of the document."""
-        return self.value.model_dump_json(exclude_none=True)
+        to_json = type(self.value).__pydantic_serializer__.to_json  # what `model_dump_json` calls
+        return to_json(self.value, exclude_none=True).decode()
 
     def pick(self, fields: tuple[str, ...]) -> tuple[Any, ...]:
         """Return the values of these fields, None for one that is not stored.
