@@ -80,7 +80,7 @@ class Assignment:
 
 
 def _changed(baseline: Mapping[bytes, bytes]) -> dict[str, str | None]:
-    now = dict(os.environb)
+    now = environment()
     if now == baseline:
         return {}
     names = {name for name in now.keys() | baseline.keys() if now.get(name) != baseline.get(name)}
@@ -89,6 +89,11 @@ def _changed(baseline: Mapping[bytes, bytes]) -> dict[str, str | None]:
 
 def _decoded(value: bytes | None) -> str | None:
     return None if value is None else os.fsdecode(value)
+
+
+def environment() -> dict[bytes, bytes]:
+    """Return the environment variables: what `os.environb` copies with some calls for each."""
+    return dict(vars(os.environb)["_data"])
 
 
 def working_directory() -> str | None:

@@ -45,6 +45,7 @@ class Child:
         self.status = status
         self._released = released
         self._stacks = -1
+        self._alarm: tuple[socket.socket, socket.socket] | None = None
         self.attempts = 0
         self.is_outdated = False
         self.ending_seen: Ending | None = None
@@ -66,6 +67,18 @@ class Child:
             finally:
                 os.close(far)
         return self._stacks
+
+    @property
+    def alarm(self) -> tuple[socket.socket, socket.socket]:
+        """What any thread writes to and its worker's thread reads, to wake it; made at first use.
+
+        One for all its attempts: who wakes the next one only has it look once more.
+        """
+        if self._alarm is None:
+            self._alarm = socket.socketpair()
+            for end in self._alarm:
+                end.setblocking(False)
+        return self._alarm
 
     @property
     def is_quiet(self) -> bool:
@@ -126,6 +139,8 @@ class Child:
         os.close(self.status)
         if self._stacks >= 0:
             os.close(self._stacks)
+        for end in self._alarm or ():
+            end.close()
 
     def _is_reported(self) -> bool:
         if self.ending_seen is not None:

@@ -24,7 +24,7 @@ from os import fstat, listdir, umask
 from signal import getitimer, getsignal, pthread_sigmask
 from typing import Any, Final
 
-from leasehold.worker.sandbox.assignment import working_directory
+from leasehold.worker.sandbox.assignment import environment, working_directory
 from leasehold.worker.sandbox.soft_limit import LIMIT_SIGNAL
 
 _WAITID: Final[Callable[..., Any] | None] = getattr(os, "waitid", None)  # not on macOS
@@ -146,7 +146,7 @@ _LOOKS: Final[Mapping[str, Callable[[], object]]] = {
     "resource limits": lambda: [resource.getrlimit(limit) for limit in _LIMITS],
     "the working folder": working_directory,
     "the umask": _umask,
-    "environment variables": lambda: dict(os.environb),
+    "environment variables": environment,
     "signal handlers": lambda: [getsignal(number) for number in _SIGNALS],
     "blocked signals": lambda: pthread_sigmask(signal.SIG_BLOCK, ()),
     "timers": lambda: [getitimer(which) for which in _TIMERS],

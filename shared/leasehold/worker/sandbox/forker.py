@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from leasehold.worker.sandbox.assignment import Assignment
+from leasehold.worker.sandbox.assignment import Assignment, environment
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.fork_request import ForkRequest
 
@@ -32,7 +31,7 @@ class Forker:
     def __init__(self, control: socket.socket, end: Callable[[], None]) -> None:
         self._control = control
         self._end = end
-        self._baseline = dict(os.environb)
+        self._baseline = environment()
         self._lock = threading.Lock()
         self._children: set[Child] = set()
         self.is_retired = False

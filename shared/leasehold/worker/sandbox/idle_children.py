@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from leasehold.ports.handler_runner import EnteredStep
-from leasehold.worker.sandbox.assignment import working_directory
+from leasehold.worker.sandbox.assignment import environment, working_directory
 from leasehold.worker.sandbox.child import Child
 
 #: In all; the one that waits longest makes room.
@@ -39,7 +38,7 @@ class Purpose(NamedTuple):
             step.handler,
             tuple(step.entry_actions),
             list(sys.path),
-            dict(os.environb),
+            environment(),
             working_directory(),
         )
 

@@ -6,7 +6,6 @@ Nothing that this thread does can wait for the child or for a store, so every li
 from __future__ import annotations
 
 import select
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -106,9 +105,7 @@ class SandboxedAttempt:
         self._child = child
         self._calls = calls
         self._note_fit = note_fit
-        self._woken, self._waker = socket.socketpair()
-        self._woken.setblocking(False)
-        self._waker.setblocking(False)
+        self._woken, self._waker = child.alarm
         self._channel = Channel(child.call)
         self._desk = CallDesk(calls, self._wake)
         self._kill_at: float | None = None
@@ -148,8 +145,6 @@ class SandboxedAttempt:
             forget()
             if not self.is_clean:
                 self._child.kill()
-            self._woken.close()
-            self._waker.close()
 
     def _is_over(self) -> bool:
         return bool(self.last or self.limit or self.garbled or self._has_ended())
