@@ -43,10 +43,11 @@ def alarm_for(
         written_at: when the run is written; None: it is as it was written last.
     """
     written_at = written_at or manifest.updated_at
+    lease = manifest.position.lease
+    if lease is not None and not manifest.is_terminal:
+        return lease.expires_at
     if manifest.is_idle:
         return _alarm_of_idle(manifest, grace, written_at)
-    if manifest.position.lease is not None:
-        return manifest.position.lease.expires_at
     if manifest.look_at is not None:
         return manifest.look_at
     dispatch = manifest.position.dispatch

@@ -67,7 +67,7 @@ def announcement_of(
     """
     event = announced_event(before, after)
     if event is None:
-        return _caught_up(after, now, rules)
+        return None if after.announcement is None else _caught_up(after, now, rules)
     channels = rules.channels_for(after.pipeline, event)
     if channels == () and before.announcement is None:
         return None

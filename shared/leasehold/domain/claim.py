@@ -7,5 +7,6 @@ from leasehold.domain.manifest import Manifest
 
 def claimable_step(manifest: Manifest) -> str | None:
     """Return the step that waits for a remote worker, due or not; None where none does."""
-    waits = manifest.waits_for_worker and manifest.position.lease is None
-    return manifest.position.step if waits and manifest.position.dispatch.remote else None
+    at = manifest.position
+    is_to_claim = at.dispatch.remote and at.lease is None and manifest.waits_for_worker
+    return at.step if is_to_claim else None

@@ -177,6 +177,20 @@ class Draft:
             self.set(archive=_owed_archive(ended_at=self.now))
         if self.fence is not None:
             self.set_position(last_settlement=_answered(self.fence, outcome))
+        self._index()
+        rules = self.rules
+        after = rules.delivery.give_up_after
+        owed = () if told is None else deliveries_of(self.run, rules.grace, after)
+        ledger = ledger_of(self.run) if ends else None
+        return Change(outcome, self.run, self.events, created, deliveries=owed, ledger=ledger)
+
+    def added_to(self, change: Change) -> Change:
+        """Return a change that was decided before with what was drafted since, as one."""
+        self._index()
+        return change._replace(manifest=self.run, events=change.events + self.events)
+
+    def _index(self) -> None:
+        """Set what the run is found by, and what counts its events."""
         run = self.run
         self.set(
             current_step=run.position.step,
@@ -185,11 +199,6 @@ class Draft:
             alarm_at=alarm_for(run, self.rules.grace, self.now),
             claimable=claimable_step(run),
         )
-        rules = self.rules
-        after = rules.delivery.give_up_after
-        owed = () if told is None else deliveries_of(self.run, rules.grace, after)
-        ledger = ledger_of(self.run) if ends else None
-        return Change(outcome, self.run, self.events, created, deliveries=owed, ledger=ledger)
 
 
 def _answered(fence: Fence, outcome: Outcome) -> Settlement:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
@@ -19,8 +18,7 @@ LEASE_MARGIN: Final = timedelta(minutes=5)
 _lease: Final = trusted(Lease)
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """What a worker presents with each write: its lease and the token that came with it."""
 
     lease_id: str

@@ -63,6 +63,15 @@ def arrive(
     return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
 
 
+def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
+    """Return whether the bearer of a hint would get the lease of what waits for nobody else."""
+    if _obstacle(manifest, now) is not None:
+        return False
+    settings = rules.settings_for(manifest.position.step)
+    has_left = settings is None or has_moved(manifest, settings)
+    return not has_left and verdict_on(manifest, now, rules) is None
+
+
 def acquired_before(draft: Draft, lease_id: str) -> Change | None:
     """Return the lease once more that this very call got; None: it got none.
 
@@ -145,6 +154,12 @@ def take_over(draft: Draft, lease: Lease, *, lease_id: str, holder: str) -> Chan
 
 
 def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Change:
+    """Give the lease, as `give_lease` does, and nothing else."""
+    give_lease(draft, event, lease_id=lease_id, holder=holder)
+    return draft.commit(Outcome.ACQUIRED)
+
+
+def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> None:
     """Give the lease, with the next token; a step that left a checkpoint goes on from there.
 
     Nobody here sees what a remote worker does: the process that takes its checkpoint may be killed
@@ -176,4 +191,3 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
         step_started_at=at.step_started_at or now,
         dispatch=at.dispatch.with_(enqueued=True, redispatched=0, lost_since=None),  # it is here
     )
-    return draft.commit(Outcome.ACQUIRED)

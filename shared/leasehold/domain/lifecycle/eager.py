@@ -10,9 +10,9 @@ from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.lease import lease_for
-from leasehold.domain.lifecycle.attempt import arrive
+from leasehold.domain.lifecycle.attempt import give_lease, may_begin
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, RunEvent
 
 Before = TypeVar("Before", Manifest, Manifest | None)
 
@@ -36,17 +36,12 @@ def then_arrive(
             return change
         if not change.changed:
             return _again(Draft(change.manifest, now, rules), lease_id, change)
-        arrived = arrive(
-            change.manifest,
-            now,
-            rules=rules,
-            generation=change.manifest.position.dispatch.generation,
-            lease_id=lease_id,
-            holder=holder,
-        )
-        if arrived.outcome is not Outcome.ACQUIRED:
+        if not may_begin(change.manifest, now, rules):
             return change
-        return arrived.following(change, change.outcome)
+        draft = Draft(manifest or change.manifest, now, rules)
+        draft.run = change.manifest  # nobody else has it yet: it is changed in its place
+        give_lease(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+        return draft.added_to(change)
 
     return both
 
