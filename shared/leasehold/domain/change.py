@@ -104,17 +104,14 @@ def as_write(change: Change) -> Write[Change]:
     """Return what the store is to write."""
     if not change.changed:
         return Write(change)
-    first = change.manifest.traced - len(change.events)
-    creates: dict[Ref, Document] = {
-        trace_ref(change.manifest, first + place): StoredDocument(event)
-        for place, event in enumerate(change.events)
-    }
+    creates: dict[Ref, Document] = {}
+    puts: dict[Ref, Document] = {}
+    for number, event in enumerate(change.events, change.manifest.traced - len(change.events)):
+        creates[trace_ref(change.manifest, number)] = StoredDocument(event)
     if change.created is not None:
         creates[run_ref(change.created.run_id)] = StoredDocument(change.created)
-    puts: dict[Ref, Document] = {
-        delivery_ref(one.run_id, one.occurrence, one.channel): StoredDocument(one)
-        for one in change.deliveries
-    }
+    for one in change.deliveries:
+        puts[delivery_ref(one.run_id, one.occurrence, one.channel)] = StoredDocument(one)
     if change.ledger is not None:
         puts[ledger_ref(change.ledger.run_id)] = StoredDocument(change.ledger)
     return Write(change, StoredDocument(change.manifest), creates, puts)

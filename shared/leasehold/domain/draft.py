@@ -72,8 +72,11 @@ class Draft:
 
     def set_step(self, **update: Unpack[StepRecordUpdate]) -> None:
         """Replace these fields of the current step."""
-        run = self.run
-        self.set(steps=run.with_step(run.position.step, **update))
+        run, step = self.run, self.run.position.step
+        if run.steps[step] is self.before.steps.get(step):
+            self.set(steps=run.with_step(step, **update))
+        else:
+            overwrite(run.steps[step], update)
 
     def note(self, notes: Notes) -> None:
         """Keep what the attempt has to say beside its result."""

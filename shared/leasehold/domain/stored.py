@@ -27,6 +27,7 @@ _set_values: Final = _SLOTS["__dict__"].__set__
 _set_extra: Final = _SLOTS["__pydantic_extra__"].__set__
 _set_given: Final = _SLOTS["__pydantic_fields_set__"].__set__
 _set_private: Final = _SLOTS["__pydantic_private__"].__set__
+_NONE_GIVEN: Final = set[str]()  # nobody asks a value which of its fields were given
 
 
 class Stored(BaseModel):
@@ -78,11 +79,10 @@ def trusted(model: type[S]) -> type[S]:
     """
 
     def make(**fields: Any) -> S:
-        values = {**_defaults(model), **fields}
         made = object.__new__(model)
-        _set_values(made, values)
+        _set_values(made, _defaults(model) | fields)
         _set_extra(made, {})
-        _set_given(made, set(fields))
+        _set_given(made, _NONE_GIVEN)
         _set_private(made, None)
         return made
 

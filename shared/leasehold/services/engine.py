@@ -364,7 +364,7 @@ CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {
 
 def _on_known(engine: Engine, manifest: Manifest, transition: Transition) -> DecideDocument[Change]:
     """Return the transition as a store calls it; what is stored is the manifest that is known."""
-    return lambda _, now: as_write(_after_step(engine, transition, manifest, now))
+    return lambda _, now: as_write(transition(_still_leased(engine, manifest, now), now))
 
 
 def _after_step(

@@ -100,7 +100,8 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
     """Run the step under its lease, settle what came of it, and take the next lease along."""
     attempt = engine.leases.hold(engine, acquired)
     try:
-        if acquired.answer.outcome is Outcome.HANDED_OFF:  # whoever handed off has this lease too
+        is_handed_off = acquired.answer.outcome is Outcome.HANDED_OFF
+        if is_handed_off and attempt.manifest.owed:  # whoever handed off has this lease too
             publish(engine, left_behind(attempt.manifest))
         ending = _ending(engine, attempt)
         if engine.may_continue():

@@ -192,7 +192,10 @@ def changed_columns(before: Document, after: Document, kind: Collection) -> dict
     changed = {}
     pairs = zip(indexed(before, kind), indexed(after, kind), strict=True)
     for field, (old, new) in zip(kind.fields, pairs, strict=True):
-        if old is not new and (column := to_column(new)) != to_column(old):
+        if old is new or old == new:
+            continue
+        column = to_column(new)
+        if type(old) is type(new) or column != to_column(old):
             changed[field] = column
     return changed
 

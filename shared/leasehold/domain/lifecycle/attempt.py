@@ -64,12 +64,13 @@ def arrive(
 
 
 def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
-    """Return whether the bearer of a hint would get the lease of what waits for nobody else."""
-    if _obstacle(manifest, now) is not None:
+    """Return whether who has just dispatched an attempt may begin it; with the settings in force.
+
+    Then it has not moved since: it is for others only where the step is not known here.
+    """
+    if manifest.position.dispatch.provisional or _obstacle(manifest, now) is not None:
         return False
-    settings = rules.settings_for(manifest.position.step)
-    has_left = settings is None or has_moved(manifest, settings)
-    return not has_left and verdict_on(manifest, now, rules) is None
+    return verdict_on(manifest, now, rules) is None
 
 
 def acquired_before(draft: Draft, lease_id: str) -> Change | None:
@@ -174,16 +175,14 @@ def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> 
     if (kept := at.checkpoint) and not (block and block.looks):  # it looks again and again
         facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
-    step = at.step
     draft.set(
         status=after(run.status, event),
         fencing_token=run.fencing_token + 1,
-        steps=run.with_step(
-            step,
-            status=RunStatus.IN_PROGRESS,
-            started_at=run.steps[step].started_at or now,
-            progress=None,
-        ),
+    )
+    draft.set_step(
+        status=RunStatus.IN_PROGRESS,
+        started_at=run.steps[at.step].started_at or now,
+        progress=None,
     )
     draft.set_position(
         lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),

@@ -125,13 +125,13 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
     if following is None:
         draft.set(
             status=after(run.status, RunEvent.LAST_STEP_DONE),
-            steps=run.with_step(run.position.step, status=RunStatus.COMPLETED),
             error=None,
             error_at=None,
             block=None,
             paused=False,
             completed_at=now,
         )
+        draft.set_step(status=RunStatus.COMPLETED)
         draft.set_position(
             lease=None, checkpoint=None, calls=run.position.calls and outlasting(run), note=None
         )
