@@ -157,8 +157,7 @@ def _claim_by(manifest: Manifest) -> str:
 
 
 def _ending(manifest: Manifest, *, can_recreate: bool) -> str:
-    command = f"`leasehold recreate {manifest.run_id}`"
-    remedy = f" {command} makes a new run of it." if can_recreate else ""
+    remedy = _remedy(manifest, can_recreate=can_recreate)
     if manifest.dead_lettered:
         reason, detail = manifest.dead_letter_reason, manifest.dead_letter_detail
         cause = f" {detail.rstrip('.')}." if detail else ""
@@ -169,6 +168,14 @@ def _ending(manifest: Manifest, *, can_recreate: bool) -> str:
     if manifest.cancelled:
         return f"waits for nothing: it was cancelled.{remedy}"
     return "waits for nothing: it is completed."
+
+
+def _remedy(manifest: Manifest, *, can_recreate: bool) -> str:
+    if manifest.recreated_as:
+        *others, last = manifest.recreated_as
+        made = f"Runs {', '.join(others)} and {last} were" if others else f"Run {last} was"
+        return f" {made} made of it: `leasehold why {last}`."
+    return f" `leasehold recreate {manifest.run_id}` makes a new run of it." if can_recreate else ""
 
 
 def _archive_words(manifest: Manifest) -> str:

@@ -219,6 +219,18 @@ def test_a_detail_without_a_full_stop_gets_one(runs: Runs, rules: Rules, at: At)
     assert "the folder is gone. `leasehold recreate" in words(run, at, 6, rules)
 
 
+def test_a_run_that_was_recreated_names_the_new_one(runs: Runs, rules: Rules, at: At) -> None:
+    """Else whoever asks why recreates it once more, and has the work done twice."""
+    once = runs.dead_lettered().with_(recreated_as=("r-2",))
+    more = runs.cancelled(runs.pending()).with_(recreated_as=("r-2", "r-3", "r-4"))
+
+    assert "Try later. Run r-2 was made of it: `leasehold why r-2`." in words(once, at, 6, rules)
+    assert "recreate" not in words(once, at, 6, rules)
+    assert "cancelled. Runs r-2, r-3 and r-4 were made of it: `leasehold why r-4`." in words(
+        more, at, 6, rules
+    )
+
+
 # -- for a repair --------------------------------------------------------------------------------
 
 
