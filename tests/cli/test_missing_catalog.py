@@ -55,11 +55,15 @@ def test_a_catalog_that_is_named_and_not_there_is_named_again(empty: Shell) -> N
 
 
 def test_a_module_that_a_catalog_lacks_is_not_taken_for_the_catalog(empty: Shell) -> None:
-    (empty.folder / "mine.py").write_text("import openai_of_ones_own")
+    (empty.folder / "mine.py").write_text("\nimport openai_of_ones_own")
 
     line = refused(empty, "registry", LEASEHOLD_CATALOG="mine")
 
-    assert "importing it raised ModuleNotFoundError: No module named 'openai_of_ones_own'" in line
+    assert (
+        "importing it raised ModuleNotFoundError: No module named 'openai_of_ones_own', "
+        "at mine.py:2 (<module>); install its package (a function has those that its "
+        "requirements.txt names)."
+    ) in line
 
 
 @pytest.mark.parametrize("words", [("runs",), ("audit",)], ids=" ".join)

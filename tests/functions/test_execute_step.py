@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +23,7 @@ from tests.in_process.sample import STEPS
 from tests.waiting import until
 
 PENDING = {"status": "PENDING"}
+ENTRIES = Path(__file__).parents[2] / "functions"
 QUEUE = {"X-CloudTasks-QueueName": "add"}
 
 
@@ -248,3 +253,27 @@ def test_a_function_notes_that_it_lives_while_it_works_and_once_a_minute_at_most
     assert (still.version, second.version) == (first.version, first.version + 1)
     assert first.document["startedAt"] == second.document["startedAt"]
     assert first.document["seenAt"] < second.document["seenAt"]
+
+
+def test_a_function_without_a_package_says_which_and_which_line_wants_it(tmp_path: Path) -> None:
+    """All there is of a revision that does not start is its log, of which people read one line."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "catalog.py").write_text("from own.agents import STEPS\n")
+    (tmp_path / "own" / "agents.py").write_text("import os\nimport package_of_nobody.chat\n")
+
+    started = subprocess.run(
+        [sys.executable, "-c", "import execute_step"],
+        cwd=tmp_path,
+        env=os.environ | {"LEASEHOLD_CATALOG": "own.catalog", "PYTHONPATH": str(ENTRIES)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert started.returncode == 1
+    assert started.stderr.splitlines()[-1].endswith(
+        "LEASEHOLD_CATALOG 'own.catalog' cannot be used: importing it raised ModuleNotFoundError: "
+        "No module named 'package_of_nobody', at agents.py:2 (<module>); install its package "
+        "(a function has those that its requirements.txt names)."
+    )

@@ -38,7 +38,7 @@ def load_catalog(name: str) -> Catalog:
             raise _missing_catalog(name, here) from error
         from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
 
-        problem = f"importing it raised {words_of_import(error)}"
+        problem = f"importing it raised {words_of_import(error, name)}"
         raise CatalogError(catalog=name, problem=problem) from error
     tables = {table: getattr(module, table, None) for table in ("STEPS", "PIPELINES")}
     for table, found in tables.items():

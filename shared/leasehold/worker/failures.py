@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -33,6 +34,7 @@ from leasehold.worker.misfits import (
     record_of_misfit,
 )
 from leasehold.worker.retry_hints import retry_after_of
+from leasehold.worker.stack_frames import frames_of
 from leasehold.worker.tracebacks import MAX_ERRORS, origin_of, reported_traceback, traceback_of
 
 _MAX_FIELDS: Final = 20
@@ -184,8 +186,8 @@ def safe_text(value: Any, limit: int) -> str:
     return cut(Redaction().text(text), limit)
 
 
-def words_of_import(error: BaseException) -> str:
-    """Return class and words of what an import raised, in one line."""
+def words_of_import(error: BaseException, module: str) -> str:
+    """Return class and words of what the import of this module raised, and where, in one line."""
     try:
         text = try_text(lambda: str(error))
     except KeyboardInterrupt:
@@ -193,7 +195,23 @@ def words_of_import(error: BaseException) -> str:
     except BaseException as failure:  # noqa: BLE001 - it is the user's, and no Exception either
         text = f"Its words raised {class_name(failure)}."
     words = one_line(safe_text(text, _MAX_OF_IMPORT), _MAX_OF_IMPORT)
-    return f"{class_name(error)}: {words}".rstrip(" :.")
+    raised = f"{class_name(error)}: {words}".rstrip(" :.")
+    return f"{raised}{_where_imported(error, module)}{_remedy(error)}"
+
+
+def _where_imported(error: BaseException, module: str) -> str:
+    """Return the line of the user's code that raised while it was imported, if there is one."""
+    own = [frame for frame in frames_of(error, module.partition(".")[0]) if frame.is_own]
+    says_so_itself = isinstance(error, SyntaxError)
+    return f", at {own[-1].origin}" if own and not says_so_itself else ""
+
+
+def _remedy(error: BaseException) -> str:
+    """Return what to do where a whole package is missing."""
+    package = error.name if isinstance(error, ModuleNotFoundError) else None
+    if not package or package.partition(".")[0] in sys.modules:
+        return ""
+    return "; install its package (a function has those that its requirements.txt names)"
 
 
 def _code(error: BaseException) -> object:

@@ -19,7 +19,6 @@ from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context import StepContext
-from leasehold.worker.stack_frames import frames_of
 from leasehold.worker.user_code import adapter_of, code_of, first_sentence, unwrapped
 from leasehold.worker.user_modules import ImportRaisedError, import_users
 
@@ -209,20 +208,12 @@ def _imported(path: str) -> Any:
         error = raised.__cause__ or raised
         from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
 
-        problem = f"importing {module_name!r} raised {words_of_import(error)}"
-        raise UnresolvedError(f"{problem}{_where(error, module_name)}") from error
+        problem = f"importing {module_name!r} raised {words_of_import(error, module_name)}"
+        raise UnresolvedError(problem) from error
     found = getattr(module, name, None)
     if found is None:
         raise UnresolvedError(f"{module_name!r} has no {name!r}")
     return found
-
-
-def _where(error: BaseException, module: str) -> str:
-    """Return the line of the user's code that raised while it was imported, if there is one."""
-    frames = frames_of(error, module.partition(".")[0])
-    own = [frame for frame in frames if frame.is_own]
-    says_so_itself = isinstance(error, SyntaxError)
-    return f", at {own[-1].origin}" if own and not says_so_itself else ""
 
 
 def _code_of(function: Any, wanted: str) -> Callable[..., Any]:
