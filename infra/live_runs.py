@@ -24,6 +24,7 @@ from leasehold.bootstrap import Hooks, Purpose, boot
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.stderr import print_error, warn
 from leasehold.cli.stdout import print_line
+from leasehold.domain.printable import counted
 from leasehold.live.clients import GoogleClients
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.catalog_fit import LIMIT_CHANGED, LiveRunCheck, RunMisfit, live_runs
@@ -58,13 +59,19 @@ def program(*, installation: Installation, allow_misfits: bool) -> int:
     count, found = _misfits(installation, catalog_of(installation))
     for one in found:
         print_line(f"{one.run_id} {one.step} {one.code}: {one.detail}")
-    print_line(f"{_runs(count)} looked at, {len(found)} would block with this catalog")
+    print_line(
+        f"{counted(count, 'live run')} looked at, {len(found)} would block with this catalog"
+    )
     if not found:
         return DONE
     if allow_misfits:
-        warn(f"{_runs(len(found))} will block, and they are deployed for all the same.")
+        warn(
+            f"{counted(len(found), 'live run')} will block, and they are deployed for all the same."
+        )
         return DONE
-    print_error(f"{_runs(len(found))} would block, so nothing is deployed: {_WHAT_TO_DO}.")
+    print_error(
+        f"{counted(len(found), 'live run')} would block, so nothing is deployed: {_WHAT_TO_DO}."
+    )
     return FOUND
 
 
@@ -111,10 +118,6 @@ def _misfits(installation: Installation, catalog: Catalog) -> tuple[int, Sequenc
 def _first_that_blocks(misfits: Iterable[RunMisfit]) -> list[RunMisfit]:
     """Return the first misfit that keeps a run from going on, or nothing."""
     return [one for one in misfits if one.code != LIMIT_CHANGED][:1]
-
-
-def _runs(count: int) -> str:
-    return "1 live run" if count == 1 else f"{count} live runs"
 
 
 def main(words: Sequence[str] | None = None) -> int:

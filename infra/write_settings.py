@@ -17,6 +17,7 @@ from infra.installation import Installation
 from infra.options import installation_options
 from leasehold.cli.exit_codes import DONE
 from leasehold.cli.stdout import print_line
+from leasehold.domain.printable import counted
 from leasehold.registry.functions import FunctionEntry, Secret, Use
 from leasehold.registry.half_set import ON_CLOUD_RUN, check_functions
 from leasehold.registry.pipelines import Catalog
@@ -52,7 +53,7 @@ def program(*, installation: Installation, folder: Path, show: str | None) -> in
     folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    print_line(f"{folder}: the settings of {len(FUNCTIONS)} functions")
+    print_line(f"{folder}: the settings of {counted(len(FUNCTIONS), 'function')}")
     return DONE
 
 

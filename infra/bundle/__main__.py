@@ -15,6 +15,7 @@ from infra.bundle.contents import user_modules
 from infra.bundle.folder import Changes, write
 from leasehold.cli.exit_codes import exit_code_of
 from leasehold.cli.stdout import print_line
+from leasehold.domain.printable import counted
 from leasehold.errors import LeaseholdError
 from leasehold.presentation.formatting import one_line
 from leasehold.registry.settings import SETTINGS
@@ -89,8 +90,8 @@ def _summary(out: Path, bundle: Bundle, changes: Changes) -> str:
     counts = {"new": changes.added, "changed": changes.changed, "gone": changes.removed}
     differs = ", ".join(f"{len(names)} {word}" for word, names in counts.items() if names)
     return (
-        f"{out}: {len(bundle.contents)} files, {size / 1e6:.1f} MB, {bundle.requirements} "
-        f"requirements; {differs or 'nothing changed'}"
+        f"{out}: {counted(len(bundle.contents), 'file')}, {size / 1e6:.1f} MB, "
+        f"{counted(bundle.requirements, 'requirement')}; {differs or 'nothing changed'}"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from leasehold.domain.printable import counted
 from pipelines.review.markdown_escapes import code, label, prose, row
 from pipelines.review.models import (
     Digest,
@@ -91,9 +92,9 @@ class _Report:
             sentence = "The documents make no claims, so there is nothing to digest."
         return (
             f"**{VERDICTS[review.verdict]}.** {sentence} "
-            f"{_count(len(self._extraction.documents), 'document')} read, "
-            f"{_count(len(digest.points), 'key point')}, "
-            f"{_count(len(review.findings), 'finding')}."
+            f"{counted(len(self._extraction.documents), 'document')} read, "
+            f"{counted(len(digest.points), 'key point')}, "
+            f"{counted(len(review.findings), 'finding')}."
         )
 
     def _at_a_glance(self) -> Iterator[str]:
@@ -113,7 +114,7 @@ class _Report:
             "Claims": f"{total:,} found"
             + ("" if kept == total else f", the weightiest {kept:,} kept"),
             "Citations": f"{review.citations_checked} checked; {review.documents_cited} of "
-            f"{_count(review.documents_citable, 'document')} with claims "
+            f"{counted(review.documents_citable, 'document')} with claims "
             f"{'is' if review.documents_citable == 1 else 'are'} cited",
             "Supervision": _supervision(review),
             "Links": _links(Counter(link.state for link in links)),
@@ -212,10 +213,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[i
 def _supervision(review: Review) -> str:
     """Return what the supervision took, and what was spared where it was begun again."""
     done = review.supervision
-    text = f"{_count(done.iterations, 'iteration')}, {_count(done.calls, 'call')} to the agent"
+    text = f"{counted(done.iterations, 'iteration')}, {counted(done.calls, 'call')} to the agent"
     if done.attempts > 1:
         text += (
-            f" in {_count(done.attempts, 'attempt')}; {done.calls_before} of them made before the "
+            f" in {counted(done.attempts, 'attempt')}; {done.calls_before} of them made before the "
             "last attempt, and not again"
         )
     if done.trial > 1:
@@ -235,7 +236,3 @@ def _links(states: Counter[LinkState]) -> str:
         f"{checked:,} within the folder checked, {broken:,} of them broken; "
         f"{states['unchecked']:,} lead outside and were not followed"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

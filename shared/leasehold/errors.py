@@ -597,7 +597,9 @@ class PurgeCutOffError(LeaseholdError):
     """A purge did not come to its end."""
 
     code = "purge_cut_off"
-    text = "Cut off after {purged} runs: {problem} Give it again, and it goes on where it stopped."
+    text = (
+        "Cut off; deleted so far: {purged}. {problem} Give it again, and it goes on from there."
+    )
     retryable = True
 
 

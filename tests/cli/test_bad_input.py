@@ -177,8 +177,11 @@ PIPELINES = Registry('pipelines', [PipelineEntry(name='order', steps=('b',))])
             "PIPELINES = Registry('pipelines', [PipelineEntry(name='order', steps=('a'))])",
             ("steps of 'order'", "'a'", "a tuple of step types"),
         ),
-        ("import sys; sys.exit(0)", ("LEASEHOLD_CATALOG", "'catalog'", "SystemExit: 0.")),
-        ("import sys; sys.exit()", ("LEASEHOLD_CATALOG", "'catalog'", "SystemExit.")),
+        (
+            "import sys; sys.exit(0)",
+            ("LEASEHOLD_CATALOG", "'catalog'", "SystemExit: 0, at catalog.py"),
+        ),
+        ("import sys; sys.exit()", ("LEASEHOLD_CATALOG", "'catalog'", "SystemExit, at catalog.py")),
     ],
 )
 def test_a_catalog_that_cannot_be_used_is_refused(

@@ -155,7 +155,7 @@ def test_on_a_terminal_a_person_is_asked(shell: Shell, answer: str, code: int, l
     os.close(end)
     os.close(terminal)
 
-    assert "Delete 1 runs that ended before" in stderr
+    assert "Delete 1 run that ended before" in stderr
     assert process.returncode == code
     assert stdout == ("" if code else "1 matched, 1 deleted, 0 kept\n")
     assert ("nothing was deleted" in stderr) == bool(code)

@@ -258,7 +258,7 @@ def test_a_pipeline_that_lost_the_step_is_named_in_one_line(
         operate(other.engine, dead.run_id, RECREATE)
 
     other.engine.leases.close()
-    assert refused.value.message == "fromStep is 'work'; allowed: collect."
+    assert refused.value.message == "fromStep is 'work'; allowed: collect (no such step)."
     assert get_run(engine, dead.run_id).recreated_as == ()
 
 

@@ -24,6 +24,7 @@ def test_trace_and_show_tell_how_many_calls_were_made_and_spared(
     manifest = shell.json("show", run.run_id)
 
     assert "step_completed\task\t2\t3 calls made, 2 spared\n" in trace
+    assert "\t1 call made, 0 spared\n" in trace
     assert [
         (event["callsMade"], event["callsSpared"]) for event in events if "callsMade" in event
     ] == [

@@ -17,6 +17,7 @@ from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.client.client import Client
+from leasehold.domain.printable import counted
 from leasehold.presentation.formatting import StyledText
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.audit import waiting_for_code
@@ -54,7 +55,7 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     if missing is not None:
         note(f"but {missing}")
     if waiting:
-        runs = "1 run waits" if waiting == 1 else f"{waiting} runs wait"
+        runs = counted(waiting, "run waits", "runs wait")
         note(
             f"but {runs} for the code to be put right:", command_line("runs", "--status", "BLOCKED")
         )
@@ -69,7 +70,7 @@ def _print_audit(answer: AuditResponse, *, repair: bool) -> None:
     print_table(_COLUMNS, [row for one in answer.found for row in _rows(one, repair=repair)])
     repaired = f"{count - answer.left} repaired, " if repair else ""
     hint = "" if repair else "; --repair repairs them"
-    note(f"{count} runs are not in order: {repaired}{answer.left} left{hint}")
+    note(f"{counted(count, 'run is', 'runs are')} not in order: {repaired}{answer.left} left{hint}")
 
 
 def _rows(one: AuditedRun, *, repair: bool) -> Iterator[Row]:

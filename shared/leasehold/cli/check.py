@@ -15,6 +15,7 @@ from leasehold.cli.options import json_option, url_option
 from leasehold.cli.settings_files import note_settings_files
 from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.domain.printable import counted
 from leasehold.static_check import CheckResult, Homes, check_project, line_of
 
 
@@ -92,7 +93,7 @@ def _counts(result: CheckResult) -> str:
     counts = {"step": result.steps, "gate": result.gates, "pipeline": result.pipelines}
     if result.channels:
         counts["channel"] = result.channels
-    return ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
+    return ", ".join(counted(count, what) for what, count in counts.items())
 
 
 def _as_json(result: CheckResult) -> dict[str, object]:

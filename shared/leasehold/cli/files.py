@@ -15,7 +15,7 @@ from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.saved_file import check_target, save
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_table
-from leasehold.domain.printable import printable
+from leasehold.domain.printable import counted, printable
 from leasehold.ports.artifacts import ArtifactContent
 
 _COLUMNS: Final = ("FILE", "BYTES")
@@ -65,7 +65,7 @@ def files(
     with client_at(url) as client, client.call(calls.file, None, run_id, name=name) as content:
         if place is not None:
             save(content, place, replace=force)
-            note(f"{content.size:,} bytes written to {place}")
+            note(f"{counted(content.size, 'byte')} written to {place}")
         elif answer.isatty():
             _print_text(name, content, answer)
         else:
@@ -89,7 +89,7 @@ def _print_bytes(content: ArtifactContent, answer: TextIO) -> None:
 
 def _print_text(name: str, content: ArtifactContent, answer: TextIO) -> None:
     """Print a file to a terminal: only text, or it could steer the terminal."""
-    problem = f"it has {content.size:,} bytes"
+    problem = f"it has {counted(content.size, 'byte')}"
     if content.size <= _MOST_SHOWN:
         text = _plain_text(b"".join(content.blocks))
         if text is not None:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from leasehold.cli.runs_displays import LiveRuns
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.printable import printable
+from leasehold.domain.printable import counted, printable
 from leasehold.presentation.failure_lines import (
     FailureKind,
     failure_of,
@@ -135,8 +135,8 @@ class LiveTable(_Screen):
 
 def _count(live: LiveRuns, shown: int, now: datetime) -> Text:
     """Return how many runs there are, and at what time that was so."""
-    total = f"more than {len(live.runs)}" if live.has_more else f"{len(live.runs)}"
-    words = "1 live run" if total == "1" else f"{total} live runs"
+    total = counted(len(live.runs), "live run")
+    words = f"more than {total}" if live.has_more else total
     part = "" if shown == len(live.runs) and not live.has_more else f", {shown} shown"
     return Text.assemble((words, "bold"), part, (f"  {stamp(now)}", "dim"))
 

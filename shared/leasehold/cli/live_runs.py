@@ -18,6 +18,7 @@ from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.client.client import Client
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import counted
 from leasehold.services.catalog_fit import (
     LIMIT_CHANGED,
     LIVE,
@@ -44,8 +45,7 @@ def check_live_runs(url: str | None, *, as_json: bool) -> int:
         for one in found:
             print_line(f"{one.run_id} {one.step} {one.code}: {one.detail}")
     stuck = {one.run_id for one in found if one.code != LIMIT_CHANGED}
-    runs = "1 live run" if count == 1 else f"{count} live runs"
-    line = f"{runs} looked at, {len(stuck)} would not go on with this catalog"
+    line = f"{counted(count, 'live run')} looked at, {len(stuck)} would not go on with this catalog"
     note(line if url or count else on_this_store(line))
     return FOUND if stuck else DONE
 

@@ -23,6 +23,7 @@ from leasehold.cli.options import (
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line, print_table
 from leasehold.domain.moment import moment_text
+from leasehold.domain.printable import counted
 from leasehold.domain.status import RunStatus
 from leasehold.services import purge as service
 from leasehold.services.read_runs import RunFilter
@@ -108,7 +109,8 @@ def _is_confirmed(seen: service.PurgeResult, ended_before: datetime) -> bool:
     if not count:
         return True
     question = (
-        f"Delete {count} runs that ended before {moment_text(ended_before)}, with all their data?"
+        f"Delete {counted(count, 'run')} that ended before {moment_text(ended_before)}, "
+        "with all data?"
     )
     try:
         return click.confirm(question, err=True)

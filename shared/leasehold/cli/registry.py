@@ -25,6 +25,7 @@ from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.client.client import Client
 from leasehold.domain.override import OVERRIDE
+from leasehold.domain.printable import counted
 from leasehold.errors import (
     MissingExtraError,
     SettingError,
@@ -91,7 +92,7 @@ def _report_here() -> RegistryResponse:
 def _row_of_pipeline(pipeline: PipelineReport) -> Row:
     steps, rule = " → ".join(pipeline.steps), pipeline.trials
     if rule is not None:
-        steps += f" ({rule.author} to {rule.reviewer} in up to {rule.max_trials} trials)"
+        steps += f" ({rule.author} to {rule.reviewer} in up to {counted(rule.max_trials, 'trial')})"
     return pipeline.name, steps
 
 

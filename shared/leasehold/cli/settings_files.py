@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from leasehold.cli.stderr import note
+from leasehold.domain.printable import counted
 from leasehold.errors import SettingsFileError
 
 ENV_FILE: Final = ".env"
@@ -69,7 +70,7 @@ def note_settings_files() -> None:
         others = len(names) - len(ours)
         words = [
             *ours,
-            *([f"{others} other variable{'s' if others > 1 else ''}"] if others else []),
+            *([counted(others, "other variable")] if others else []),
         ]
         note(f"set by {file}: {', '.join(words)}")
 

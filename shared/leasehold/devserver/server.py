@@ -32,6 +32,7 @@ from leasehold.devserver.loopback_server import LoopbackServer, check_free
 from leasehold.devserver.scheduler import TICK_S, Scheduler
 from leasehold.devserver.served_functions import among, served_functions
 from leasehold.devserver.server_process import DRAIN_S
+from leasehold.domain.printable import counted
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import SettingError
@@ -272,8 +273,7 @@ class DevServer:
         adopted = adopt_all(bundle.engine, is_gone=_is_gone)
         self._owed_since = take_up_deliveries(bundle.engine, since=EPOCH)
         if adopted:
-            runs = "run" if len(adopted) == 1 else "runs"
-            self._report(f"resuming {len(adopted)} live {runs} of the store")
+            self._report(f"resuming {counted(len(adopted), 'live run')} of the store")
 
     def _take_up_dispatched(self) -> None:
         """Do what is owed of runs that a command moved on the store, which has no queue."""

@@ -8,6 +8,7 @@ from datetime import datetime
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.moment import stamp
+from leasehold.domain.printable import counted
 
 
 def unannounced(last: Announcement | None, deliveries: Sequence[Delivery]) -> list[Delivery]:
@@ -56,14 +57,14 @@ def _parts(delivery: Delivery, now: datetime, held_until: datetime | None) -> It
             yield f"Nothing is sent to it until {stamp(held_until)}: its breaker is open."
     if delivery.unknown:
         them = "it" if delivery.unknown == 1 else "they"
-        yield f"Of {_counted(delivery.unknown, 'send')} nobody knows whether {them} got through."
+        yield f"Of {counted(delivery.unknown, 'send')} nobody knows whether {them} got through."
     if delivery.last_error:
         yield f"Its last error: {delivery.last_error.rstrip('.')}."
 
 
 def _next(delivery: Delivery, now: datetime) -> str:
     """Return when it is sent, after how many tries."""
-    after = f" after {_counted(delivery.tries, 'try', 'tries')}" if delivery.tries else ""
+    after = f" after {counted(delivery.tries, 'try', 'tries')}" if delivery.tries else ""
     at = delivery.not_before
     if delivery.state is DeliveryState.CLAIMED:
         return f"whoever sent it did not say how that ended{after}, and the sweep takes it up"
@@ -73,7 +74,3 @@ def _next(delivery: Delivery, now: datetime) -> str:
         again = f"the sweep publishes it again at {stamp(delivery.alarm_at)}"
         return f"its message is on its way{after}; {again}"
     return f"the next sweep publishes its message again{after}"
-
-
-def _counted(count: int, one: str, more: str = "") -> str:
-    return f"{count} {one if count == 1 else more or one + 's'}"

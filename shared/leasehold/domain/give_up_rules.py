@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import counted
 from leasehold.domain.status import DeadLetterReason, RunStatus
 
 _MAX_DETAIL: Final = 500
@@ -92,7 +93,9 @@ def _too_many_failures(manifest: Manifest, now: datetime, rules: Rules) -> str |
     )
     if failed <= most:
         return None
-    words = f"failed {failed} times, with progress in between; at most {most} are allowed"
+    words = (
+        f"failed {counted(failed, 'time')}, with progress in between; at most {most} are allowed"
+    )
     return f"Step {manifest.position.step} {words}{_last_error(manifest)}"
 
 
@@ -107,7 +110,7 @@ def _stuck(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # no
         return None
     return (
         f"Step {manifest.position.step} was interrupted or lost its lease "
-        f"{manifest.position.interruptions} times without progress; "
+        f"{counted(manifest.position.interruptions, 'time')} without progress; "
         f"at most {rules.max_interruptions} are allowed."
     )
 
@@ -152,7 +155,8 @@ def _never_started(manifest: Manifest, now: datetime, rules: Rules) -> str | Non
         return f"No worker claimed step {step} within {dispatch.schedule_to_start_s} s."
     if dispatch.redispatched <= rules.max_interruptions:
         return None
-    return f"{dispatch.redispatched} tasks of step {step} were lost before one got the lease."
+    one, more = f"task of step {step} was", f"tasks of step {step} were"
+    return f"{counted(dispatch.redispatched, one, more)} lost before one got the lease."
 
 
 def _seconds(duration: timedelta) -> int:

@@ -25,6 +25,17 @@ def one_line(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def counted(count: int, one: str, more: str = "") -> str:
+    """Return how many there are: `1 run`, `2 runs`, `0 tries`.
+
+    Args:
+        count: how many.
+        one: what one of them is called.
+        more: what several are; empty: the same with an `s`.
+    """
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
 def printable_json(text: str) -> str:
     """Return JSON text with all that is not seen as JSON's own escapes; it means the same."""
     lines = text.split("\n")  # those within its strings are escaped already

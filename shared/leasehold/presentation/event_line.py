@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from leasehold.domain.printable import counted
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.presentation.formatting import StyledText, one_line
 from leasehold.presentation.run_state import DEAD_LETTER_ICON
@@ -89,7 +90,7 @@ def event_reason(event: TraceEvent) -> str:
     actor, new_run = facts.get("actor"), facts.get("recreatedAs")
     by, into = actor and f"by {actor}", new_run and f"as {new_run}"
     made, spared = facts.get("callsMade"), facts.get("callsSpared")
-    calls = None if made is None else f"{made} calls made, {spared} spared"
+    calls = None if made is None else f"{_counted(made, 'call')} made, {spared} spared"
     state = _grade(event) or _kept(event)
     told = _telling(event)
     said = _said(event)
@@ -116,9 +117,14 @@ def _telling(event: TraceEvent) -> str | None:
     if facts.get("channel") is None:
         return None
     tries, unknown = facts.get("tries") or 1, facts.get("unknown")
-    effort = [f"{tries} tries"] if tries != 1 else []
+    effort = [_counted(tries, "try", "tries")] if tries != 1 else []
     effort += [f"{unknown} unknown"] if unknown else []
     return ", ".join([f"{facts.get('runEvent')} to {facts['channel']}", *effort])
+
+
+def _counted(count: object, one: str, more: str = "") -> str:
+    """Return how many there are, as far as a server that is asked says so."""
+    return counted(count, one, more) if isinstance(count, int) else f"{count} {more or one + 's'}"
 
 
 def _grade(event: TraceEvent) -> str | None:

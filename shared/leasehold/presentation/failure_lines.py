@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.printable import printable
+from leasehold.domain.printable import counted, printable
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.presentation.formatting import duration, one_line
@@ -91,7 +91,7 @@ def _fact_lines(issues: Any, count: Any, details: Any) -> Iterator[str]:
     kept = issues if isinstance(issues, Sequence) and not isinstance(issues, str) else ()
     if kept:
         number = max(count, len(kept)) if isinstance(count, int) else len(kept)
-        yield f"{_INDENT}{number} issue{'s' if number > 1 else ''}:"
+        yield f"{_INDENT}{counted(number, 'issue')}:"
         yield from (f"{_INDENT * 2}{_issue_line(issue)}" for issue in kept)
         if left := number - len(kept):
             yield f"{_INDENT * 2}[{left} more are not kept]"

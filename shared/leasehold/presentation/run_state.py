@@ -9,6 +9,7 @@ from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
+from leasehold.domain.printable import counted
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.presentation.formatting import StyledText, duration, one_line
@@ -65,7 +66,7 @@ def kept_line(kept: KeptCounts, *, many: bool = False) -> str:
         (kept.trials, "trial", "trials"),
         (kept.unjudged, "output to be judged", "outputs to be judged"),
     )
-    words = [f"{count:,} {one if count == 1 else more}" for count, one, more in counts if count]
+    words = [counted(count, one, more) for count, one, more in counts if count]
     *first, last = words or ["nothing of what was done before"]
     what = f"{', '.join(first)} and {last}" if first else last
     return f"They keep {what}." if many else f"It keeps {what}."

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from leasehold.domain.printable import counted
 from leasehold.errors import SettingError, StoreUnavailableError
 from leasehold.in_process import InProcessEngine
 from leasehold.registry.settings import SETTINGS, read_settings
@@ -111,9 +112,7 @@ class Server:
         limit = partial(body_limit, hosts=self._hosts)
         self._http.hand_over(make_app(self.local, self._hosts), limit)
         if adopted := self._adopt():
-            self._report(
-                f"resuming {adopted} live {'run' if adopted == 1 else 'runs'} of the store"
-            )
+            self._report(f"resuming {counted(adopted, 'live run')} of the store")
         for line in other_projects(self.local.engine):
             self._report(line)
 

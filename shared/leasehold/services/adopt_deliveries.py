@@ -17,6 +17,7 @@ from leasehold.domain.clock_step import is_ahead
 from leasehold.domain.delivery import DeliveryState, delivery_of
 from leasehold.domain.document import Document, Ref, Write
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.printable import counted
 from leasehold.domain.stored import StoredDocument
 from leasehold.errors import StoreUnavailableError, UnreadableDeliveryError
 from leasehold.ports.documents import Query, Range, Snapshot
@@ -125,4 +126,6 @@ def _publish(engine: Engine, messages: Sequence[EventMessage]) -> None:
     try:
         engine.events.publish(messages)
     except StoreUnavailableError as error:
-        engine.log(f"{len(messages)} announcements are due, and the sweep publishes them: {error}")
+        engine.log(
+            f"{counted(len(messages), 'announcement')} left to the sweep, which publishes: {error}"
+        )

@@ -109,7 +109,7 @@ def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None
         raise InvalidRequestError(field="filter", value={}, allowed=allowed)
     step, known = request.from_step, engine.catalog.steps
     if step is not None and step not in known:
-        allowed = ", ".join(entry.step_type for entry in known)
+        allowed = f"{', '.join(entry.step_type for entry in known)} (no such step)"
         raise InvalidRequestError(field="fromStep", value=step, allowed=allowed)
 
 

@@ -23,6 +23,7 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.printable import counted
 from leasehold.domain.status import BlockCode, Outcome
 from leasehold.domain.trial_verdict import findings_in
 from leasehold.domain.trials import last_review
@@ -249,7 +250,9 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]
         if readable >= TRIED or engine.clock.monotonic() >= until:
             break
     if unreadable:
-        engine.log(f"{unreadable} runs at step {step_type} are unreadable; see `leasehold audit`")
+        engine.log(
+            f"{counted(unreadable, 'unreadable run')} at step {step_type}; see `leasehold audit`"
+        )
 
 
 def _given(engine: Engine, run: Manifest) -> tuple[str | ArtifactNotFoundError, list[Any]]:

@@ -18,6 +18,7 @@ from leasehold.domain.document import Document, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lifecycle.on_alarm import announce_pending
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.printable import counted
 from leasehold.domain.stored import StoredDocument
 from leasehold.domain.trace import run_mark
 from leasehold.errors import (
@@ -184,7 +185,8 @@ class DueDeliveries:
             self.engine.events.publish([EventMessage(delivery) for delivery in due])
         except Exception as error:
             self.unattended += len(due)
-            self.engine.log(f"{len(due)} deliveries or more wait for the next sweep: {error}")
+            left = counted(len(due), "delivery", "deliveries")
+            self.engine.log(f"{left} or more left to the next sweep: {error}")
             if isinstance(error, StoreUnavailableError):
                 raise
             problem = f"{type(error).__name__}: {error}"  # a mistake in an adapter costs no run

@@ -9,6 +9,7 @@ from typing import Any, Final
 from leasehold.domain.change import Change
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import counted
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.registry.dead_letters import DEAD_LETTERS
@@ -37,7 +38,7 @@ def shutdown_report(signal_name: str | None, holder: str, leases: int, at: datet
         leases: how many it holds.
         at: the time.
     """
-    count = "1 lease" if leases == 1 else f"{leases or 'no'} leases"
+    count = counted(leases, "lease") if leases else "no leases"
     return {
         "severity": "INFO",
         "message": f"{signal_name or 'closing'}: shutting down; {count} held",

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from leasehold.attempt.stop import StopSignal
 from leasehold.bounded_calls import in_thread
+from leasehold.domain.printable import counted
 from leasehold.errors import CheckpointMisusedError, ContinuedError, InvalidRequestError
 from leasehold.worker.pace import Pace
 from leasehold.worker.phases import Phase, Phases
@@ -117,9 +118,8 @@ class Loop:
         phase = self.phase
         if count == phase.done:
             return True
-        self._loops.reject(
-            f"Phase {phase.name!r} has done {phase.done} items, and by now there are {count}."
-        )
+        done = counted(phase.done, "item")
+        self._loops.reject(f"Phase {phase.name!r} has done {done}, and now has {count}.")
         phase.begin_anew()
         return False
 

@@ -434,9 +434,9 @@ def test_the_old_run_names_the_new_one_and_stays_as_it_was(
 @pytest.mark.parametrize(
     ("state", "from_step", "allowed"),
     [
-        ("COMPLETED", "print", "draft, send"),
-        ("ERROR+cancelled", "send", "draft"),
-        ("BLOCKED/kept+cancelled", "send", "draft"),
+        ("COMPLETED", "print", "draft, send (no such step)"),
+        ("ERROR+cancelled", "send", "draft (step draft handed no output on)"),
+        ("BLOCKED/kept+cancelled", "send", "draft (step draft handed no output on)"),
     ],
     ids=["no such step", "nothing before it", "a gate refused what was before it"],
 )

@@ -434,7 +434,10 @@ def test_a_run_given_up_within_a_trial_is_not_recreated_in_the_middle_of_it(run:
     with pytest.raises(InvalidRequestError) as refused:
         recreated(run.run, "review")
 
-    assert refused.value.message == "fromStep is 'review'; allowed: collect, write."
+    assert (
+        refused.value.message
+        == "fromStep is 'review'; allowed: collect, write (step write handed no output on)."
+    )
 
 
 def test_a_recreated_run_keeps_no_partial_output_unless_it_is_told_to() -> None:

@@ -277,7 +277,7 @@ def test_items_that_became_fewer_are_all_done_again(
 
     assert results == ["x!", "y!", "z!"]
     (message,) = caplog.messages
-    assert "Phase '' has done 4 items, and by now there are 3." in message
+    assert "Phase '' has done 4 items, and now has 3." in message
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2", None])

@@ -15,6 +15,7 @@ from leasehold.bootstrap.store_reader import file_damages, store_file
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.file_systems import NETWORK, file_system_of
 from leasehold.doctor.setup import Setup
+from leasehold.domain.printable import counted
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.clock import Clock
 from leasehold.registry.settings import SETTINGS
@@ -146,7 +147,7 @@ def little_space(place: Path, status: os.statvfs_result) -> Iterator[Finding]:
         )
         yield Finding("little_space", message, f"df -h {shlex.quote(str(place))}")
     elif status.f_files > 0 and status.f_favail < _LEAST_FILES:
-        message = f"{place} has room for {status.f_favail} more files only."
+        message = f"{place} has room for {counted(status.f_favail, 'more file')} only."
         yield Finding("little_space", message, f"df -i {shlex.quote(str(place))}")
 
 

@@ -12,6 +12,7 @@ from leasehold.bootstrap.store_reader import read_store, store_file
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.local.data_folder import exists
 from leasehold.doctor.setup import Setup
+from leasehold.domain.printable import counted
 from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
@@ -41,7 +42,7 @@ def _misfits(engine: Engine) -> Iterator[Finding]:
             if one.code != LIMIT_CHANGED:
                 found[one.step, one.code].append(one)
     for (step, code), misfits in found.items():
-        runs = "1 live run" if len(misfits) == 1 else f"{len(misfits)} live runs"
+        runs = counted(len(misfits), "live run")
         first = misfits[0]
         message = f"{runs} would block at step {step} ({code}), such as {first.run_id}: "
         detail = f"{first.detail.removesuffix('.')}."
@@ -55,7 +56,7 @@ def _disorder(engine: Engine) -> Iterator[Finding]:
         for breach in one.breaches:
             found[breach.code].append((one.run_id, breach.finding))
     for code, runs in found.items():
-        count = "1 run is" if len(runs) == 1 else f"{len(runs)} runs are"
+        count = counted(len(runs), "run is", "runs are")
         run_id, finding = runs[0]
         message = f"{count} not in order ({code}), such as {run_id}: {finding}"
         yield Finding("run_not_in_order", message, "leasehold audit")

@@ -186,7 +186,10 @@ def _outputs_before(
     if from_step not in plan or any(step not in done for step in earlier):
         whole = done if keep_partial else {s: r for s, r in done.items() if not _is_partial(r)}
         possible = [s for i, s in enumerate(plan) if all(e in whole for e in plan[:i])]
-        raise InvalidRequestError(field="fromStep", value=from_step, allowed=", ".join(possible))
+        missing = next((step for step in earlier if step not in done), "")
+        why = f"step {missing} handed no output on" if from_step in plan else "no such step"
+        allowed = f"{', '.join(possible)} ({why})"
+        raise InvalidRequestError(field="fromStep", value=from_step, allowed=allowed)
     for step in earlier:
         if _is_partial(done[step]) and not keep_partial:
             raise PartialOutputError(run_id=old.run_id, from_step=from_step, step=step)

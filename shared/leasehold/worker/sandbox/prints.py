@@ -9,6 +9,7 @@ import time
 from collections import deque
 from typing import Final
 
+from leasehold.domain.printable import counted
 from leasehold.domain.redaction import MAX_LOOKED_AT, LinesRedaction
 from leasehold.logs.attempt import STEP_LOG
 
@@ -78,8 +79,9 @@ class Prints:
         if self._line:
             self._log_line()
         if self._dropped:
-            words = "%d more bytes that the handler printed were dropped; %d in %d lines are logged"
-            _LOG.warning(words, self._dropped, self._printed, self._lines, extra=_FACTS)
+            dropped, logged = counted(self._dropped, "more byte"), counted(self._lines, "line")
+            words = "dropped %s that the handler printed; %d in %s are logged"
+            _LOG.warning(words, dropped, self._printed, logged, extra=_FACTS)
 
     def _take(self, data: bytes) -> None:
         *whole, rest = (self._end_of(data) if self._is_full else data).split(b"\n")
