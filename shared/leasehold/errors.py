@@ -597,9 +597,7 @@ class PurgeCutOffError(LeaseholdError):
     """A purge did not come to its end."""
 
     code = "purge_cut_off"
-    text = (
-        "Cut off; deleted so far: {purged}. {problem} Give it again, and it goes on from there."
-    )
+    text = "Cut off; deleted so far: {purged}. {problem} Give it again, and it goes on from there."
     retryable = True
 
 
