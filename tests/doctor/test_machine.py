@@ -467,8 +467,10 @@ def test_a_catalog_that_raises_what_is_no_exception_is_one_line(
 
     found = examine_machine({"LEASEHOLD_CATALOG": "raising_catalog"})[1]
 
-    told = "'raising_catalog' cannot be used: importing it raised BaseException: one two, at raising_catalog.py:1 (<module>)."
-    assert found[0].message == f"LEASEHOLD_CATALOG {told}"
+    assert found[0].message == (
+        "LEASEHOLD_CATALOG 'raising_catalog' cannot be used: importing it raised "
+        "BaseException: one two, at raising_catalog.py:1 (<module>)."
+    )
 
 
 def test_a_thread_that_the_catalog_started_is_not_waited_for(shell: Shell) -> None:
