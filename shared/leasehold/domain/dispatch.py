@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.delivery_rules import DeliveryRules
@@ -17,7 +18,7 @@ from leasehold.errors import UnknownKeyError
 _dispatch = trusted(Dispatch)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepSettings:
     """What is in force for a step type at one moment, and where each value came from.
 
@@ -51,6 +52,32 @@ class StepSettings:
     retry: RetryRule | None = None
     cleanup_ttl: timedelta = DEFAULT_CLEANUP
     memory_limit: int | None = None
+
+    @functools.cached_property
+    def frozen(self) -> Dispatch:
+        """The dispatch that has these settings, before it is that of an attempt: made once."""
+        heartbeat = self.heartbeat
+        claimed_within = self.schedule_to_start if self.remote else None
+        return _dispatch(
+            generation=0,
+            step=self.step_type,
+            trial=0,
+            not_before=datetime.max.replace(tzinfo=UTC),
+            timeout_ms=_milliseconds(self.agent_timeout),
+            cleanup_ms=_milliseconds(self.cleanup_ttl),
+            memory_limit_bytes=self.memory_limit,
+            deadline_s=round(self.dispatch_deadline.total_seconds()),
+            max_retries=self.max_retries,
+            retry=self.retry,
+            heartbeat_s=None if heartbeat is None else heartbeat.total_seconds(),
+            queue=self.queue,
+            remote=self.remote,
+            schedule_to_start_s=None
+            if claimed_within is None
+            else round(claimed_within.total_seconds()),
+            sources=self.sources,
+            nonce="",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,27 +171,8 @@ def dispatch_of(
     max_retries: int | None = None,
 ) -> Dispatch:
     """Freeze the settings in force into the next dispatch; its run may say how often to retry."""
-    heartbeat = settings.heartbeat
-    claimed_within = settings.schedule_to_start if settings.remote else None
-    dispatch = _dispatch(
-        generation=generation,
-        step=settings.step_type,
-        trial=trial,
-        not_before=not_before,
-        timeout_ms=_milliseconds(settings.agent_timeout),
-        cleanup_ms=_milliseconds(settings.cleanup_ttl),
-        memory_limit_bytes=settings.memory_limit,
-        deadline_s=round(settings.dispatch_deadline.total_seconds()),
-        max_retries=settings.max_retries,
-        retry=settings.retry,
-        heartbeat_s=None if heartbeat is None else heartbeat.total_seconds(),
-        queue=settings.queue,
-        remote=settings.remote,
-        schedule_to_start_s=None
-        if claimed_within is None
-        else round(claimed_within.total_seconds()),
-        sources=settings.sources,
-        nonce=nonce,
+    dispatch = settings.frozen.with_(
+        generation=generation, trial=trial, not_before=not_before, nonce=nonce
     )
     if max_retries is None:
         return dispatch

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime
 
 from leasehold.domain.document import Ref
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Attempts, StepRecord
+from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, StepRecord
 from leasehold.domain.status import AttemptEnd
 from leasehold.domain.stored import Stored, trusted
 from leasehold.domain.trial_record import TrialRecord
@@ -127,7 +127,9 @@ def _step_entry(record: StepRecord) -> StepEntry:
 
 
 def _counted(attempts: Attempts) -> dict[str, int]:
-    """Return how many attempts ended in each way in which any did."""
+    """Return how many attempts ended in each way in which any did: mostly none."""
+    if attempts is NONE_ENDED:
+        return {}
     counts = vars(attempts)
     return {end: count for end in _ENDS if (count := counts[end])}
 

@@ -226,6 +226,10 @@ class Attempts(Stored):
         return self.with_(**{end.value: getattr(self, end.value) + 1})
 
 
+#: Of a step that needed no further attempt: most have this very value.
+NONE_ENDED: Final = Attempts()
+
+
 class SettlementUpdate(TypedDict, total=False):
     """What may be replaced of a `Settlement`."""
 
@@ -289,7 +293,7 @@ class StepRecord(Stored):
     output_ref: str | None = None
     output_status: str | None = None
     progress: Progress | None = None
-    attempts: Attempts = Attempts()
+    attempts: Attempts = NONE_ENDED
     calls: CallCount | None = None
     rejected: int | None = None  # checkpoints that could not be used; None: none
     verdict: TrialVerdict | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 from pydantic import AwareDatetime
 
 from leasehold.domain.kept_work import CallResult, Checkpoint
-from leasehold.domain.manifest_parts import Attempts, Dispatch, Lease, Settlement
+from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, Dispatch, Lease, Settlement
 from leasehold.domain.stored import Stored
 
 
@@ -41,7 +41,7 @@ class AtStep(Stored):
     dispatch: Dispatch
     lease: Lease | None = None
     last_settlement: Settlement | None = None
-    attempts: Attempts = Attempts()
+    attempts: Attempts = NONE_ENDED
     failures: int = 0  # since the last progress, as the counts below
     interruptions: int = 0
     interrupted_at: AwareDatetime | None = None  # the last shutdown that counted as one

@@ -206,10 +206,11 @@ class SqliteDocuments:
             snapshot = Snapshot(ref, write.document, version, *at)
         elif write.creates and known and self._version(connection, ref) != known.version:
             raise VersionConflictError(ref=str(ref))
-        for created, document in (write.creates or {}).items():
-            self._insert(connection, created, document)
-        for put, document in (write.puts or {}).items():
-            self._insert(connection, put, document, replaces=True)
+        if write.has_others:
+            for created, document in (write.creates or {}).items():
+                self._insert(connection, created, document)
+            for put, document in (write.puts or {}).items():
+                self._insert(connection, put, document, replaces=True)
         return Committed(write.answer, snapshot)
 
     def _insert(

@@ -178,12 +178,11 @@ def indexed(document: Document, kind: Collection) -> tuple[Any, ...]:
 
 def to_column(value: Any) -> Any:
     """Return a field's value as an index compares it; a time that was read is one again."""
-    if isinstance(value, str):
-        value = _as_time(value)
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    value = _as_time(value)
     if value is None or isinstance(value, _PLAIN):
         return value
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
     return pydantic_core.to_json(value).decode()
 
 
