@@ -182,14 +182,14 @@ class Engine:
             VersionConflictError: somebody has changed what was `known`; nothing was written.
             Everything that `change_run` raises.
         """
+        if known is None:
+            ref, snapshot = run_ref(run_id), None
+            decide = on_run(run_id, partial(_after_step, self, transition))
+        else:
+            ref, snapshot = known.snapshot.ref, known.snapshot
+            decide = _on_known(self, known.manifest, transition)
         return self.documents.transact(
-            run_ref(run_id),
-            on_run(run_id, partial(_after_step, self, transition))
-            if known is None
-            else _on_known(self, known.manifest, transition),
-            if_version=None if known is None else known.snapshot,
-            in_transaction=in_transaction,
-            within=within,
+            ref, decide, if_version=snapshot, in_transaction=in_transaction, within=within
         )
 
     def publish_or_leave(self, change: Change) -> Change:

@@ -105,9 +105,9 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
             publish(engine, left_behind(attempt.manifest))
         ending = _ending(engine, attempt)
         if engine.may_continue():
-            lease_id = engine.clock.new_id()
+            lease_id = engine.clock.new_id()  # of rules whose overrides `ending_of` has just read
             ending = lifecycle.then_arrive(
-                ending, rules=engine.dispatch_rules(), lease_id=lease_id, holder=engine.holder
+                ending, rules=engine.rules, lease_id=lease_id, holder=engine.holder
             )
         return attempt.settle(ending)
     finally:
