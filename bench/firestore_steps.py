@@ -161,8 +161,8 @@ def _count_up(transaction: Any, ref: Any) -> None:
 def writes_a_channel(meter: Meter, project: str, channels: int = 3) -> float:
     """Return how many writes the end of a run adds for each channel that is told of it."""
     writes = []
-    for count in (0, channels):
-        with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:
+        for count in (0, channels):
             documents = FirestoreDocuments(project, DATABASE, SystemClock(), connect=meter.connect)
             with _engine(folder, documents, count) as (engine, tasks):
                 start_run(engine, StartRequest("no-op", {"number": count}))

@@ -261,7 +261,7 @@ def test_a_path_that_looks_like_a_uri_is_a_path(shell: Shell) -> None:
     done = shell.run(*ORDER_HERE, LEASEHOLD_STORE="sqlite:///file:x")
 
     assert done.returncode == 0, done.stderr
-    assert shell.files() == ["charging", "file:x", "shop.py"]
+    assert shell.files() == [".leasehold", "charging", "file:x", "shop.py"]
 
 
 @pytest.mark.parametrize("words", [ORDER, ORDER_HERE, ("runs",), ("show", "r-1")])

@@ -27,6 +27,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
 from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.runs_api import runs_api
+from tests.stored_files import stored_files
 
 SOURCE = """
 from datetime import timedelta
@@ -59,8 +60,7 @@ def engine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcessE
 
 def stored(folder: Path) -> list[str]:
     """Return the files of the artifact folder."""
-    artifacts = folder / "data" / "artifacts"
-    return sorted(path.name for path in artifacts.rglob("*") if path.is_file())
+    return sorted(path.name for path in stored_files(folder / "data" / "artifacts"))
 
 
 def start(*files: str, key: str = "k", options: tuple[str, ...] = ("--in-process",)) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.adapters.folder_identity import IDENTITY
 from leasehold.domain.document import Ref
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
@@ -36,6 +37,13 @@ def documents(kind: str, folder: Path) -> Iterator[Documents]:
 def artifacts(request: pytest.FixtureRequest, folder: Path) -> Iterator[Artifacts]:
     with ARTIFACTS[request.param](folder) as artifacts:
         yield artifacts
+
+
+@pytest.fixture(autouse=True)
+def _own_artifacts(request: pytest.FixtureRequest) -> None:
+    """Have a test begin artifacts in its own folder, on documents that others know theirs by."""
+    if "documents" in request.fixturenames:
+        request.getfixturevalue("documents").delete(IDENTITY)
 
 
 @pytest.fixture

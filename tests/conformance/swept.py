@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 from leasehold.adapters.clock import SystemClock
@@ -50,10 +51,11 @@ class Queue:
         return True
 
 
-def engine_of(documents: Documents, clock: Clock, queue: Queue) -> Iterator[Engine]:
+def engine_of(documents: Documents, clock: Clock, queue: Queue, folder: Path) -> Iterator[Engine]:
     """Yield an engine on a store of which nothing is due; then nothing is again."""
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    yield boot({}, catalog=catalog, documents=documents, clock=clock, tasks=queue).engine
+    environ = {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"}
+    yield boot(environ, catalog=catalog, documents=documents, clock=clock, tasks=queue).engine
     for shard in range(SHARDS):
         equal = {"shard": shard}
         for found in documents.query(Query("runs", order_by="alarmAt", equal=equal, limit=1000)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -53,11 +54,14 @@ def queue() -> Queue:
 
 
 @pytest.fixture
-def engine(documents: Documents, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(
+    documents: Documents, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Engine:
     """An engine of a later version, whose runs owe announcements."""
     monkeypatch.setattr(effect, "OWED", (*effect.OWED, owed_announcements))
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    return boot({}, catalog=catalog, documents=documents, tasks=queue).engine
+    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    return boot(environ, catalog=catalog, documents=documents, tasks=queue).engine
 
 
 def completed(engine: Engine, run_id: str) -> Manifest:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -42,8 +43,8 @@ def queue() -> Queue:
 
 
 @pytest.fixture
-def engine(documents: Documents, clock: Clock, queue: Queue) -> Iterator[Engine]:
-    yield from engine_of(documents, clock, queue)
+def engine(documents: Documents, clock: Clock, queue: Queue, tmp_path: Path) -> Iterator[Engine]:
+    yield from engine_of(documents, clock, queue, tmp_path)
 
 
 def test_a_dead_workers_run_comes_before_all_that_wait_however_long(

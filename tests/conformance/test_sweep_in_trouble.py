@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -35,8 +36,8 @@ def queue() -> Queue:
 
 
 @pytest.fixture
-def engine(documents: Documents, clock: Clock, queue: Queue) -> Iterator[Engine]:
-    yield from engine_of(documents, clock, queue)
+def engine(documents: Documents, clock: Clock, queue: Queue, tmp_path: Path) -> Iterator[Engine]:
+    yield from engine_of(documents, clock, queue, tmp_path)
 
 
 class Refusing:

@@ -247,12 +247,13 @@ def test_another_input_begins_at_the_first_step_and_keeps_nothing(
 
 
 def test_a_pipeline_that_lost_the_step_is_named_in_one_line(
-    documents: Documents, engine: Engine, unique: str
+    documents: Documents, engine: Engine, unique: str, tmp_path: Path
 ) -> None:
     dead = given_up(engine, unique, SMALL)
     shorter = Registry("pipelines", [PipelineEntry(name="paid", steps=("collect",))])
     catalog = Catalog(paid_work.STEPS, shorter)
-    other = boot({}, catalog=catalog, documents=documents)
+    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    other = boot(environ, catalog=catalog, documents=documents)
 
     with pytest.raises(InvalidRequestError) as refused:
         operate(other.engine, dead.run_id, RECREATE)

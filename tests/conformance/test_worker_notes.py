@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,9 +39,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def engine(documents: Documents, clock: Clock) -> Iterator[Engine]:
+def engine(documents: Documents, clock: Clock, tmp_path: Path) -> Iterator[Engine]:
+    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    yield boot({}, catalog=catalog, documents=documents, clock=clock, tasks=Queue()).engine
+    yield boot(environ, catalog=catalog, documents=documents, clock=clock, tasks=Queue()).engine
     for found in documents.query(Query("workers", limit=1000)):
         documents.delete(found.ref)
 
@@ -204,11 +206,16 @@ class Away:
         self.asked += 1
         raise StoreUnavailableError(store="the test", problem="it is away")
 
+    def query(self, _: Query) -> Any:
+        raise StoreUnavailableError(store="the test", problem="it is away")
 
-def test_an_outage_fails_nothing_and_is_asked_no_more_often(engine: Engine, clock: Clock) -> None:
+
+def test_an_outage_fails_nothing_and_is_asked_no_more_often(
+    engine: Engine, clock: Clock, tmp_path: Path
+) -> None:
     away = Away()
     lost = boot(
-        {},
+        {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"},
         catalog=engine.catalog,
         documents=away,  # type: ignore[arg-type] # of what a store does, only this is asked
         clock=clock,

@@ -20,6 +20,7 @@ from leasehold.devserver.function_processes import (
     entry_folder,
 )
 from leasehold.testing import InProcessEngine
+from tests.builders import environ_of
 from tests.bundle.conftest import Api, settings
 from tests.outages.test_threads import no_new_threads
 from tests.ports import own_port
@@ -35,7 +36,7 @@ def lines() -> list[str]:
 @pytest.fixture
 def processes(tmp_path: Path, lines: list[str]) -> Iterator[FunctionProcesses]:
     function, folder = Function("serve_api", own_port()), entry_folder(["serve_api"])
-    environ = settings(tmp_path) | {"LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db"}
+    environ = settings(tmp_path) | environ_of(tmp_path)
     processes = FunctionProcesses(function, folder, environ, lines.append)
     processes.start()
     try:
@@ -90,6 +91,6 @@ def test_a_crash_that_no_thread_can_look_into_holds_up_nobody(
 
 @pytest.fixture
 def engine_at_rest(tmp_path: Path) -> Iterator[InProcessEngine]:
-    environ = settings(tmp_path) | {"LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db"}
+    environ = settings(tmp_path) | environ_of(tmp_path)
     with InProcessEngine(environ=environ, workers=0) as engine:
         yield engine

@@ -160,6 +160,12 @@ def blocked_by_a_missing_handler(project: Project) -> str:
     return run_id
 
 
+def held_while_the_artifacts_are_away(project: Project) -> str:
+    completed(project)
+    (project.shell.folder / ".leasehold/artifacts").rename(project.shell.folder / "elsewhere")
+    return project.held_by("vm-1/7@1")
+
+
 MISSING_CODES = {"handler_not_found", "live_run_misfit"}
 
 #: What each of the three says: of `why` a part, of `audit` parts, and the codes of the doctor.
@@ -167,6 +173,12 @@ SITUATIONS: list[tuple[Callable[[Project], str], str, list[str], set[str]]] = [
     (in_order, "waits for a worker to take attempt 1", [IN_ORDER], set()),
     (completed, "waits for nothing: it is completed", [IN_ORDER], set()),
     (held_by_who_lives, "waits for vm-1/7@1 to finish attempt 1", [IN_ORDER], set()),
+    (
+        held_while_the_artifacts_are_away,
+        "it is not mounted, or it is lost",
+        [IN_ORDER, "it is not mounted, or it is lost"],
+        {"artifacts_away"},
+    ),
     (never_asked_for, "none has ever asked for step print", [IN_ORDER], set()),
     (nobody_works, NOBODY, [IN_ORDER, f"but {NOBODY}"], {"no_server"}),
     (never_asked_for_and_nobody_works, NOBODY, [IN_ORDER, f"but {NOBODY}"], {"no_server"}),

@@ -173,13 +173,38 @@ def test_a_value_that_is_lost_blocks_the_run_until_it_is_back(
     assert CALLS[run.run_id, "make"] == 1
 
 
-def test_a_store_that_was_begun_anew_in_place_of_one_that_is_away_gives_no_run_up(
-    make: Make, store: Store
+def test_no_store_is_begun_anew_in_place_of_one_that_is_away_when_a_process_starts(
+    make: Make, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A process that starts meanwhile never saw the store, and keeps its own runs' values."""
+    """It never saw the store: the runs wait, also its own, and go on when the store is back."""
     with make(workers=0) as before:
         run = before.start("makes", {"text": LARGE})
     store.goes()
+    with make(PIPELINE_MAX_RETRIES="0", PIPELINE_LEASE_TTL_S="3") as engine:
+        other = engine.start("makes", {})
+        engine.adopt_all()
+        until(lambda: deferrals(engine, run) >= 1)
+        until(lambda: CALLS[other.run_id, "make"])
+        said = [line for line in caplog.messages if "it is not mounted, or it is lost" in line]
+        store.comes_back()
+        done = [engine.wait(waiting.run_id, 30) for waiting in (run, other)]
+
+    assert said
+    assert [found.status for found in done] == ["COMPLETED", "COMPLETED"]
+    assert [found.position.attempts.failed for found in done] == [0, 0]
+    assert CALLS[run.run_id, "make"] == CALLS[other.run_id, "make"] == 1
+
+
+def test_a_store_that_a_person_begins_anew_in_place_of_one_that_is_away_gives_no_run_up(
+    make: Make, store: Store
+) -> None:
+    """A run whose values are not in it waits for them, and others go on."""
+    with make(workers=0) as before:
+        run = before.start("makes", {"text": LARGE})
+    [mark] = store.root.glob(".store-*")
+    store.goes()
+    store.root.mkdir()
+    mark.touch()
     with make() as engine:
         other = engine.wait(engine.start("makes", {}).run_id, 30)
         engine.adopt_all()

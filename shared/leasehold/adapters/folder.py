@@ -9,16 +9,18 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from leasehold.adapters.compressed_files import SUFFIX, blocks_of, compress_file, size_of
 from leasehold.adapters.compression import decompressed
 from leasehold.adapters.plain_files import (
+    PRIVATE,
     check_folder,
     files_below,
     is_folder,
+    make_folder,
     open_file,
     open_folder,
     open_part,
@@ -32,8 +34,6 @@ from leasehold.ports.clock import Clock
 #: A half-written file this old belongs to an interrupted write; no write takes an hour.
 ORPHAN_AGE_S: Final = 3600.0
 
-#: Folders are for their owner alone, as the files in them are.
-_PRIVATE: Final = 0o700
 _PRIVATE_FILE: Final = 0o600
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -62,6 +62,8 @@ class FolderArtifacts:
         self._root = root.absolute()
         self._unfinished = self._root / UNFINISHED
         self._was_there = False
+        self._find_mark: Callable[[bool], Path | None] = lambda _: None
+        self._mark: str | None = None
         self._swept_at = 0.0
         with self._translated(self._root):
             is_folder(self._unfinished)  # what is below a link is not ours to write or to sweep
@@ -70,11 +72,39 @@ class FolderArtifacts:
             self._is_there()
         self._clock = clock
 
+    def know_by_mark(self, find: Callable[[bool], Path | None]) -> None:
+        """Have each call look whether the folder has its mark; where it has not, it is an outage.
+
+        Args:
+            find: returns the mark, which the folder has; None: it needs none now. It is called
+                while none is known, and where the folder does not have it, with whether it may
+                write one.
+        """
+        self._find_mark = find
+
+    def check_mark(self, *, may_write: bool) -> None:
+        """Look whether the folder is the one that is known; a name is looked up, and no more.
+
+        Args:
+            may_write: whether a folder that may be the store, and has no mark, is given one.
+
+        Raises:
+            StoreUnavailableError: it is not the one.
+        """
+        if self._mark is None or not os.path.lexists(self._mark):
+            found = self._find_mark(may_write)
+            self._mark = None if found is None else str(found)
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return self._root
+
     def put(self, name: str, data: bytes) -> str:
         """Store `data` whole or not at all; return its path."""
         path = self._path(name)
         *folders, last = name.split("/")
-        with self._translated(path), contextlib.ExitStack() as opened:
+        with self._reached(path, puts=True), contextlib.ExitStack() as opened:
             self._make_ready()
             unfinished = open_folder(self._root, [UNFINISHED])
             opened.callback(os.close, unfinished)
@@ -129,7 +159,7 @@ class FolderArtifacts:
         The folder that it stands in goes with it where nothing else is there: that of a run.
         """
         path = self._path(name)
-        with self._translated(path):
+        with self._reached(path):
             if not self._is_there():
                 return
             with contextlib.suppress(FileNotFoundError), self._folder_of(name) as folder:
@@ -147,7 +177,7 @@ class FolderArtifacts:
         """Delete what has that name alone, and leave it to the system when that is durable."""
         path = self._path(name)
         with (
-            self._translated(path),
+            self._reached(path),
             contextlib.suppress(FileNotFoundError, IsADirectoryError),
             self._folder_of(name) as folder,
         ):
@@ -163,7 +193,7 @@ class FolderArtifacts:
         """
         start = self._path(prefix)
         failures: list[OSError] = []
-        with self._translated(start):
+        with self._reached(start):
             for name in self._plain_below(start):
                 if any(name in text for text in texts):
                     continue
@@ -199,13 +229,13 @@ class FolderArtifacts:
     def sizes(self, prefix: str) -> Mapping[str, int]:
         """Return the names below the folder `prefix`, sorted, and their sizes."""
         start = self._path(prefix) if prefix else self._root
-        with self._translated(start):
+        with self._reached(start):
             found = self._sizes_below(start) if self._is_there() else {}
         return {name: found[name] for name in sorted(found) if is_artifact_name(name)}
 
     def tidy_up(self) -> None:
         """Delete what interrupted writes left."""
-        with self._translated(self._unfinished):
+        with self._reached(self._unfinished):
             self.sweep(before=self._clock.now().timestamp() - ORPHAN_AGE_S)
 
     def sweep(self, *, before: float) -> int:
@@ -246,7 +276,7 @@ class FolderArtifacts:
     def _opened(self, name: str) -> Iterator[tuple[IO[bytes], bool]]:
         """Yield the file of a name and whether it is compressed, or raise what `get` raises."""
         path = self._path(name)
-        with self._translated(path):
+        with self._reached(path):
             try:
                 file, is_compressed = self._plain_or_compressed(name)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -317,9 +347,9 @@ class FolderArtifacts:
         if is_folder(self._unfinished):
             pass
         elif self._is_there():
-            self._unfinished.mkdir(mode=_PRIVATE, exist_ok=True)
+            self._unfinished.mkdir(mode=PRIVATE, exist_ok=True)
         else:
-            _make_folder(self._unfinished)
+            make_folder(self._unfinished)
         self._was_there = True
 
     def _made_folder(self, name: str, parts: Sequence[str]) -> int:
@@ -343,7 +373,7 @@ class FolderArtifacts:
             return open_part(part, folder)
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):  # another write has just made it
-                os.mkdir(part, _PRIVATE, dir_fd=folder)
+                os.mkdir(part, PRIVATE, dir_fd=folder)
             inner = open_part(part, folder)
             os.fsync(folder)
             return inner
@@ -372,6 +402,13 @@ class FolderArtifacts:
         return ArtifactNameError(name=name, problem=problem)
 
     @contextlib.contextmanager
+    def _reached(self, path: Path, *, puts: bool = False) -> Iterator[None]:
+        """Look whether it is the folder that is known, and translate errors of the system."""
+        self.check_mark(may_write=puts)
+        with self._translated(path):
+            yield
+
+    @contextlib.contextmanager
     def _translated(self, path: Path) -> Iterator[None]:
         """Translate errors of the system to the port's."""
         try:
@@ -398,26 +435,9 @@ def _try_out(folder: Path) -> None:
             pass
 
 
-def _make_folder(folder: Path) -> None:
-    """Make the folder and those above it that are not there: durable, and their owner's alone."""
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(mode=_PRIVATE, exist_ok=True)
-        _sync_folder(folder.parent)
-
-
 def _delete(name: str, folder: int) -> None:
     """Delete a file, a link or a folder of this name in an open folder; it follows no link."""
     if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         shutil.rmtree(name, dir_fd=folder)
     else:
         os.unlink(name, dir_fd=folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make durable which names the folder has."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

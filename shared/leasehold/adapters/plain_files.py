@@ -16,6 +16,9 @@ from typing import IO, Final
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+#: Folders are for their owner alone, as the files in them are.
+PRIVATE: Final = 0o700
+
 #: What opening a link says, and opening a socket.
 _NO_FILE: Final = (errno.ELOOP, errno.ENXIO)
 
@@ -85,6 +88,14 @@ def is_folder(path: Path) -> bool:
     return stat.S_ISDIR(mode)
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder and those above it that are not there: durable, and their owner's alone."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=PRIVATE, exist_ok=True)
+        _sync(folder.parent)
+
+
 def files_below(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield each plain file below the folder, and its size; what goes away is passed over."""
     folders = [folder]
@@ -102,6 +113,15 @@ def files_below(folder: Path) -> Iterator[tuple[Path, int]]:
                     folders.append(Path(entry.path))
                 elif entry.is_file(follow_symlinks=False):
                     yield Path(entry.path), entry.stat(follow_symlinks=False).st_size
+
+
+def _sync(folder: Path) -> None:
+    """Make durable which names the folder has."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _is_link(name: str, folder: int) -> bool:

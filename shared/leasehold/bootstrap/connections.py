@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -85,6 +86,8 @@ def connect(
         documents, artifacts = NullDocuments(clock), NullArtifacts()
     else:
         documents, artifacts = _open_stores(settings, environ, clock, documents)
+        if settings["LEASEHOLD_ARTIFACTS"].startswith("file:"):
+            _identify(artifacts, documents, log, purpose)
     return Connections(
         documents=around.documents(documents),
         artifacts=around.artifacts(artifacts),
@@ -147,3 +150,24 @@ def _open_stores(
         allowed = f"{allowed} ({problem})"
         raise SettingError(name=name, value=settings[name], allowed=allowed) from error
     return documents, artifacts
+
+
+def _identify(
+    artifacts: Artifacts, documents: Documents, log: Callable[[str], object], purpose: Purpose
+) -> None:
+    """Have a folder be the one that the documents know, or become it.
+
+    Who runs steps does so now, so that no step pays for it, and else once the documents answer;
+    who changes something, when it stores the first file; who only looks writes nothing.
+    """
+    from leasehold.adapters.folder import FolderArtifacts  # noqa: PLC0415 - as in the factory
+    from leasehold.adapters.folder_identity import FolderIdentity  # noqa: PLC0415
+
+    if not isinstance(artifacts, FolderArtifacts):
+        return
+    note = None if purpose is Purpose.READ else documents
+    says = log if purpose is Purpose.RUN else lambda _: None  # a command prints what it meets
+    artifacts.know_by_mark(FolderIdentity(artifacts.root, documents, says, note=note).find)
+    if purpose is Purpose.RUN:
+        with contextlib.suppress(StoreUnavailableError):  # whoever needs a file meets it
+            artifacts.check_mark(may_write=True)

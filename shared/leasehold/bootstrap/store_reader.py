@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from leasehold.adapters.factory import open_documents
+from leasehold.adapters.folder_identity import FolderIdentity
 from leasehold.adapters.sqlite.reader import SqliteReader
+from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Query, Snapshot
 
@@ -40,6 +42,21 @@ def read_store(address: str, clock: Clock) -> StoreReader:
     """
     file = store_file(address)
     return open_documents(address, clock) if file is None else SqliteReader(file, clock)
+
+
+def folder_problem(folder: Path, store: StoreReader) -> str | None:
+    """Return in words why a folder is not the one of the artifacts that a store knows.
+
+    Raises:
+        StoreUnavailableError: the store did not answer.
+    """
+    try:
+        FolderIdentity(folder, store).find()
+    except StoreUnavailableError as error:
+        if error.details["store"] != str(folder):
+            raise
+        return str(error.details["problem"])
+    return None
 
 
 def file_damages(file: Path, clock: Clock, within_s: float) -> tuple[list[str], bool]:

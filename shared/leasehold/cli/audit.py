@@ -21,6 +21,7 @@ from leasehold.domain.printable import counted
 from leasehold.presentation.formatting import StyledText
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.audit import waiting_for_code
+from leasehold.services.readiness import artifacts_outage
 from leasehold.services.worker_notes import missing_server
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
@@ -39,7 +40,7 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     Example:
       leasehold audit --repair
     """  # noqa: D301
-    missing, waiting = None, 0
+    missing, waiting, outage = None, 0, None
     if url is not None:
         answer = Client(url).audit(repair=repair)
     else:
@@ -48,6 +49,7 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
             answer = row.answer(bundle.engine, CallRequest(None))
             missing = missing_server(bundle.engine)
             waiting = waiting_for_code(bundle.engine)
+            outage = artifacts_outage(bundle.engine)
     if as_json:
         print_json(answer)
     else:
@@ -59,6 +61,8 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
         note(
             f"but {runs} for the code to be put right:", command_line("runs", "--status", "BLOCKED")
         )
+    if outage is not None:
+        note(f"but runs may wait for files: {outage}")
     return FOUND if answer.left else DONE
 
 

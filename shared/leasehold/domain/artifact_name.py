@@ -8,6 +8,8 @@ from leasehold.errors import ArtifactNameError
 
 #: The folder of writes that are not finished, where a store has one.
 UNFINISHED: Final = ".unfinished"
+#: What the name of the file begins with by which a folder says which store it is.
+MARK: Final = ".store-"
 
 _MAX_PART: Final = 200
 _MAX_NAME: Final = 1000
@@ -40,8 +42,8 @@ def _problem(name: str) -> str | None:
         return "it is not a relative path of plain parts"
     if any(len(part.encode()) > _MAX_PART for part in parts):
         return f"a part of it has over {_MAX_PART} bytes"
-    if parts[0] == UNFINISHED:
-        return f"{UNFINISHED} is kept for unfinished writes"
+    if parts[0] == UNFINISHED or name.startswith(MARK):
+        return f"{UNFINISHED} is kept for unfinished writes, {MARK}… for the mark of the store"
     return None
 
 

@@ -60,7 +60,8 @@ BREAKERS: Final = Collection("breakers")
 LEDGER: Final = Collection("ledger")
 OVERRIDES: Final = Collection("overrides")
 WORKERS: Final = Collection("workers", indexes=(("seenAt",),))
+IDENTITIES: Final = Collection("identities")
 
 COLLECTIONS: Final[Mapping[str, Collection]] = {
-    c.name: c for c in (RUNS, TRACE, OVERRIDES, DELIVERIES, BREAKERS, LEDGER, WORKERS)
+    c.name: c for c in (RUNS, TRACE, OVERRIDES, DELIVERIES, BREAKERS, LEDGER, WORKERS, IDENTITIES)
 }

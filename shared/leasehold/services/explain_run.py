@@ -21,6 +21,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview
 from leasehold.services.read_deliveries import deliveries_of_run
 from leasehold.services.read_runs import get_run
+from leasehold.services.readiness import artifacts_outage
 from leasehold.services.worker_notes import read_notes
 
 
@@ -68,6 +69,8 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         no_server=no_server(notes, now, is_gone) if engine.has_servers else None,
         asked=last_asked(notes, run.position.step),
     )
+    if _may_wait_for_files(run) and (outage := artifacts_outage(engine)):
+        explanation = replace(explanation, words=f"{explanation.words} {outage}")
     left = unannounced(run.announcement, deliveries_of_run(engine, run))
     now = engine.clock.now()
     held_until = _held_until(engine, {one.channel for one in left}, now)
@@ -84,6 +87,12 @@ def _held_until(engine: Engine, channels: Collection[str], now: datetime) -> dic
         if breaker.open_until is not None and breaker.state(now) is BreakerState.OPEN:
             held[channel] = breaker.open_until
     return held
+
+
+def _may_wait_for_files(run: Manifest) -> bool:
+    """Return whether an attempt met an outage, or may be waiting for its end."""
+    at = run.position
+    return run.is_moving and (at.lease is not None or at.dispatch.deferred > 0)
 
 
 def _is_possible(engine: Engine, run: Manifest, operation: Operation) -> bool:

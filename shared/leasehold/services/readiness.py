@@ -32,6 +32,24 @@ def check_ready(engine: Engine) -> None:
         raise NotReadyError(problem=problems[0])
 
 
+def artifacts_outage(engine: Engine) -> str | None:
+    """Return in a sentence why no file can be read or stored; None: it can, as far as it is known.
+
+    Nothing is written.
+    """
+    problems: list[str] = []
+    if not engine.errand(partial(_look, engine, problems), WITHIN_S):
+        return f"The store of artifacts does not answer within {WITHIN_S:g} s."
+    return problems[0] if problems else None
+
+
+def _look(engine: Engine, problems: list[str]) -> None:
+    try:
+        engine.artifacts.exists(_NO_FILE)
+    except LeaseholdError as error:
+        problems.append(error.message)
+
+
 def _try(engine: Engine, problems: list[str]) -> None:
     try:
         engine.documents.transact(_PROBE, _written, within=WITHIN_S)

@@ -134,6 +134,14 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         "Move the file, or name another folder.",
     ),
     CodeEntry(
+        "artifacts_away",
+        _HERE,
+        "The folder of the artifacts has not the mark that the store knows, as where it is not "
+        "mounted or is another store's: runs that need files "
+        "[wait](operations.md#when-a-store-is-down).",
+        "Mount it; or, where it is lost, what the line says.",
+    ),
+    CodeEntry(
         "linked_folder",
         _HERE,
         "Below the folder of the artifacts stands a link, which is not followed.",

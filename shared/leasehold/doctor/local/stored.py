@@ -10,9 +10,9 @@ from functools import partial
 from itertools import combinations
 from typing import Any, Final
 
-from leasehold.bootstrap.store_reader import StoreReader, read_store, store_file
+from leasehold.bootstrap.store_reader import StoreReader, folder_problem, read_store, store_file
 from leasehold.doctor.finding import Finding, Kind
-from leasehold.doctor.local.data_folder import exists
+from leasehold.doctor.local.data_folder import artifacts_folder, exists
 from leasehold.doctor.setup import Setup
 from leasehold.domain.moment import stamp, time_or_date
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
@@ -50,9 +50,17 @@ def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
             yield from _clock(store, clock)
             yield from _overrides(setup, store)
             yield from _who_works(setup, store, clock)
+            yield from _artifacts(setup, store)
     except (StoreUnavailableError, StoreVersionError) as error:
         if file is None:  # a file's own look says what is wrong with it
             yield Finding(error.code, error.message)
+
+
+def _artifacts(setup: Setup, store: StoreReader) -> Iterator[Finding]:
+    folder = artifacts_folder(setup)
+    if folder is not None and (problem := folder_problem(folder, store)):
+        message = f"{folder} is not the folder of the artifacts as the store knows it: {problem}."
+        yield Finding("artifacts_away", message)
 
 
 def _clock(store: StoreReader, clock: Clock) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ import grpc
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import boot
+from leasehold.bootstrap import Purpose, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_manifest, on_run
 from leasehold.domain.document import Ref
@@ -71,7 +71,13 @@ def hang_before_the_commit(place: Place, run_id: str, parent: Connection) -> Non
 def engine_on(documents: FirestoreDocuments, holder: str) -> Engine:
     """Return an engine whose worker has this name."""
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    bundle = boot({}, catalog=catalog, documents=documents, tasks=InProcessTasks(SystemClock()))
+    bundle = boot(
+        {},
+        catalog=catalog,
+        documents=documents,
+        tasks=InProcessTasks(SystemClock()),
+        purpose=Purpose.CHANGE,  # it runs nothing, and its folder is nobody's
+    )
     return replace(bundle.engine, holder=holder, rules=RULES)
 
 
