@@ -10,6 +10,7 @@ from __future__ import annotations
 import _locale
 import atexit
 import gc
+import inspect
 import logging
 import os
 import resource
@@ -21,7 +22,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from os import fstat, listdir, umask
-from signal import getitimer, getsignal, pthread_sigmask
+from signal import getitimer, pthread_sigmask
 from typing import Any, Final
 
 from leasehold.worker.sandbox.assignment import environment, working_directory
@@ -34,6 +35,8 @@ _SIGNALS: Final = sorted(signal.valid_signals() - {LIMIT_SIGNAL})
 _THREADS: Final = "threads"
 _LOOKS_AT_THREADS: Final = 25
 _BETWEEN_LOOKS_S: Final = 0.002
+#: What `getsignal` calls: to look for a name of each handler takes longer than all other looks.
+_GETSIGNAL: Final = inspect.unwrap(signal.getsignal)
 _TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
@@ -147,7 +150,7 @@ _LOOKS: Final[Mapping[str, Callable[[], object]]] = {
     "the working folder": working_directory,
     "the umask": _umask,
     "environment variables": environment,
-    "signal handlers": lambda: [getsignal(number) for number in _SIGNALS],
+    "signal handlers": lambda: list(map(_GETSIGNAL, _SIGNALS)),
     "blocked signals": lambda: pthread_sigmask(signal.SIG_BLOCK, ()),
     "timers": lambda: [getitimer(which) for which in _TIMERS],
     "its user or its priority": _rights,
