@@ -3,7 +3,7 @@
 Called by: workers on any machine, in any language (docs/remote-workers.md).
 Routes:    POST /leases:claim · :acquire · :renew · :checkpoint · :complete · :fail · :release.
 Answers:   200, or {"error": {"code", "message", "details"}} with 400, 401, 403, 404,
-           405, 409, 413, 503.
+           405, 409, 413, 415, 503.
            404 nothing_to_claim: claim again later. 409 lease_lost: stop, the step is another's.
 Settings:  docs/settings.md.
 Story:     leasehold.services.claim_step, leasehold.services.manage_lease.

@@ -5,7 +5,7 @@ Calls:     leasehold.api.calls.CALLS: /runs, each run, its outputs, files and op
            /runs:batch, /registry, /health. docs/http-api.md describes them.
 Shapes:    leasehold.api.
 Answers:   2xx, or {"error": {"code", "message", "details"}} with 400, 401, 403, 404,
-           405, 409, 410, 413, 503.
+           405, 409, 410, 413, 415, 503.
 Settings:  docs/settings.md.
 Story:     leasehold.services: start_run, read_runs, read_results, operate, batch.
 """

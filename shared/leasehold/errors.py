@@ -256,6 +256,14 @@ class TooLargeError(LeaseholdError):
     text = "{what} has {size} bytes; allowed: at most {limit}. Pass a file's name in its place."
 
 
+class BodyEncodingError(LeaseholdError):
+    """The body of a request is compressed, or encoded in another way."""
+
+    code = "body_encoding"
+    text = "The body has Content-Encoding {encoding!r}; allowed: JSON as it is, without one."
+    permanent = True
+
+
 class CallResultError(LeaseholdError):
     """The result of a call made once cannot be kept, or a recorded one not be used."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -119,6 +120,21 @@ def refused(function: Function, path: str, body: bytes) -> int:
 @pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
 def test_a_body_that_is_no_object_is_refused(function: Function, path: str, body: bytes) -> None:
     assert 400 <= refused(function, path, body) < 500
+
+
+@pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
+def test_a_compressed_body_is_refused_as_one(function: Function, path: str) -> None:
+    """Read as JSON it would be garbage, and the line about that helps nobody."""
+    headers = JSON | {"Content-Encoding": "gzip"}
+
+    packed = function.client.post(path, data=gzip.compress(b"{}"), headers=headers)
+    plain = function.client.post(path, data=b"[]", headers=JSON | {"Content-Encoding": "identity"})
+
+    assert packed.status_code == 415
+    assert packed.get_json()["error"]["message"] == (
+        "The body has Content-Encoding 'gzip'; allowed: JSON as it is, without one."
+    )
+    assert plain.status_code == 400
 
 
 @pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])

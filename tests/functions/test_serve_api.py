@@ -132,6 +132,9 @@ def test_the_filters_of_a_list_combine(serve_api: Function, engine: InProcessEng
         return [run["runId"] for run in serve_api.get(f"/runs?{query}")[1]["runs"]]
 
     assert len(found("label=team:a")) == 2
+    assert serve_api.get("/runs?label=team%3Da")[1]["error"]["message"] == (
+        "label is 'team=a'; allowed: key:value."
+    )
     assert found("label=team:a&deadLettered=true") == [dead["runId"]]
     assert found("label=team:a&deadLettered=true&status=ERROR&pipeline=refuses") == [dead["runId"]]
     assert found("label=team:a&deadLettered=true&pipeline=three") == []

@@ -34,6 +34,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "artifact_not_found": 410,
     "too_large": 413,
     "file_too_large": 413,
+    "body_encoding": 415,
     "unreadable_delivery": 500,
     "unreadable_run": 500,
     "missing_extra": 500,

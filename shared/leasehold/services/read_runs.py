@@ -222,8 +222,11 @@ def query_of(wanted: RunFilter) -> Query:
     More indexes would find more at once, and cost each run that is ever started.
 
     Raises:
-        InvalidRequestError: no time is between its times, or no run can have so many labels.
+        InvalidRequestError: no time is between its times, or no run can have such labels.
     """
+    for label in wanted.labels:
+        if label and ":" not in label:
+            raise InvalidRequestError(field="label", value=label, allowed="key:value")
     if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
         value, allowed = wanted.until.isoformat(), f"a time after {wanted.since.isoformat()}"
         raise InvalidRequestError(field="until", value=value, allowed=allowed)

@@ -69,5 +69,6 @@ def _rejected(request: flask.Request, error: LeaseholdError) -> flask.Response:
     if "X-CloudTasks-QueueName" in request.headers:
         return respond(OutcomeResponse(outcome=Outcome.REJECTED.value, reason=error.message))
     refused = refuse_for(error)
-    refused.status_code = 413 if error.code == "too_large" else 400
+    if refused.status_code not in (413, 415):
+        refused.status_code = 400
     return refused

@@ -13,19 +13,24 @@ from werkzeug import Request
 
 from leasehold.api.call_row import BODY_BYTES
 from leasehold.domain.json_text import check_finite
-from leasehold.errors import InvalidRequestError, TooLargeError
+from leasehold.errors import BodyEncodingError, InvalidRequestError, TooLargeError
 
 #: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
 _BLOCK_BYTES: Final = 64 * 1024
+_MOST_SHOWN: Final = 60
 
 
 def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
     """Return the JSON object of the body, of at most `limit` bytes; none is an empty one.
 
     Raises:
+        BodyEncodingError: it is compressed, or the like.
         TooLargeError: it is too large.
         InvalidRequestError: it did not come whole, or is not a JSON object.
     """
+    encoding = request.headers.get("Content-Encoding", "").strip()
+    if encoding.lower() not in ("", "identity"):
+        raise BodyEncodingError(encoding=encoding[:_MOST_SHOWN])
     text = _read(request, limit)
     try:
         value = pydantic_core.from_json(text, allow_inf_nan=False) if text.strip() else {}
