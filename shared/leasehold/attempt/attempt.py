@@ -145,6 +145,25 @@ class Attempt:
         is_settled: whether the attempt is over, or was lost.
     """
 
+    #: What an attempt begins with. Of the class: many have no other value to their end.
+    told_at: float | None = None
+    stop_detail = ""
+    is_killed = False
+    outage: StoreUnavailableError | None = None
+    user_call: UserCall | None = None
+    output: MadeOutput | None = None
+    settled: Committed[Change] | None = None
+    is_settled = False
+    _progress: Progress | None = None
+    _calls_spared: int | None = None
+    _leaves_file = False
+    _stores_files = False
+    _unpublished: Change | None = None
+    _is_overrun = False
+    _is_unanswered = False  # a settlement was sent, and may stand
+    _sent_at: float | None = None  # when a write was sent that has had no answer so far
+    _is_refused = False  # the store was away for the last write
+
     def __init__(
         self,
         engine: AttemptEngine,
@@ -161,29 +180,12 @@ class Attempt:
         self.ends_at = _end_of_lease(run, known.snapshot)
         self.name = AttemptName(run.run_id, run.position.step, run.position.attempt)
         self.stop = StopSignal(engine.clock.skip)
-        self.told_at: float | None = None
-        self.stop_detail = ""
-        self.is_killed = False
-        self.outage: StoreUnavailableError | None = None
-        self.user_call: UserCall | None = None
-        self.output: MadeOutput | None = None
-        self.settled: Committed[Change] | None = None
-        self.is_settled = False
         self._snapshot = known.snapshot
         self._is_remote = patience is None
         self._patience = patience or 0.0
         self._stack_of = stack_of
         self._writing = threading.Lock()
         self._awaited: list[threading.Event] = []
-        self._progress: Progress | None = None
-        self._calls_spared: int | None = None
-        self._leaves_file = False
-        self._stores_files = False
-        self._unpublished: Change | None = None
-        self._is_overrun = False
-        self._is_unanswered = False  # a settlement was sent, and may stand
-        self._sent_at: float | None = None  # when a write was sent that has had no answer so far
-        self._is_refused = False  # the store was away for the last write
         lease, now = run.position.lease, engine.clock.monotonic()
         ttl = (lease.expires_at - lease.acquired_at).total_seconds() if lease else 0.0
         self.answer_by = self._end_at = self.ends_at - ttl + run.position.dispatch.deadline_s
