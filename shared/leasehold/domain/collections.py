@@ -19,11 +19,14 @@ class Collection:
         name: the last part of the collection's path: `trace` for `runs/r-1/trace`.
         arrays: fields that `contains` may name.
         indexes: fields of each index, in order; a query is served by one of them, or by the ids.
+        rare: those of them that are true for few documents and false for the others: SQLite has
+            only the few in their index, and finds the others in that of the order.
     """
 
     name: str
     arrays: tuple[str, ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
+    rare: frozenset[str] = frozenset()
     fields: tuple[str, ...] = field(init=False)  # all that a query may name
 
     def __post_init__(self) -> None:
@@ -44,6 +47,7 @@ RUNS: Final = Collection(
         # are over as well, by a look at each run that is due; Firestore has an index for them
         ("shard", "alarmAt"),
     ),
+    rare=frozenset({"deadLettered"}),
 )
 TRACE: Final = Collection("trace")
 DELIVERIES: Final = Collection(

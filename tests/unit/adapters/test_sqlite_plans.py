@@ -40,6 +40,10 @@ SERVED_BY = {
         Query(**NEWEST_FIRST, equal={"deadLettered": True}, after=BEHIND),
         "runs_deadLettered_createdAt",
     ),
+    "runs that were not given up": (
+        Query(**NEWEST_FIRST, equal={"deadLettered": False}, after=BEHIND),
+        "runs_createdAt",
+    ),
     "alarms that are due": (
         Query(**ALARMS, range=Range("alarmAt", below=NOW)),
         "runs_shard_alarmAt",
@@ -151,6 +155,21 @@ def test_only_runs_that_can_be_claimed_are_in_the_index_that_finds_them(
     ids = reader.execute(
         'SELECT id FROM runs INDEXED BY "runs_claimable_alarmAt" '
         "WHERE claimable IS NOT NULL AND alarmAt IS NOT NULL"
+    ).fetchall()
+
+    assert ids == [("r-2",)]
+
+
+def test_only_runs_that_were_given_up_are_in_the_index_that_finds_them(
+    documents: SqliteDocuments, reader: sqlite3.Connection
+) -> None:
+    """Few are: the others cost no entry, which each start would write."""
+    documents.transact(Ref("runs", "r-1"), put(RUN))
+    documents.transact(Ref("runs", "r-2"), put({**RUN, "deadLettered": True}))
+
+    ids = reader.execute(
+        'SELECT id FROM runs INDEXED BY "runs_deadLettered_createdAt" '
+        'WHERE "deadLettered" = 1 AND "createdAt" IS NOT NULL'
     ).fetchall()
 
     assert ids == [("r-2",)]

@@ -76,7 +76,8 @@ def select(query: Query, collection: Collection, parent: str) -> tuple[str, list
         return placed
 
     where = [f"parent = {mark(parent)}", "typeof(id) = 'text'"]  # other ids cannot be asked for
-    where += [f'"{field}" = {mark(value)}' for field, value in query.equal.items()]
+    for field, value in query.equal.items():  # a value that is bound fits no index of some values
+        where.append(f'"{field}" = {1 if value is True else mark(value)}')
     if query.contains is not None:
         field, value = query.contains
         array = f'CASE WHEN json_valid("{field}") THEN "{field}" END'  # else it is an error

@@ -63,7 +63,7 @@ def prepare(
         for collection in collections.values():
             connection.execute(_table(collection))
             for fields in collection.indexes:
-                connection.execute(_index(collection.name, fields))
+                connection.execute(_index(collection, fields))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
@@ -130,11 +130,17 @@ def _table(collection: Collection) -> str:
     )
 
 
-def _index(table: str, fields: tuple[str, ...]) -> str:
-    """An index on the fields, then the id for ties; documents without one are not in it."""
+def _index(collection: Collection, fields: tuple[str, ...]) -> str:
+    """An index on the fields, then the id for ties; documents without one are not in it.
+
+    Nor are those for which a rare field is false. A file of before has them: it serves as well.
+    """
     columns = ", ".join(f'"{field}"' for field in fields)
-    all_there = " AND ".join(f'"{field}" IS NOT NULL' for field in fields)
-    name = "_".join((table, *fields))
+    all_there = " AND ".join(
+        f'"{field}" = 1' if field in collection.rare else f'"{field}" IS NOT NULL'
+        for field in fields
+    )
+    table, name = collection.name, "_".join((collection.name, *fields))
     return (
         f'CREATE INDEX IF NOT EXISTS "{name}" ON "{table}" (parent, {columns}, id) '
         f"WHERE {all_there}"
