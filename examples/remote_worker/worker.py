@@ -8,7 +8,7 @@ file, and completes. Take it as a model for a worker in your language: docs/remo
 
 import argparse
 import base64
-import contextlib
+import itertools
 import json
 import os
 import re
@@ -26,8 +26,10 @@ from typing import Any
 STEP = "summarise"
 #: How often a call is made that gets no answer, or 503. Any call may be repeated: a repeated
 #: settlement gets its first answer.
-TRIES = 6
+TRIES = 9
 SERVER_ERROR = 500
+#: Seconds between two tries, at most.
+LONGEST_WAIT = 2.0
 
 
 class RefusedError(Exception):
@@ -52,6 +54,11 @@ def say(text: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S} {text}", flush=True)
 
 
+def wait_before(number: int) -> float:
+    """Return how many seconds to wait before this try, of which the first is 0."""
+    return min(0.1 * 2 ** min(number, 10), LONGEST_WAIT) if number else 0.0
+
+
 class Leases:
     """The API of leases."""
 
@@ -62,7 +69,7 @@ class Leases:
         """Make a call, and repeat it if nothing answers; return its answer."""
         problem: Exception | None = None
         for number in range(tries):
-            time.sleep(0.2 * 2**number if number else 0)
+            time.sleep(wait_before(number))
             try:
                 return self._call(word, body)
             except RefusedError as refused:
@@ -104,6 +111,7 @@ class HeldStep:
         self._leases = leases
         self._stop = stop
         self._over = threading.Event()
+        self._turn = threading.Lock()  # else a renewal could come after the settlement
         self._credentials = {name: step[name] for name in ("runId", "leaseId", "fencingToken")}
         self._note(step)
         self._renewing = threading.Thread(target=self._renew, daemon=True)
@@ -124,22 +132,47 @@ class HeldStep:
         self._call("putFile", name=name, content=base64.b64encode(data).decode())
 
     def settle(self, word: str, **body: Any) -> None:
-        """End the work: `complete`, `fail` or `release`; the renewals end before it."""
-        self._over.set()
-        if self._renewing.is_alive():
-            self._renewing.join()
-        if self.lost:
-            return
-        with contextlib.suppress(StoppedError):  # it is lost, and that was printed
-            say(f"{word}: {self._call(word, **body)['outcome']}")
+        """End the work: `complete`, `fail` or `release`.
+
+        What is complete is paid for, so it is sent until somebody answers or stops the worker. The
+        lease is renewed meanwhile; a first answer may have been lost, so it is sent where the lease
+        is lost, too.
+        """
+        try:
+            if word == "complete":
+                say(f"{word}: {self._completed(body)}")
+            elif not self.lost:
+                with self._turn:
+                    self._over.set()
+                    say(f"{word}: {self._call(word, **body)['outcome']}")
+        except StoppedError:
+            pass  # it is lost, and that was printed
+        finally:
+            self._over.set()
+            if self._renewing.is_alive():
+                self._renewing.join()
+
+    def _completed(self, body: dict[str, Any]) -> str:
+        for number in itertools.count(1):
+            try:
+                with self._turn:
+                    outcome: str = self._call("complete", tries=1, **body)["outcome"]
+                    self._over.set()
+                    return outcome
+            except UnreachableError as error:
+                say(f"not completed yet: {error}")
+                if self._stop.wait(wait_before(number)):
+                    raise
+        raise AssertionError
 
     def _call(self, word: str, *, tries: int = TRIES, **body: Any) -> dict[str, Any]:
         try:
             answer = self._leases.call(word, {**self._credentials, **body}, tries)
         except RefusedError as refused:
             if refused.code == "lease_lost":
+                if not self.lost:
+                    say(f"lease lost: {refused}")
                 self.lost = True
-                say(f"lease lost: {refused}")
                 raise StoppedError from None
             raise
         self._note(answer)
@@ -154,7 +187,10 @@ class HeldStep:
         while not self._over.wait(min(max(0.1, self._left() / 3), self.step["heartbeatS"])):
             progress = {} if self.progress is None else {"progress": self.progress}
             try:
-                self._call("renew", tries=1, **progress)
+                with self._turn:
+                    if self._over.is_set():
+                        return
+                    self._call("renew", tries=1, **progress)
                 say(f"renewed until {self._expires_at:%H:%M:%S}")
             except StoppedError:
                 return
@@ -240,12 +276,12 @@ def main() -> int:
         except UnreachableError as error:  # it may come back
             say(f"error: {error}")
             code = 1
-        except RefusedError as error:
+        except RefusedError as error:  # as a server that is older, or newer, may do in a deploy
             say(f"error: {error}")
-            return 1
+            code = 1
         if options.once:
             return code
-        if step is None:
+        if step is None or code:
             stop.wait(options.every)
     return 0
 

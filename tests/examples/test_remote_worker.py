@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,6 +17,7 @@ from leasehold.domain.life import files_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.examples.conftest import Begin, ended
+from tests.loopback_http import LoopbackHttp
 from tests.waiting import until
 
 SUMMARY = ["A worker renews its lease.", "Nobody shares a lease."]
@@ -131,6 +136,85 @@ def test_a_server_that_is_not_there_is_named(begin: Begin) -> None:
 
     assert worker.ended() == 1
     assert "error: http://127.0.0.1:1 does not answer" in worker.printed
+
+
+@pytest.fixture
+def answers(url: str) -> Iterator[Answers]:
+    """What stands between a worker and the server, and answers some calls itself."""
+    answers = Answers(url)
+    yield answers
+    answers.http.close()
+
+
+class Answers:
+    """Passes each call on, unless it has an answer of its own for it.
+
+    Attributes:
+        own: by the word of a call, the answers that the next such calls get.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.own: dict[str, list[tuple[int, str]]] = {}
+        self.http = LoopbackHttp(self._answer)
+        self._url = url
+
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        data = request.rfile.read(int(request.headers["Content-Length"]))
+        own = self.own.get(request.path.partition(":")[2])
+        if own:
+            status, code = own.pop(0)
+            body = json.dumps({"error": {"code": code, "message": "as said", "details": {}}})
+            self._send(request, status, body.encode())
+            return
+        server = HTTPConnection(urlsplit(self._url).netloc, timeout=10)
+        server.request("POST", request.path, data, {"Content-Type": "application/json"})
+        with server.getresponse() as answer:
+            self._send(request, answer.status, answer.read())
+        server.close()
+
+    def _send(self, request: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
+        request.send_response(status)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+
+def test_what_is_paid_for_is_sent_until_somebody_takes_it(
+    engine: InProcessEngine, run: Manifest, begin: Begin, answers: Answers
+) -> None:
+    """Outputs go where no renewal goes: their store may be away, and the lease is renewed."""
+    answers.own["complete"] = [(503, "store_unavailable")] * 7
+
+    worker = begin("--url", answers.http.url, "--once")
+
+    assert worker.ended() == 0
+    assert worker.printed.count("not completed yet: ") == 7
+    assert ended(engine, run).status == "COMPLETED"
+    assert story(engine, run, "step_started", "lease_expired").count("lease_expired") == 0
+
+
+def test_a_worker_that_is_stopped_sends_no_longer(
+    run: Manifest, begin: Begin, answers: Answers
+) -> None:
+    answers.own["complete"] = [(503, "store_unavailable")] * 1000
+    worker = begin("--url", answers.http.url)
+    worker.wait_until_it_says("not completed yet")
+
+    worker.process.terminate()
+
+    assert worker.ended() == 0
+
+
+def test_a_worker_outlasts_a_server_that_does_not_know_its_step_yet(
+    engine: InProcessEngine, run: Manifest, begin: Begin, answers: Answers
+) -> None:
+    """In a deploy some requests come to the older one, which runs the step itself."""
+    answers.own["claim"] = [(400, "invalid_request")] * 2
+
+    worker = begin("--url", answers.http.url, *EVERY)
+
+    assert ended(engine, run).status == "COMPLETED"
+    assert worker.printed.count("error: invalid_request: as said") == 2
 
 
 def test_a_folder_that_is_not_there_is_told_with_the_run(engine: InProcessEngine) -> None:
