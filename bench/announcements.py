@@ -116,7 +116,11 @@ def bench_on(store: str, channels: Registry[Any]) -> Iterator[Bench]:
             documents=documents,
             tasks=tasks,
         )
-        engine = replace(bundle.engine, events=told, open_channel=lambda _: told)
+        engine = replace(
+            bundle.engine,
+            events=told,
+            channels=replace(bundle.engine.channels, open=lambda _: told),
+        )
         try:
             yield Bench(engine, tasks, told, taken)
         finally:

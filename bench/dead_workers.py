@@ -17,10 +17,10 @@ from google.cloud.firestore_v1.types import common, firestore
 from bench.many_runs import Place, put, waiting_or_held
 from bench.measuring import Figure, figure
 from leasehold.domain.change import Change
+from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.status import Outcome
-from leasehold.domain.task import Task
 from leasehold.services.sweep import sweep
 from leasehold.services.sweep_times import LOOK_AGAIN_S
 
@@ -55,7 +55,11 @@ def behind_those_that_wait(place: Place, of: str, waiting: int = WAITING) -> lis
     """Return what the first call reads and recovers, of a dead worker's run behind others."""
     put(place, waiting_or_held(place, waiting, held=False), waiting_or_held(place, 1, held=True))
     seconds: list[float] = []
-    engine = replace(place.engine, tasks=PausedQueue(), observe=_noting(seconds))
+    engine = replace(
+        place.engine,
+        tasks=PausedQueue(),
+        listeners=replace(place.engine.listeners, observe=_noting(seconds)),
+    )
     engine.overrides.read()  # else whether this sweep looks is a matter of time
     before, began = place.counting.reads, time.perf_counter()
     result = sweep(engine)
@@ -86,7 +90,11 @@ def _recovered(place: Place, held: int, *, with_a_lock: bool = False) -> float:
     runs = list(waiting_or_held(place, held + with_a_lock, held=True))
     put(place, runs)
     seconds: list[float] = []
-    engine = replace(place.engine, tasks=PausedQueue(), observe=_noting(seconds))
+    engine = replace(
+        place.engine,
+        tasks=PausedQueue(),
+        listeners=replace(place.engine.listeners, observe=_noting(seconds)),
+    )
     lock = (
         locked_for_reading(place.counting.within, runs[0].run_id) if with_a_lock else nullcontext()
     )

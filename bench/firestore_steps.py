@@ -32,8 +32,8 @@ from bench.measuring import Figure, figure, report
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.bootstrap import boot, load_catalog
+from leasehold.domain.effect import Task
 from leasehold.domain.manifest import run_ref
-from leasehold.domain.task import Task
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.registry import Registry
 from leasehold.services.engine import Engine

@@ -179,7 +179,10 @@ def counted(catalog: Catalog) -> Iterator[Costs]:
             counts[Kind.LOG_LINE] += 1
 
         engine = replace(
-            bundle.engine, events=told, open_channel=lambda _: told, report=log, log=log
+            bundle.engine,
+            events=told,
+            channels=replace(bundle.engine.channels, open=lambda _: told),
+            listeners=replace(bundle.engine.listeners, report=log, log=log),
         )
         PASS.append(_passing(engine, clock))
         try:

@@ -124,7 +124,12 @@ class Stepped:
         self.refusal: LeaseholdError | None = None
         documents: Any = Turnstile(engine.documents, self._enter, self._leave)
         artifacts: Any = Turnstile(engine.artifacts, self._enter, self._leave)
-        stepped = replace(engine, documents=documents, artifacts=artifacts, side_by_side=_alone)
+        stepped = replace(
+            engine,
+            documents=documents,
+            artifacts=artifacts,
+            threads=replace(engine.threads, side_by_side=_alone),
+        )
         self._thread = threading.Thread(target=self._run, args=(stepped, work), daemon=True)
         self._thread.start()
         self._waits.acquire()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 
 
 class SeenByAll(InProcessTasks):

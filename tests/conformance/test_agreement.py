@@ -21,11 +21,11 @@ from leasehold.bootstrap import Hooks, Purpose, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.explanation import explain
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
-from leasehold.domain.task import dispatch_task
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine

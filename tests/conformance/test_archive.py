@@ -223,7 +223,9 @@ def test_an_archive_that_hangs_holds_nobody_and_no_other_run(
             go_on.wait(60)
 
     errand = BoundedCalls("errand", patience_s=0.2).run
-    slow = replace(meeting(engine, meet), errand=errand)
+    slow = replace(
+        meeting(engine, meet), threads=replace(meeting(engine, meet).threads, bounded=errand)
+    )
     try:
         complete_step(slow, hanging, "{}", "SUCCESS")
         complete_step(meeting(engine, broken), other, "{}", "SUCCESS")

@@ -34,7 +34,7 @@ from leasehold.domain.change import Change, on_run
 from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.document import Write
 from leasehold.domain.draft import Draft
-from leasehold.domain.effect import owed_effects
+from leasehold.domain.effect import dispatch_task, owed_effects
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import CallResult
@@ -43,7 +43,6 @@ from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import BlockCode, DeadLetterReason
-from leasehold.domain.task import dispatch_task
 from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,
@@ -175,13 +174,13 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         def redeployed(catalog: Catalog) -> Engine:
             bundle = boot(environ, catalog=catalog, documents=documents, tasks=queue)
             stack.callback(bundle.engine.leases.close)
-            original = bundle.engine.report
+            original = bundle.engine.listeners.report
 
             def report(facts: Any) -> None:
                 reports.append(dict(facts))
                 original(facts)
 
-            return replace(bundle.engine, report=report)
+            return replace(bundle.engine, listeners=replace(bundle.engine.listeners, report=report))
 
         def deployed(**limits: Any) -> Engine:
             return redeployed(catalog(**limits))

@@ -174,7 +174,11 @@ def engine(
         tasks=SeenByAll(clock),
         hooks=Hooks(report=reports.append),
     ).engine
-    yield replace(engine, open_channel=lambda _: provider, events=UndeliveredEvents())
+    yield replace(
+        engine,
+        events=UndeliveredEvents(),
+        channels=replace(engine.channels, open=lambda _: provider),
+    )
     for found in documents.query(Query("deliveries", order_by="alarmAt", limit=1000)):
         documents.delete(found.ref)
     for channel in ("pager", "chat"):
@@ -398,7 +402,7 @@ def test_a_send_that_hangs_holds_up_nobody_and_its_late_answer_changes_nothing(
 def test_one_of_two_processes_probes_a_channel_that_was_let_alone(
     engine: Engine, provider: Provider, clock: Clock, unique: str
 ) -> None:
-    other = replace(engine, breakers={})
+    other = replace(engine, channels=replace(engine.channels, breakers={}))
     failing = [owed(engine, f"{unique}-{number}") for number in range(5)]
     provider.answers = [unavailable() for _ in failing]
     for hint in failing:
@@ -429,7 +433,7 @@ def test_of_many_processes_at_once_one_probes(
     provider.answers = [lambda: [rest.acquire(timeout=60) for _ in range(4)]]
 
     def come_by(hint: DeliveryHint) -> DeliveryOutcome:
-        process = replace(engine, breakers={})
+        process = replace(engine, channels=replace(engine.channels, breakers={}))
         together.wait(60)
         outcome = deliver(process, hint)
         rest.release()

@@ -24,14 +24,13 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, on_run, with_index_fields
 from leasehold.domain.document import Write
 from leasehold.domain.draft import Draft
-from leasehold.domain.effect import owed_tasks
+from leasehold.domain.effect import Task, owed_tasks
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import DeadLetterReason, Outcome
-from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog

@@ -17,14 +17,13 @@ from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.document import Write
-from leasehold.domain.effect import owed_effects
+from leasehold.domain.effect import Task, owed_effects
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import StoredDocument
-from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.channels import LogChannel
@@ -95,7 +94,9 @@ def engine(documents: Documents, tmp_path: Path, bus: Bus, logged: list[str]) ->
     environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
     queue: Any = Queue()
     bundle = boot(environ, catalog=catalog, documents=documents, tasks=queue)
-    yield replace(bundle.engine, events=bus, log=logged.append)
+    yield replace(
+        bundle.engine, events=bus, listeners=replace(bundle.engine.listeners, log=logged.append)
+    )
     bundle.processes.close()
     bundle.engine.leases.close()
 

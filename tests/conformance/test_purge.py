@@ -669,7 +669,10 @@ def test_a_sweep_does_its_other_work_where_old_runs_cannot_go(engine: Engine, la
     old_runs(engine, label, 1)
     logged: list[str] = []
     away = StoreUnavailableError(store="here", problem="it is away")
-    left = replace(killed(engine, 0, away), log=logged.append)
+    left = replace(
+        killed(engine, 0, away),
+        listeners=replace(killed(engine, 0, away).listeners, log=logged.append),
+    )
     left.retention.after = timedelta(days=30)
 
     assert sweep(left).purged == 0

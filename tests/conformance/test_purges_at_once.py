@@ -161,7 +161,14 @@ def test_an_archive_that_ends_late_is_not_that_of_the_next_run_of_a_key(
     run = begin(engine, unique)
     before, left = find_run(engine, run.run_id).manifest, stored(engine, run.run_id)
 
-    is_done = archive_run(engine, late, partial(change_run, engine, run.run_id))
+    is_done = archive_run(
+        late,
+        engine.artifacts,
+        rules=engine.rules,
+        threads=engine.threads,
+        log=engine.listeners.log,
+        note=partial(change_run, engine, run.run_id),
+    )
 
     assert f"{step_folder(run, run.current_step, 1)}/1-a.json.gz" in left
     assert is_done is False

@@ -14,7 +14,7 @@ import pytest
 
 from bench.dead_workers import locked_for_reading
 from leasehold.adapters.clock import SystemClock
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.services.engine import Engine
@@ -117,7 +117,9 @@ def test_a_run_that_cannot_be_written_is_left_and_no_other_of_its_queue(
     logged: list[str] = []
     refusing: Any = OneRefused(engine.documents, locked)
 
-    result = sweep(replace(engine, documents=refusing, log=logged.append))
+    result = sweep(
+        replace(engine, documents=refusing, listeners=replace(engine.listeners, log=logged.append))
+    )
 
     assert (result.recovered, result.unattended, result.more) == (19, 1, False)
     assert [line for line in logged if locked in line] == logged
@@ -168,7 +170,12 @@ def test_recovery_beside_a_locked_run_takes_no_longer(
 
     with ThreadPoolExecutor(1) as threads:
         with locked_for_reading(engine.documents, locked):
-            sweeping = threads.submit(sweep, replace(engine, observe=note, clock=SystemClock()))
+            sweeping = threads.submit(
+                sweep,
+                replace(
+                    engine, clock=SystemClock(), listeners=replace(engine.listeners, observe=note)
+                ),
+            )
             assert are_others_moved.wait(100)
         result = sweeping.result()
 

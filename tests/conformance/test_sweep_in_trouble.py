@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle.start import SHARDS
-from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.services.engine import Engine
@@ -63,7 +63,7 @@ def refusing(engine: Engine, clock: Clock, prefix: str) -> Engine:
         clock.seconds += ATTEND_WITHIN_S
 
     store: Any = Refusing(engine.documents, prefix, refused)
-    return replace(engine, documents=store, log=lambda _: None)
+    return replace(engine, documents=store, listeners=replace(engine.listeners, log=lambda _: None))
 
 
 def test_a_fresh_expiry_is_not_behind_old_ones_that_cannot_be_written(
@@ -105,7 +105,7 @@ def test_leases_that_are_written_come_before_all_that_waits_however_slow_the_sto
     def tick(_: Any) -> None:
         clock.seconds += 1
 
-    slow = replace(engine, observe=tick)
+    slow = replace(engine, listeners=replace(engine.listeners, observe=tick))
     first, second = sweep(slow, width=1), sweep(slow, width=1)
 
     assert (first.recovered, first.still_queued, first.more) == (90, 0, True)
@@ -154,7 +154,11 @@ def test_one_of_four_queues_that_is_away_keeps_no_run_of_the_others(
     """Its own dead worker is noticed too: the run is committed, and its task is owed."""
     dead, queues = in_four_queues(engine, unique, of_each=40), OneAway()
     done: list[Any] = []
-    away = replace(engine, tasks=queues, observe=done.append, log=lambda _: None)
+    away = replace(
+        engine,
+        tasks=queues,
+        listeners=replace(engine.listeners, observe=done.append, log=lambda _: None),
+    )
 
     with pytest.raises(StoreUnavailableError, match="the queue is away"):
         sweep(away)
@@ -209,7 +213,11 @@ def test_what_a_store_that_goes_away_left_the_next_sweep_attends_to(
     going: Any = GoesAway(engine.documents, 50)
 
     with pytest.raises(StoreUnavailableError, match="it is away"):
-        sweep(replace(engine, documents=going, log=lambda _: None))
+        sweep(
+            replace(
+                engine, documents=going, listeners=replace(engine.listeners, log=lambda _: None)
+            )
+        )
     first = len(queue.created)
     after = sweep(engine)
 
@@ -256,7 +264,7 @@ def test_what_a_killed_sweep_left_the_next_one_attends_to(
 def test_two_sweeps_at_once_do_everything_once(engine: Engine, queue: Queue, unique: str) -> None:
     in_four_queues(engine, unique, of_each=40)
     done: list[Any] = []
-    watched = replace(engine, observe=done.append)
+    watched = replace(engine, listeners=replace(engine.listeners, observe=done.append))
 
     with ThreadPoolExecutor(2) as threads:
         both = [threads.submit(sweep, watched) for _ in range(2)]
@@ -298,7 +306,14 @@ def test_no_queue_is_asked_before_the_runs_of_dead_workers_are_recovered(
         if str(change.outcome) == "expired":
             looks_before.append(len(looks))
 
-    sweep(replace(engine, tasks=Queue(lambda: looks.append("")), observe=note), width=1)
+    sweep(
+        replace(
+            engine,
+            tasks=Queue(lambda: looks.append("")),
+            listeners=replace(engine.listeners, observe=note),
+        ),
+        width=1,
+    )
 
     assert looks_before == [0, 0, 0, 0]
     assert len(looks) == 120
@@ -320,7 +335,10 @@ def test_a_lease_that_ends_while_a_long_sweep_runs_does_not_wait_for_the_next(
         if str(change.outcome) == "expired":
             found_at.append(clock.seconds)
 
-    result = sweep(replace(engine, tasks=Queue(look), observe=note), width=1)
+    result = sweep(
+        replace(engine, tasks=Queue(look), listeners=replace(engine.listeners, observe=note)),
+        width=1,
+    )
 
     assert (result.recovered, result.still_queued, result.more) == (1, 80, False)
     assert 30 <= found_at[0] <= 30 + LOOK_AGAIN_S

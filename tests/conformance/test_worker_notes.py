@@ -71,7 +71,7 @@ def test_a_process_that_notes_that_it_lives_is_found_with_what_it_knows(engine: 
 
     (found,) = live_workers(engine)
 
-    assert (found.process, found.kind) == (engine.holder, "serve")
+    assert (found.process, found.kind) == (engine.process.holder, "serve")
     assert "add" in found.steps
     assert "three" in found.pipelines
     assert found.started_at == found.seen_at
@@ -193,7 +193,7 @@ def test_old_notes_go_when_a_process_begins_to_note(engine: Engine) -> None:
 
     assert len(live_workers(engine)) == 2
     left = {note["process"] for note in noted(engine.documents).values()}
-    assert left == {engine.holder, "vm-x/1@1", "gpu"}
+    assert left == {engine.process.holder, "vm-x/1@1", "gpu"}
 
 
 class Away:

@@ -20,9 +20,9 @@ from leasehold import (
     StepDispatchEntry,
 )
 from leasehold.bootstrap import Hooks, boot
+from leasehold.domain.effect import Task
 from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.task import Task
 from leasehold.ports.documents import Documents
 from leasehold.registry.gates import GateEntry
 from leasehold.registry.pipelines import Catalog

@@ -56,7 +56,7 @@ def test_nothing_that_is_kept_or_shown_has_a_secret(
     refusals = []
     for entry in CHANNELS:
         with pytest.raises((ChannelRefusedError, ChannelUnavailableError)) as refused:
-            engine.engine.open_channel(entry).send(delivery(), timeout=TIMEOUT_S)
+            engine.engine.channels.open(entry).send(delivery(), timeout=TIMEOUT_S)
         refusals.append(f"{refused.value!r} {refused.value.details}")
 
     paths = ("/runs", f"/runs/{run_id}", f"/runs/{run_id}/trace", f"/runs/{run_id}/why")

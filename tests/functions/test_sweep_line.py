@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from leasehold.bootstrap import Bundle, boot
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from leasehold.services.sweep import sweep
@@ -64,7 +64,9 @@ def sweep_with(
     def swept(tasks: Any, report: Report = Report.ALWAYS) -> Mapping[str, Any] | None:
         opened.append(boot(environ, tasks=tasks, clock=clock))
         lines: list[Mapping[str, Any]] = []
-        engine = replace(opened[-1].engine, report=lines.append)
+        engine = replace(
+            opened[-1].engine, listeners=replace(opened[-1].engine.listeners, report=lines.append)
+        )
         with contextlib.suppress(StoreUnavailableError):
             sweep(engine, report=report)
         return lines[-1] if lines else None
@@ -155,7 +157,14 @@ def test_a_store_that_is_away_is_a_line_too(environ: dict[str, str]) -> None:
     gone: Any = Gone()
     try:
         with pytest.raises(StoreUnavailableError):
-            sweep(replace(bundle.engine, documents=gone, report=lines.append), report=Report.IF_DUE)
+            sweep(
+                replace(
+                    bundle.engine,
+                    documents=gone,
+                    listeners=replace(bundle.engine.listeners, report=lines.append),
+                ),
+                report=Report.IF_DUE,
+            )
     finally:
         bundle.close()
 

@@ -54,7 +54,7 @@ def test_a_dead_worker_behind_many_that_wait_is_noticed_by_a_minutes_scheduler(
     while not noticed:
         clock.advance(next_tick - clock.now())
         began = clock.now()
-        sweep(replace(engine, observe=note), width=1)
+        sweep(replace(engine, listeners=replace(engine.listeners, observe=note)), width=1)
         took.append(clock.now() - began)
         while next_tick <= clock.now():  # a tick that comes while a sweep runs is left out
             next_tick += TICK

@@ -50,7 +50,7 @@ class Machine:
         """Set the clock for long enough that each process has read it; wait for a look."""
         self.clock.off = off
         for each in (self.server, self.other, self.beside):
-            each.engine.clock_step()
+            each.engine.process.clock_step()
         told = self.beside.start("three", {"n": 1}).run_id  # nobody takes it but a look
         until(lambda: self.server.show(told).status == "COMPLETED")
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry, testing
-from leasehold.domain.task import dispatch_task
+from leasehold.domain.effect import dispatch_task
 from leasehold.registry.pipelines import Catalog
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.in_process.sample import CALLS, ENTERED, GO_ON, PIPELINES, STEPS

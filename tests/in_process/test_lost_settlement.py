@@ -14,8 +14,8 @@ from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.domain.change import Change
+from leasehold.domain.effect import Task
 from leasehold.domain.status import Outcome
-from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Committed
 from leasehold.services.engine import Engine
@@ -92,7 +92,9 @@ def story(engine: Engine, run_id: str) -> Sequence[str]:
 def test_a_settlement_that_stands_is_answered_after_the_end_of_the_lease(
     bundle: Bundle, clock: FrozenClock, loses: Outcome, goes_on: bool
 ) -> None:
-    engine = replace(bundle.engine, may_continue=lambda: goes_on)
+    engine = replace(
+        bundle.engine, process=replace(bundle.engine.process, may_continue=lambda: goes_on)
+    )
     documents, tasks = engine.documents, engine.tasks
     assert isinstance(documents, LosesAnswers)
     assert isinstance(tasks, Tasks)

@@ -15,9 +15,9 @@ import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.bootstrap import boot
+from leasehold.domain.effect import Task
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from leasehold.domain.task import Task
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step

@@ -13,9 +13,9 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.task import dispatch_task
 from leasehold.testing import InProcessEngine
 from tests.in_process.sample import CALLS, ENTERED, GO_ON
 from tests.waiting import until

@@ -74,13 +74,13 @@ def engine(tmp_path: Path, counts: Counter[str]) -> Iterator[InProcessEngine]:
 
         def errand(*given: Any) -> bool:
             counts["errand"] += 1
-            return parts.errand(*given)
+            return parts.threads.errand(*given)
 
         engine.engine = replace(
             parts,
             documents=Counting(parts.documents, counts),
             artifacts=Counting(parts.artifacts, counts),
-            errand=errand,
+            threads=replace(parts.threads, bounded=errand),
         )
         yield engine
 

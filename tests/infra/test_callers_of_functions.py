@@ -12,7 +12,7 @@ import pytest
 from infra.functions import FUNCTIONS
 from infra.installation import Installation
 from leasehold.adapters.cloud_tasks import CloudTasks
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 from leasehold.errors import CallerNotAllowedError
 from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.web.callers import CallerCheck

@@ -176,7 +176,7 @@ def test_calls_that_get_no_thread_are_made_one_by_one(make: Make) -> None:
     made: list[int] = []
     calls: list[Callable[[], None]] = [lambda: made.append(1), lambda: made.append(2)]
     with make(workers=0) as engine, no_new_threads():
-        engine.engine.side_by_side(partial(next, iter(calls), None), len(calls))
+        engine.engine.threads.side_by_side(partial(next, iter(calls), None), len(calls))
 
     assert made == [1, 2]
 

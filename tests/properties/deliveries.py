@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from leasehold.domain import lifecycle
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
-from leasehold.domain.task import dispatch_task
 from leasehold.errors import (
     LeaseHeldError,
     NothingToClaimError,

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import StepSettings
+from leasehold.domain.effect import Task
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import Outcome
-from leasehold.domain.task import Task
 from leasehold.domain.trial_record import TrialRule, TrialVerdict
 from tests import builders
 from tests.builders import step_settings

@@ -174,7 +174,10 @@ def test_nothing_is_lost_and_each_extra_send_is_counted(
     ).engine
     world.hint = owed(documents, clock.now())
     world.engine = replace(
-        engine, documents=world, open_channel=lambda _: world, log=lambda _: None
+        engine,
+        documents=world,
+        channels=replace(engine.channels, open=lambda _: world),
+        listeners=replace(engine.listeners, log=lambda _: None),
     )
 
     for _ in range(6):

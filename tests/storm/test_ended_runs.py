@@ -83,7 +83,9 @@ def opened(kind: str, folder: Path, around: Around = NOTHING) -> Iterator[tuple[
             tasks=NoTasks(),
             around=around,
         )
-        told.engine = replace(bundle.engine, events=told, open_channel=open_channel)
+        told.engine = replace(
+            bundle.engine, events=told, channels=replace(bundle.engine.channels, open=open_channel)
+        )
         try:
             yield told.engine, told
         finally:

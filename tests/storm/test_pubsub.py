@@ -63,7 +63,11 @@ def test_in_a_storm_on_pubsub_everybody_is_told(
             subscribe(channel, project, url)
             bundle = boot(own, catalog=CATALOG, tasks=NoTasks())
             events = ThreeTimes(bundle.engine.events)
-            engine = replace(bundle.engine, events=events, report=lambda _: None)
+            engine = replace(
+                bundle.engine,
+                events=events,
+                listeners=replace(bundle.engine.listeners, report=lambda _: None),
+            )
             expected = announce(engine, STORM)
 
             def is_over() -> bool:

@@ -43,9 +43,11 @@ def dead_first(folder: Path, there: ProviderProcess) -> Iterator[Engine]:
         patch.setenv(URL, there.url)
 
         def open_channel(entry: ChannelEntry) -> Channel:
-            return opened.open_channel(deaf(entry) if entry.name == "first" else entry)
+            return opened.channels.open(deaf(entry) if entry.name == "first" else entry)
 
-        yield replace(opened, events=UndeliveredEvents(), open_channel=open_channel)
+        yield replace(
+            opened, events=UndeliveredEvents(), channels=replace(opened.channels, open=open_channel)
+        )
 
 
 def hint_of(delivery: Delivery) -> DeliveryHint:

@@ -90,9 +90,9 @@ def serve(pipe: Connection, place: Place) -> None:
     with engine_at(place, lambda store: cast(Documents, LethalDocuments(store, fate))) as mild:
 
         def open_channel(entry: ChannelEntry) -> Channel:
-            return LethalChannel(mild.open_channel(entry), mild.open_channel(deaf(entry)), fate)
+            return LethalChannel(mild.channels.open(entry), mild.channels.open(deaf(entry)), fate)
 
-        engine = replace(mild, open_channel=open_channel)
+        engine = replace(mild, channels=replace(mild.channels, open=open_channel))
         while hint := _next(pipe):
             pipe.send(_deliver(engine, hint))
 
@@ -112,7 +112,11 @@ def engine_at(
         )
         patience = replace(bundle.engine.rules.delivery, record_time=RECORD_TIME)
         rules = replace(bundle.engine.rules, delivery=patience)
-        yield replace(bundle.engine, rules=rules, report=lambda _: None)
+        yield replace(
+            bundle.engine,
+            rules=rules,
+            listeners=replace(bundle.engine.listeners, report=lambda _: None),
+        )
         bundle.processes.close()
         bundle.engine.leases.close()
 

@@ -17,7 +17,7 @@ from leasehold.domain.effect import Archive
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
-from leasehold.services.engine import CARRIERS, isolation_of
+from leasehold.services.engine import CARRIERS
 from leasehold.testing import InProcessEngine
 from tests.builders import environ_of
 from tests.in_process.sample import PIPELINES, STEPS
@@ -34,7 +34,7 @@ def test_each_isolation_that_a_step_may_ask_for_has_a_runner(tmp_path: Path) -> 
     bundle.close()
 
     allowed = get_args(get_type_hints(StepDispatchEntry)["isolation"])
-    assert set(bundle.engine.runners) == set(allowed)
+    assert set(bundle.engine.handlers.runners) == set(allowed)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,15 @@ def test_a_handler_runs_where_its_entry_says_unless_the_setting_says_inline(
     bundle = boot(environ_of(tmp_path, LEASEHOLD_ISOLATION=setting), catalog=catalog)
     bundle.close()
 
-    assert {step.step_type: isolation_of(bundle.engine, step) for step in (add, hold)} == isolations
+    assert {
+        step.step_type: bundle.engine.handlers.isolation_of(step) for step in (add, hold)
+    } == isolations
 
 
 def test_tests_run_every_handler_inline(tmp_path: Path) -> None:
     """They patch what it uses, and hold the clock."""
     with InProcessEngine(STEPS, PIPELINES, environ=environ_of(tmp_path), workers=0) as engine:
-        assert {isolation_of(engine.engine, step) for step in STEPS} == {"inline"}
+        assert {engine.engine.handlers.isolation_of(step) for step in STEPS} == {"inline"}
 
 
 def test_each_kind_of_effect_that_a_change_can_owe_has_a_carrier() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.attempt import values
-from leasehold.bounded_calls import BoundedCalls
+from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain import lifecycle
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_value import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
+from leasehold.ports.threads import Threads
 from tests.builders import new_run, rules_of, step_settings
 
 RUN = lifecycle.start(
@@ -86,8 +88,10 @@ def test_a_file_that_is_gone_is_no_outage_while_its_run_has_others(
 
 
 def test_what_cannot_be_deleted_is_left(artifacts: FolderArtifacts, kept: KeptValue) -> None:
-    values.discard(artifacts, name_of(kept), BoundedCalls("errand").run)
-    values.discard(artifacts, name_of(kept), BoundedCalls("errand").run)
+    threads = Threads(side_by_side, BoundedCalls("errand").run, time.sleep)
+
+    values.discard(artifacts, name_of(kept), threads)
+    values.discard(artifacts, name_of(kept), threads)
 
     with pytest.raises(ArtifactNotFoundError):
         artifacts.get(name_of(kept))

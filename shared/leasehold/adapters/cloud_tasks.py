@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 from leasehold.ports.clock import Clock
 
 #: A time of day that jumps, or a machine that slept, is noticed after this long at most.

@@ -37,9 +37,8 @@ from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.life import step_folder
 from leasehold.domain.lifecycle.termination import deadline_error
-from leasehold.domain.manifest import Manifest, manifest_of, to_document
+from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
 from leasehold.domain.manifest_parts import Progress, StepRecord
-from leasehold.domain.manifest_room import fits_inline
 from leasehold.domain.masks import masked
 from leasehold.domain.notes import MadeOutput, Notes, progress_without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
@@ -280,7 +279,7 @@ class Attempt:
             f"{step_folder(run, run.position.step, run.position.trial)}/"
         )
         if replaced and is_ours and replaced != kept.ref:  # that of a write that was repeated
-            discard(self.engine.artifacts, replaced, self.engine.errand)
+            discard(self.engine.artifacts, replaced, self.engine.threads)
 
     def reject_checkpoint(self, rejected: Checkpoint, why: str) -> None:
         """Drop a checkpoint that cannot be used, and say so in the run; raises as `checkpoint`."""
@@ -551,7 +550,7 @@ class Attempt:
         if file is None:
             return self._persist(record)
         self._leaves_file |= is_temporary  # it may be there from now on, and nobody know of it
-        artifacts, errand, is_sent = self.engine.artifacts, self.engine.errand, False
+        artifacts, is_sent = self.engine.artifacts, False
         try:
             self.insist(partial(put_packed, artifacts, file))
             is_sent = True
@@ -560,7 +559,7 @@ class Attempt:
             is_refused = isinstance(error, LeaseLostError | InvalidRequestError | TooManyCallsError)
             documents, run_id = self.engine.documents, self.name.run_id
             if not is_sent or (is_refused and not may_refer_to(documents, run_id, file.name)):
-                discard(artifacts, file.name, errand)
+                discard(artifacts, file.name, self.engine.threads)
             raise
 
     def _save(self, transition: Callable[..., Change], kept: str = "") -> Manifest:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -18,8 +17,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES, digest
 from leasehold.domain.kept_value import KeptValue, kept_value
 from leasehold.domain.kept_work import CallResult
 from leasehold.domain.life import step_folder, values_folder
-from leasehold.domain.manifest import Manifest, manifest_of, run_ref
-from leasehold.domain.manifest_room import fits_inline
+from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, run_ref
 from leasehold.errors import (
     ArtifactNameError,
     ArtifactNotFoundError,
@@ -29,6 +27,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
+from leasehold.ports.threads import Threads
 
 #: What a name ends with whose file is gzip.
 _GZIP: Final = ".json.gz"
@@ -139,12 +138,10 @@ def put_packed(artifacts: Artifacts, file: PackedFile) -> KeptValue:
     return file.value
 
 
-def discard(
-    artifacts: Artifacts, name: str, errand: Callable[[Callable[[], object]], bool]
-) -> None:
+def discard(artifacts: Artifacts, name: str, threads: Threads) -> None:
     """Delete a file that nothing refers to; where that cannot be done, it goes with its folder."""
     with contextlib.suppress(StoreUnavailableError, ArtifactNameError):
-        errand(partial(artifacts.delete_file, name))
+        threads.errand(partial(artifacts.delete_file, name))
 
 
 def may_refer_to(documents: Documents, run_id: str, name: str) -> bool:

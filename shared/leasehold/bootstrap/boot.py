@@ -30,12 +30,20 @@ from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.ports.threads import Threads
 from leasehold.registry.dispatch import Isolation
 from leasehold.registry.half_set import check_artifacts
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.rules import rules_of
 from leasehold.registry.settings import read_settings
-from leasehold.services.engine import Engine, Retention
+from leasehold.services.engine import (
+    Channels,
+    Engine,
+    Handlers,
+    Listeners,
+    Process,
+    Retention,
+)
 from leasehold.worker.bounded_sends import BoundedSends
 from leasehold.worker.holder import holder_name, host_name, is_gone
 from leasehold.worker.interrupts import Interrupts
@@ -151,32 +159,30 @@ def boot(
         tasks=connections.tasks,
         events=connections.events,
         artifacts=artifacts,
-        leases=LeaseKeeper(clock, rules.lease_ttl, stack_of),
-        runners={"inline": inline, "process": process},
-        gates=gate_runner(artifacts, load_value, interrupts),
-        checks=handler_checks(),
         clock=clock,
+        leases=LeaseKeeper(clock, rules.lease_ttl, stack_of),
         catalog=catalog,
-        open_channel=around.open_channel or channels,
-        is_variable_set=channels.is_variable_set,
         rules=rules,
         overrides=overrides,
-        holder=holder_name(host, os.getpid()),
-        side_by_side=side_by_side,
-        errand=errands.run,
-        send=sends.run,
-        pause=partial(pause, clock),
-        raise_interrupt=interrupts.raise_interrupt,
-        observe=hooks.observe,
-        may_continue=hooks.may_continue,
-        log=log,
-        report=hooks.report,
+        handlers=Handlers(
+            runners={"inline": inline, "process": process},
+            gates=gate_runner(artifacts, load_value, interrupts),
+            checks=handler_checks(),
+            raise_interrupt=interrupts.raise_interrupt,
+            isolation=isolation or settings["LEASEHOLD_ISOLATION"],
+        ),
+        channels=Channels(around.open_channel or channels, channels.is_variable_set, sends.run),
+        process=Process(
+            holder_name(host, os.getpid()),
+            sources.code_hash,
+            may_continue=hooks.may_continue,
+            is_gone=partial(is_gone, host=host),
+            has_servers=settings["LEASEHOLD_TASKS"] == "in-process",
+            clock_step=_clock_step(settings["LEASEHOLD_STORE"], clock),
+        ),
+        threads=Threads(side_by_side, errands.run, partial(pause, clock)),
+        listeners=Listeners(hooks.observe, hooks.report, log),
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
-        isolation=isolation or settings["LEASEHOLD_ISOLATION"],
-        is_gone=partial(is_gone, host=host),
-        has_servers=settings["LEASEHOLD_TASKS"] == "in-process",
-        code_hash=sources.code_hash,
-        clock_step=_clock_step(settings["LEASEHOLD_STORE"], clock),
     )
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from leasehold.adapters.factory import open_documents
 from leasehold.adapters.folder_identity import FolderIdentity
 from leasehold.adapters.sqlite.reader import SqliteReader
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Query, Snapshot
+from leasehold.ports.documents import Documents
 
-
-class StoreReader(Protocol):
-    """What can be asked of it."""
-
-    def query(self, query: Query) -> Sequence[Snapshot]:
-        """Return the documents that fit, in the order asked for."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        ...
+#: What can be asked of it: `query`, and `close`.
+StoreReader = Documents | SqliteReader
 
 
 def store_file(address: str) -> Path | None:

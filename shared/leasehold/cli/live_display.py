@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from leasehold.cli.run_displays import Display
 from leasehold.cli.runs_displays import LiveRuns
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted, printable
@@ -63,7 +64,7 @@ class _Screen:
         self._live.update(Group(head, table), refresh=True)
 
 
-class LiveDisplay(_Screen):
+class LiveDisplay(_Screen, Display):
     """Draws the steps of a run, in place.
 
     Args:

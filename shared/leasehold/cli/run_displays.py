@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
 from leasehold.cli.stderr import note_block
 from leasehold.cli.stdout import print_json_line, print_lines
@@ -28,16 +27,8 @@ _PROGRESS_EVERY: Final = timedelta(seconds=10)
 Trace = Callable[[], list[TraceEvent]]
 
 
-class Display(AbstractContextManager["Display"], Protocol):
-    """Shows a run as it moves."""
-
-    def update(self, run: Manifest) -> None:
-        """Show the run as it is now."""
-        ...
-
-
-class NoDisplay:
-    """Shows nothing."""
+class Display:
+    """Shows a run as it moves; this one shows nothing."""
 
     def __enter__(self) -> Self:
         """Do nothing."""
@@ -47,10 +38,10 @@ class NoDisplay:
         """Do nothing."""
 
     def update(self, run: Manifest) -> None:
-        """Show nothing."""
+        """Show the run as it is now."""
 
 
-class LineDisplay(NoDisplay):
+class LineDisplay(Display):
     """For logs and pipes: prints one line a change, and each stays as it was written.
 
     Args:
@@ -108,7 +99,7 @@ class LineDisplay(NoDisplay):
         self._print([one_line(f"{stamp(at)} {words}")])
 
 
-class JsonDisplay(NoDisplay):
+class JsonDisplay(Display):
     """For programs: a line of JSON on stdout for each change, the run's summary with its news.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Final, TextIO
 
 from leasehold.cli.exit_codes import explain_interrupt
 from leasehold.cli.invocation import command_line, url_words
-from leasehold.cli.run_displays import Display, LineDisplay, NoDisplay
+from leasehold.cli.run_displays import Display, LineDisplay
 from leasehold.cli.stderr import note
 from leasehold.cli.streams import can_draw
 from leasehold.client.client import Client
@@ -58,7 +58,7 @@ def wait_for(client: Client, run_id: str, *, quiet: bool, url: str | None = None
     """Wait until the run is over or waits for a person, whoever works on it."""
     view = view_of(client, run_id)
     with explain_watch_interrupt(run_id, url):
-        return watch_run(view, NoDisplay() if quiet else display_on(sys.stderr, view))
+        return watch_run(view, Display() if quiet else display_on(sys.stderr, view))
 
 
 def view_of(client: Client, run_id: str, *, patience: float | None = None) -> View:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from leasehold.cli.stdout import print_lines
 from leasehold.domain.manifest import Manifest
@@ -20,14 +20,6 @@ class LiveRuns(NamedTuple):
 
     runs: list[Summary]
     has_more: bool
-
-
-class RunsDisplay(AbstractContextManager["RunsDisplay"], Protocol):
-    """Shows all live runs."""
-
-    def update(self, live: LiveRuns) -> None:
-        """Show the runs as they are now."""
-        ...
 
 
 class LinesOfRuns:

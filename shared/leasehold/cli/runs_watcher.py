@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.cli.run_watcher import ServerLook, note_outage
-from leasehold.cli.runs_displays import LinesOfRuns, LiveRuns, RunsDisplay, print_run_line
+from leasehold.cli.runs_displays import LinesOfRuns, LiveRuns, print_run_line
 from leasehold.cli.stdout import print_json_line
 from leasehold.cli.streams import can_draw
 from leasehold.client.client import Client
@@ -19,6 +19,9 @@ from leasehold.client.patience import retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
+
+if TYPE_CHECKING:
+    from leasehold.cli.live_display import LiveTable
 
 #: So many runs are shown.
 MOST_RUNS: Final = 100
@@ -31,7 +34,7 @@ _LIVE: Final = (RunStatus.IN_PROGRESS, RunStatus.ERROR, RunStatus.PENDING, RunSt
 
 
 def watch_runs(
-    client: Client, display: RunsDisplay, pause: Callable[[float], object] = time.sleep
+    client: Client, display: LinesOfRuns | LiveTable, pause: Callable[[float], object] = time.sleep
 ) -> None:
     """Show all live runs, until an interrupt.
 
@@ -69,7 +72,7 @@ def live_runs(client: Client) -> LiveRuns:
     return LiveRuns(list(runs.values())[:MOST_RUNS], has_more)
 
 
-def runs_display(client: Client, *, as_json: bool) -> RunsDisplay:
+def runs_display(client: Client, *, as_json: bool) -> LinesOfRuns | LiveTable:
     """Return the display for stdout: a table on a terminal, else a line a change."""
     if not as_json and can_draw(sys.stdout):
         from leasehold.cli.live_display import LiveTable  # noqa: PLC0415 - rich

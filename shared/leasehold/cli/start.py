@@ -25,7 +25,7 @@ from leasehold.cli.options import (
     labels_option,
     url_option,
 )
-from leasehold.cli.run_displays import NoDisplay
+from leasehold.cli.run_displays import Display
 from leasehold.cli.run_result import print_result, print_result_json, read_result
 from leasehold.cli.run_watcher import LOOK_EVERY_S, View, display_on, wait_for, watch_run
 from leasehold.cli.stderr import note, warn
@@ -232,9 +232,9 @@ def _run_to_end(local: InProcessEngine, request: StartRequest, *, quiet: bool) -
         trace=partial(local.trace, run_id),
         pause=partial(_pause, local, run_id),
         now=local.engine.clock.now,
-        worker=local.engine.holder,
+        worker=local.engine.process.holder,
     )
-    return watch_run(view, NoDisplay() if quiet else display_on(sys.stderr, view, known=known))
+    return watch_run(view, Display() if quiet else display_on(sys.stderr, view, known=known))
 
 
 def _report(facts: Facts) -> None:
@@ -246,7 +246,7 @@ def _report(facts: Facts) -> None:
 def _note_other_worker(local: InProcessEngine, run_id: str) -> None:
     """Say who works on the run, where that is another process."""
     lease = local.show(run_id).position.lease
-    if lease is None or lease.holder == local.engine.holder:
+    if lease is None or lease.holder == local.engine.process.holder:
         return
     until = f"{stamp(lease.expires_at)} ({ago(lease.expires_at, local.engine.clock.now())})"
     note(

@@ -8,11 +8,11 @@ from typing import Final
 from leasehold.domain.json_text import digest
 from leasehold.domain.kept_work import CallResult
 from leasehold.domain.life import step_folder
-from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_room import (
+from leasehold.domain.manifest import (
     CALL_REFERENCE_BYTES,
     CALL_TEXT_BYTES,
     WITH_REFERENCES_BYTES,
+    Manifest,
     fits_inline,
 )
 from leasehold.errors import InvalidRequestError, TooManyCallsError

@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from leasehold.domain.alarm import alarm_for
-from leasehold.domain.claim import claimable_step
 from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.document import DecideDocument, Document, Ref, Write
-from leasehold.domain.effect import Effect, owed_effects
+from leasehold.domain.effect import Effect, Task, owed_effects
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.ledger import LedgerEntry, ledger_ref
@@ -21,7 +20,6 @@ from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.manifest_parts import OperationRecord
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import StoredDocument
-from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent, trace_ref
 from leasehold.errors import UnknownRunError
 
@@ -96,7 +94,7 @@ def with_index_fields(manifest: Manifest, grace: timedelta) -> Manifest:
     return manifest.with_(
         current_step=manifest.position.step,
         alarm_at=alarm_for(manifest, grace),
-        claimable=claimable_step(manifest),
+        claimable=manifest.claimable_step,
     )
 
 

@@ -9,7 +9,6 @@ from leasehold.domain.alarm import OUTAGE, alarm_for, is_unattended
 from leasehold.domain.announcing import announcement_of, deliveries_of
 from leasehold.domain.archive import OwedArchive
 from leasehold.domain.change import Change
-from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import leaves_artifacts
 from leasehold.domain.kept_work import CallCount
@@ -200,7 +199,7 @@ class Draft:
             updated_at=self.now,
             traced=run.traced + len(self.events),
             alarm_at=alarm_for(run, self.rules.grace, self.now),
-            claimable=claimable_step(run),
+            claimable=run.claimable_step,
         )
 
 

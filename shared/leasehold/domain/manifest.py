@@ -32,6 +32,28 @@ from leasehold.domain.stored import Stored, StoredDocument
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import UnreadableRunError
 
+#: Larger texts go to the artifact store, by reference.
+INLINE_BYTES: Final = 32 * 1024
+#: All texts of one manifest together.
+TEXT_BYTES: Final = 192 * 1024
+#: Where there are more, results of calls made once are kept by reference: so there is room for all.
+CALL_TEXT_BYTES: Final = 160 * 1024
+#: All references to results of calls; and with them, all texts.
+CALL_REFERENCE_BYTES: Final = 32 * 1024
+WITH_REFERENCES_BYTES: Final = 208 * 1024
+
+
+def fits_inline(size: int, *, beside: int = 0, most: int = TEXT_BYTES) -> bool:
+    """Return whether a manifest has room for a text of so many bytes.
+
+    Args:
+        size: of the text.
+        beside: the bytes of the texts that the manifest holds already.
+        most: of all of them together.
+    """
+    return size <= min(INLINE_BYTES, most - beside)
+
+
 #: What one step leaves of one trial beside its output takes no more: times, and names.
 TRIAL_BYTES: Final = 512
 
@@ -210,6 +232,13 @@ class Manifest(RunFields):
         return waits and not (self.paused or self.is_terminal)
 
     @property
+    def claimable_step(self) -> str | None:
+        """The step that waits for a remote worker, due or not; None: none does."""
+        at = self.position
+        waits = self.waits_for_worker and at.lease is None
+        return at.step if waits and at.dispatch.remote else None
+
+    @property
     def state(self) -> str:
         """The state as people say it: the overlays, then the status."""
         overlays = {
@@ -280,13 +309,6 @@ def manifest_of(run_id: str, document: Document) -> Manifest:
     return checked_run(run_id, read_as(Manifest, run_id, document))
 
 
-class _PositionShape(Protocol):
-    @property
-    def step(self) -> str: ...
-    @property
-    def dispatch(self) -> Any: ...
-
-
 class RunShape(Protocol):
     """A run, or what was read of one, as far as it is checked."""
 
@@ -297,7 +319,7 @@ class RunShape(Protocol):
     @property
     def plan(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
-    def position(self) -> _PositionShape: ...  # noqa: D102
+    def position(self) -> Any: ...  # noqa: D102
     @property
     def steps(self) -> Mapping[str, Any]: ...  # noqa: D102
 

@@ -198,7 +198,7 @@ class Clockwork:
 
     def _follow_clock(self, engine: Engine) -> None:
         """Take everything up anew where the machine's clock was set: waits and leases follow it."""
-        step = engine.clock_step()
+        step = engine.process.clock_step()
         if step is None or step == self._followed:
             return
         by = step.by.total_seconds()
@@ -207,7 +207,7 @@ class Clockwork:
             if by > 0
             else f"was set back by {-by:.0f} s"
         )
-        engine.log(f"this machine's clock {words}: leases and waits follow it")
+        engine.listeners.log(f"this machine's clock {words}: leases and waits follow it")
         if self._every_run:
             adopt_all(engine, is_gone=_is_gone)
         for run_id in tuple(self._mine):

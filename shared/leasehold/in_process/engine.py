@@ -16,10 +16,10 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.bootstrap import Bundle, Hooks, boot, in_process_queue, log_report, system_clock
 from leasehold.bounded_calls import start_call
 from leasehold.domain.change import Change
+from leasehold.domain.effect import Task
 from leasehold.domain.json_text import plain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, Termination
-from leasehold.domain.task import Task
 from leasehold.domain.trace import TraceEvent
 from leasehold.in_process.clockwork import TICK_S, Clockwork
 from leasehold.in_process.workers import Workers
@@ -113,7 +113,7 @@ class InProcessEngine:
     def _check_chains(self) -> None:
         """Refuse a catalog with a pipeline that could never reach its end; keep no store open."""
         try:
-            check_chains(self.engine.catalog, self.engine.checks)
+            check_chains(self.engine.catalog, self.engine.handlers.checks)
         except BaseException:
             self._bundle.close()
             raise
@@ -183,7 +183,7 @@ class InProcessEngine:
         try:
             ended = run_steps(self.engine, begun).manifest
         finally:
-            self.engine.raise_interrupt()
+            self.engine.handlers.raise_interrupt()
         self._announce_due()
         return ended
 
@@ -249,7 +249,7 @@ class InProcessEngine:
         try:
             execute_step(self.engine, Hint(task.run_id, task.generation))
         finally:
-            self.engine.raise_interrupt()
+            self.engine.handlers.raise_interrupt()
 
     def on_idle(self, listener: Callable[[Manifest], object]) -> Callable[[], None]:
         """Have `listener` called with each run that becomes idle; return what ends that.

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from leasehold.domain.change import Change
+from leasehold.domain.effect import Task, dispatch_task
 from leasehold.domain.retry import QUEUE_BACKOFF
-from leasehold.domain.task import Task, dispatch_task
 from leasehold.errors import LeaseholdError
 from leasehold.ports.documents import Committed
 from leasehold.ports.task_queue import PulledTaskQueue

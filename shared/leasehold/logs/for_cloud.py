@@ -6,11 +6,11 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from leasehold.logs.attempt import attempt_of, is_event
 
@@ -28,14 +28,6 @@ _TRACES: Final = (
 )
 _TRACE: Final[ContextVar[str]] = ContextVar("leasehold_trace", default="")
 _PROJECT: Final = re.compile(r"(?:firestore|cloud-tasks)://([^/]+)/")
-
-
-class Headers(Protocol):
-    """The headers of a request."""
-
-    def get(self, name: str, default: str, /) -> str:
-        """Return the header of this name."""
-        ...
 
 
 class JsonFormatter(logging.Formatter):
@@ -66,19 +58,23 @@ def severity_of(level: int) -> str:
 
 
 @contextmanager
-def lines_of_request(headers: Headers) -> Iterator[None]:
-    """Have what is logged inside name the trace of the request, where it has one."""
-    token = _TRACE.set(_trace_in(headers))
+def lines_of_request(header: Callable[[str, str], str]) -> Iterator[None]:
+    """Have what is logged inside name the trace of the request, where it has one.
+
+    Args:
+        header: returns the header of a name, or else what it is given beside it.
+    """
+    token = _TRACE.set(_trace_in(header))
     try:
         yield
     finally:
         _TRACE.reset(token)
 
 
-def _trace_in(headers: Headers) -> str:
+def _trace_in(header: Callable[[str, str], str]) -> str:
     """Return the trace's name, `projects/…/traces/…`; empty where it is not known."""
     for name, form in _TRACES:
-        if (found := form.fullmatch(headers.get(name, ""))) and (project := _project()):
+        if (found := form.fullmatch(header(name, ""))) and (project := _project()):
             return f"projects/{project}/traces/{found[1]}"
     return ""
 

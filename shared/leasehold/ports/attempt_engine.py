@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from leasehold.domain.change import Change, Transition
@@ -10,6 +9,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, KnownRun
+from leasehold.ports.threads import Threads
 
 
 class AttemptEngine(Protocol):
@@ -36,8 +36,8 @@ class AttemptEngine(Protocol):
         ...
 
     @property
-    def errand(self) -> Callable[[Callable[[], object]], bool]:
-        """Makes a call that nobody needs the end of now."""
+    def threads(self) -> Threads:
+        """What makes calls that nobody needs the end of now."""
         ...
 
     def dispatch_rules(self) -> Rules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 
 
 class TaskQueue(Protocol):

@@ -126,6 +126,6 @@ def _publish(engine: Engine, messages: Sequence[EventMessage]) -> None:
     try:
         engine.events.publish(messages)
     except StoreUnavailableError as error:
-        engine.log(
+        engine.listeners.log(
             f"{counted(len(messages), 'announcement')} left to the sweep, which publishes: {error}"
         )

@@ -11,13 +11,12 @@ from typing import Any, Final
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.document import Document
-from leasehold.domain.effect import owed_tasks, waiting_tasks
+from leasehold.domain.effect import owed_tasks, waiting_tasks, wake_task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of, read_as
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import Stored
-from leasehold.domain.task import wake_task
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.services.engine import Engine, change_run, publish
@@ -77,7 +76,7 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
 def _by_the_clock(engine: Engine, run_id: str) -> Manifest:
     """Return the run; one that has times of a clock that was set since is written anew."""
     manifest, now = get_run(engine, run_id), engine.clock.now()
-    step = engine.clock_step()
+    step = engine.process.clock_step()
     rules = engine.dispatch_rules()
     follow: Transition
     if step is not None and manifest.position.lease is not None:
@@ -127,7 +126,7 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
         except Exception as error:  # noqa: BLE001 - one odd run must stop no start
             known = isinstance(error, LeaseholdError)
             problem = str(error) if known else f"{type(error).__name__}: {error}"
-            engine.log(f"run {run_id} is not taken up: {problem}")
+            engine.listeners.log(f"run {run_id} is not taken up: {problem}")
         else:
             adopted.add(run_id)
     look_at_blocked(engine)
@@ -146,7 +145,7 @@ def look_at_blocked(engine: Engine) -> None:
             if get_run(engine, found.ref.id).look_at is not None:
                 _look_at(engine, found.ref.id)
         except LeaseholdError as error:
-            engine.log(f"run {found.ref.id} is not looked at: {error}")
+            engine.listeners.log(f"run {found.ref.id} is not looked at: {error}")
 
 
 def _look_at(engine: Engine, run_id: str) -> None:

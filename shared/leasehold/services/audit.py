@@ -81,14 +81,14 @@ def waiting_for_code(engine: Engine) -> int:
 def _holder_gone(engine: Engine, manifest: Manifest, now: datetime) -> Iterator[Breach]:
     """Yield that the process of a lease is gone; once that is over, it is the sweep's anyway."""
     lease = manifest.position.lease
-    if lease is not None and now < lease.expires_at and engine.is_gone(lease.holder):
+    if lease is not None and now < lease.expires_at and engine.process.is_gone(lease.holder):
         finding = f"Its lease runs until {stamp(lease.expires_at)}, and {lease.holder} is gone."
         yield Breach(_HOLDER_GONE, finding, "The lease is ended, and the step dispatched again.")
 
 
 def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
-        is_expired = expire_if_gone(engine, manifest.run_id, is_gone=engine.is_gone)
+        is_expired = expire_if_gone(engine, manifest.run_id, is_gone=engine.process.is_gone)
         look = task_presence(engine, manifest)
         step = manifest.position.step
         known = step not in engine.catalog.steps and step in steps_known_elsewhere(engine)
@@ -96,7 +96,7 @@ def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
         repair = partial(lifecycle.on_audit, rules=rules, known_elsewhere=known, **look)
         change = change_run(engine, manifest.run_id, repair)
     except (LeaseholdError, ArithmeticError) as error:
-        engine.log(f"run {manifest.run_id} is not repaired: {error}")
+        engine.listeners.log(f"run {manifest.run_id} is not repaired: {error}")
         return None
     if change.changed:
         return change.outcome

@@ -63,10 +63,10 @@ def problem_with_step(engine: Engine, name: str) -> Problem | None:
         )
     try:
         if step.handler != REMOTE:
-            engine.checks.check(step)
-            engine.checks.check_entry_actions(step)
+            engine.handlers.checks.check(step)
+            engine.handlers.checks.check_entry_actions(step)
         for gate in engine.catalog.gates_of(name):
-            engine.checks.check(gate)
+            engine.handlers.checks.check(gate)
     except (HandlerNotFoundError, EntryActionNotFoundError) as error:
         return Problem(BlockCode.HANDLER_UNAVAILABLE, error.message)
     return None
@@ -77,7 +77,7 @@ def problem_with_value(engine: Engine, name: str, text: str) -> Problem | None:
     step = engine.catalog.steps[name]
     if step.handler == REMOTE:
         return None
-    misfit = engine.checks.problem_with(step, text)
+    misfit = engine.handlers.checks.problem_with(step, text)
     if misfit is None:
         return None
     return Problem(

@@ -62,7 +62,7 @@ def note_failure(engine: Engine, channel: str) -> None:
 
 def note_answer(engine: Engine, channel: str) -> None:
     """Note that a channel's provider answers; this costs nothing where it did before."""
-    known = engine.breakers.get(channel)
+    known = engine.channels.breakers.get(channel)
     if known is not None and not known.breaker.is_new:
         _note(engine, channel, after_answer)
 
@@ -76,13 +76,13 @@ def _note(engine: Engine, channel: str, rule: Callable[[Breaker, datetime], Brea
     try:
         after = engine.documents.transact(ref, decide, within=_NOTED_WITHIN_S).answer
     except StoreUnavailableError as error:
-        engine.log(f"what channel {channel} did is not counted: {error}")
+        engine.listeners.log(f"what channel {channel} did is not counted: {error}")
     else:
         _remember(engine, after)
 
 
 def _known(engine: Engine, channel: str) -> Breaker:
-    known = engine.breakers.get(channel)
+    known = engine.channels.breakers.get(channel)
     if known is not None and engine.clock.monotonic() - known.monotonic < BELIEVED_S:
         return known.breaker
     found = engine.documents.get(breaker_ref(channel))
@@ -90,5 +90,5 @@ def _known(engine: Engine, channel: str) -> Breaker:
 
 
 def _remember(engine: Engine, breaker: Breaker) -> Breaker:
-    engine.breakers[breaker.channel] = KnownBreaker(breaker, engine.clock.monotonic())
+    engine.channels.breakers[breaker.channel] = KnownBreaker(breaker, engine.clock.monotonic())
     return breaker

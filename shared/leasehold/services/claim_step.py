@@ -230,7 +230,7 @@ def _extend_wait(engine: Engine, run: Manifest) -> None:
     try:
         change_run(engine, run.run_id, wait_on)
     except LeaseholdError as error:  # the outage itself is what the worker is told
-        engine.log(f"run {run.run_id} was not noted as asked for: {error}")
+        engine.listeners.log(f"run {run.run_id} was not noted as asked for: {error}")
 
 
 def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]:
@@ -250,7 +250,7 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]
         if readable >= TRIED or engine.clock.monotonic() >= until:
             break
     if unreadable:
-        engine.log(
+        engine.listeners.log(
             f"{counted(unreadable, 'unreadable run')} at step {step_type}; see `leasehold audit`"
         )
 

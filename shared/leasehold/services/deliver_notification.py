@@ -105,13 +105,13 @@ def deliver(
         retry=retry_if_result(call.is_to_be_tried_again),
         wait=call.wait,
         stop=call.has_no_time_for,
-        sleep=engine.pause,
+        sleep=engine.threads.pause,
         retry_error_callback=lambda _: DeliveryOutcome.DUE_LATER,
     )
     try:
         return tries(call.attempt)
     except UnreadableDeliveryError as error:
-        engine.log(str(error))
+        engine.listeners.log(str(error))
         return DeliveryOutcome.UNREADABLE
 
 
@@ -176,7 +176,7 @@ class _Call:
     def _claim(self, delivery: Delivery, now: datetime, *, claim_id: str) -> Delivery:
         if delivery_rules.is_hopeless(delivery, now, self._rules):
             return delivery_rules.cut_short(delivery, now)
-        holder = self._engine.holder
+        holder = self._engine.process.holder
         return delivery_rules.claim(
             delivery, now, claim_id=claim_id, holder=holder, rules=self._rules
         )
@@ -187,7 +187,7 @@ class _Call:
         send = partial(_open_and_send, engine, entry, claimed, timeout)
         answers = True
         try:
-            message_id = engine.send(self._channel, send, timeout=timeout)
+            message_id = engine.channels.send(self._channel, send, timeout=timeout)
             rule: Rule = partial(delivery_rules.announced, message_id=message_id)
         except ChannelRefusedError as error:
             rule = partial(
@@ -222,7 +222,7 @@ class _Call:
             retry=retry_if_exception_type(StoreUnavailableError),
             wait=_RECORD_WAITS,
             stop=lambda state: clock.monotonic() + state.upcoming_sleep >= over_at,
-            sleep=self._engine.pause,
+            sleep=self._engine.threads.pause,
             reraise=True,
         )
         written = insist(self._record.if_held, claimed, rule)
@@ -230,7 +230,7 @@ class _Call:
         if after is None or not written.is_ours:
             problem = "its claim was taken away meanwhile, so it counts as unknown"
             about = claimed.delivery_id
-            self._engine.log(f"what came of a send of {about} is not recorded: {problem}")
+            self._engine.listeners.log(f"what came of a send of {about} is not recorded: {problem}")
             return _outcome(written)
         if (
             after.state is DeliveryState.DUE
@@ -245,7 +245,9 @@ class _Call:
         try:
             return _outcome(self._record.if_held(claimed, delivery_rules.released))
         except StoreUnavailableError as error:
-            self._engine.log(f"delivery {claimed.delivery_id} stays claimed for now: {error}")
+            self._engine.listeners.log(
+                f"delivery {claimed.delivery_id} stays claimed for now: {error}"
+            )
             return DeliveryOutcome.CLAIMED
 
 
@@ -263,7 +265,7 @@ def _open_and_send(
 ) -> object:
     """Send; what keeps a channel from being opened is known not to have sent anything."""
     try:
-        channel = engine.open_channel(entry)
+        channel = engine.channels.open(entry)
     except LeaseholdError:
         raise
     except Exception as error:

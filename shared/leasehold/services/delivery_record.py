@@ -128,10 +128,10 @@ class DeliveryRecord:
         if after is None or not written.is_ours:
             return
         if written.unknown:
-            self._engine.report(unknown_send_report(after))
+            self._engine.listeners.report(unknown_send_report(after))
         event = _event_of(after, after.updated_at)
         if event is not None:
-            self._engine.report(delivery_report(after, event))
+            self._engine.listeners.report(delivery_report(after, event))
 
 
 def _event_of(delivery: Delivery, now: datetime) -> TraceEvent | None:

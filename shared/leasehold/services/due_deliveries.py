@@ -186,7 +186,7 @@ class DueDeliveries:
         except Exception as error:
             self.unattended += len(due)
             left = counted(len(due), "delivery", "deliveries")
-            self.engine.log(f"{left} or more left to the next sweep: {error}")
+            self.engine.listeners.log(f"{left} or more left to the next sweep: {error}")
             if isinstance(error, StoreUnavailableError):
                 raise
             problem = f"{type(error).__name__}: {error}"  # a mistake in an adapter costs no run
@@ -215,5 +215,5 @@ class DueDeliveries:
     def _leave(self, found: Snapshot, error: Exception) -> None:
         """Leave a delivery to the next sweep."""
         problem = error if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
-        self.engine.log(f"delivery {found.ref.id} waits for the next sweep: {problem}")
+        self.engine.listeners.log(f"delivery {found.ref.id} waits for the next sweep: {problem}")
         self.unattended += 1

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.keeper import LeaseKeeper
@@ -17,10 +17,9 @@ from leasehold.domain.change import Change, Transition, as_write, on_manifest, o
 from leasehold.domain.clock_step import ClockStep, after_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.document import DecideDocument
-from leasehold.domain.effect import Archive, Deletion, Effect
+from leasehold.domain.effect import Archive, Deletion, Effect, Task
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
-from leasehold.domain.task import Task
 from leasehold.errors import (
     ArtifactNameError,
     LeaseholdError,
@@ -37,6 +36,7 @@ from leasehold.ports.handler_checks import HandlerChecks
 from leasehold.ports.handler_runner import GateRunner, HandlerRunner
 from leasehold.ports.overrides import Overrides
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.ports.threads import Threads
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
@@ -73,16 +73,85 @@ class KnownBreaker(NamedTuple):
     monotonic: float
 
 
-#: The next call to make, or None where there is none now.
-NextCall = Callable[[], Callable[[], None] | None]
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What runs the handlers of steps here.
+
+    Args:
+        runners: what runs one, by the isolation of its step.
+        gates: what asks a gate about an output.
+        checks: what compares handlers and values with the models of each other.
+        raise_interrupt: raises the Ctrl-C that cut an attempt of this thread short, if one did.
+        isolation: that of every step, in place of what its entry says; None: as that says.
+    """
+
+    runners: Mapping[str, HandlerRunner[Attempt]]
+    gates: GateRunner
+    checks: HandlerChecks
+    raise_interrupt: Callable[[], None]
+    isolation: Isolation | None = None
+
+    def isolation_of(self, step: StepDispatchEntry) -> Isolation:
+        """Return where the handler of a step runs."""
+        return self.isolation or step.isolation
 
 
-class Errand(Protocol):
-    """Makes a call that nobody needs the end of now; see `Engine`."""
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """What sends announcements.
 
-    def __call__(self, call: Callable[[], object], patience_s: float | None = None, /) -> bool:
-        """Make the call, wait for it so many seconds, and return whether it is over."""
-        ...
+    Args:
+        open: opens what sends to a channel.
+        is_variable_set: whether a variable of a channel is set, or the file that it may be in.
+        send: sends an announcement within a time, whatever its channel does.
+        breakers: what is known here of the channels that failed.
+    """
+
+    open: Callable[[ChannelEntry], Channel]
+    is_variable_set: Callable[[str], bool]
+    send: Sending
+    breakers: dict[str, KnownBreaker] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """This process, beside those that share its store.
+
+    Args:
+        holder: how leases name it.
+        code_hash: a hash of the project's own sources as it read them at its start, the same in
+            every process of one deploy; empty: they are not known here.
+        may_continue: asked before a hand-off: may it take the next step's lease with it?
+        is_gone: whether a process is known to live no more, whatever it noted.
+        has_servers: whether servers look after the runs of the store, as with a queue within each
+            process; functions come when they are called.
+        clock_step: returns a step of the machine's clock within the last minute, where that is the
+            store's time; None: there was none, or the store has time of its own.
+        asked_for: when it was last noted here that a remote step was asked for, by its type.
+    """
+
+    holder: str
+    code_hash: str = ""
+    may_continue: Callable[[], bool] = lambda: True
+    is_gone: Callable[[str], bool] = lambda _: False
+    has_servers: bool = False
+    clock_step: Callable[[], ClockStep | None] = lambda: None
+    asked_for: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who hears of what the engine does.
+
+    Args:
+        observe: given each change whose commit stands; for displays and logs.
+        report: given each event that people analyse, as facts for a structured log.
+        log: given a line that a person should look at.
+    """
+
+    observe: Callable[[Change], None]
+    report: Callable[[Facts], object]
+    log: Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,67 +159,29 @@ class Engine:
     """The ports and tables of one bundle, wired by bootstrap.
 
     Args:
+        documents, tasks, events, artifacts, clock: what it works on.
+        leases: renews those of the attempts that run here.
+        catalog: what can be run.
         rules: what transitions need to know; those that may dispatch get `dispatch_rules()`.
         overrides: what people set for steps, which the rules look up as it is known here.
-        open_channel: opens what sends to a channel.
-        is_variable_set: whether a variable of a channel is set, or the file that it may be in.
-        runners: what runs a handler, by the isolation of its step: see `isolation_of`.
-        side_by_side: makes the calls that it is given, so many at a time, until it gets none.
-        errand: makes a call that nobody needs the end of now, and returns whether it is over: one
-            that hangs goes on without the caller, or is not made.
-        raise_interrupt: raises the Ctrl-C that cut an attempt of this thread short, if one did.
-        send: sends an announcement within a time, whatever its channel does.
-        pause: lets so many seconds pass.
-        observe: given each change whose commit stands; for displays and logs.
-        holder: how leases name this worker.
-        log: given a line that a person should look at.
-        report: given each event that people analyse, as facts for a structured log.
         retention: how long ended runs are kept.
-        breakers: what is known here of the channels that failed.
-        asked_for: when it was last noted here that a remote step was asked for, by its type.
-        isolation: that of every step, in place of what its entry says; None: as that says.
-        may_continue: asked before a hand-off: may this worker take the next step's lease with it?
-        is_gone: whether a process is known to live no more, whatever it noted.
-        has_servers: whether servers look after the runs of the store, as with a queue within each
-            process; functions come when they are called.
-        code_hash: a hash of the project's own sources as this process read them at its start, the
-            same in every process of one deploy; empty: they are not known here.
-        clock_step: returns a step of the machine's clock within the last minute, where that is the
-            store's time; None: there was none, or the store has time of its own.
     """
 
     documents: Documents
     tasks: TaskQueue
     events: EventBus
     artifacts: Artifacts
-    leases: LeaseKeeper
-    runners: Mapping[str, HandlerRunner[Attempt]]
-    gates: GateRunner
-    checks: HandlerChecks
     clock: Clock
+    leases: LeaseKeeper
     catalog: Catalog
-    open_channel: Callable[[ChannelEntry], Channel]
-    is_variable_set: Callable[[str], bool]
     rules: Rules
     overrides: Overrides
-    holder: str
-    side_by_side: Callable[[NextCall, int], None]
-    errand: Errand
-    send: Sending
-    pause: Callable[[float], None]
-    raise_interrupt: Callable[[], None]
-    observe: Callable[[Change], None]
-    may_continue: Callable[[], bool]
-    log: Callable[[str], object]
-    report: Callable[[Facts], object]
+    handlers: Handlers
+    channels: Channels
+    process: Process
+    threads: Threads
+    listeners: Listeners
     retention: Retention = field(default_factory=Retention)
-    breakers: dict[str, KnownBreaker] = field(default_factory=dict)
-    asked_for: dict[str, float] = field(default_factory=dict)
-    isolation: Isolation | None = None
-    is_gone: Callable[[str], bool] = lambda _: False
-    has_servers: bool = False
-    code_hash: str = ""
-    clock_step: Callable[[], ClockStep | None] = lambda: None
 
     def dispatch_rules(self) -> Rules:
         """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.
@@ -205,13 +236,8 @@ class Engine:
             problem = (
                 f"run {run_id} is recorded; its task is owed and the sweep creates it: {error}"
             )
-            self.log(problem)
+            self.listeners.log(problem)
             return change
-
-
-def isolation_of(engine: Engine, step: StepDispatchEntry) -> Isolation:
-    """Return where the handler of a step runs."""
-    return engine.isolation or step.isolation
 
 
 def change_run(
@@ -275,10 +301,10 @@ def publish_owed(engine: Engine, change: Change, snapshot: Snapshot | None = Non
 
 def announce(engine: Engine, change: Change) -> None:
     """Give a committed change to those who watch, and to the log."""
-    engine.observe(change)
+    engine.listeners.observe(change)
     if change.events:
         for facts in reports(change):
-            engine.report(facts)
+            engine.listeners.report(facts)
 
 
 def publish(engine: Engine, effects: Iterable[Effect], known: KnownRun | None = None) -> None:
@@ -302,7 +328,14 @@ def publish(engine: Engine, effects: Iterable[Effect], known: KnownRun | None = 
 
 def archive(engine: Engine, owed: Archive, known: KnownRun | None = None) -> bool:
     """Archive an ended run, and return whether that is done; if not, the sweep does it."""
-    return archive_run(engine, owed, partial(_note_archive, engine, owed.run_id, known))
+    return archive_run(
+        owed,
+        engine.artifacts,
+        rules=engine.rules,
+        threads=engine.threads,
+        log=engine.listeners.log,
+        note=partial(_note_archive, engine, owed.run_id, known),
+    )
 
 
 def _create_tasks(engine: Engine, tasks: Sequence[Task]) -> None:
@@ -320,15 +353,17 @@ def _publish_messages(engine: Engine, messages: Sequence[EventMessage]) -> None:
         engine.events.publish(messages)
     except Exception as error:  # noqa: BLE001 - also a mistake in an adapter costs no hand-off
         due = ", ".join(message.delivery.delivery_id for message in messages)
-        engine.log(f"due, and published by the sweep: {due}: {error}")
+        engine.listeners.log(f"due, and published by the sweep: {due}: {error}")
 
 
 def _delete_folders(engine: Engine, deletions: Sequence[Deletion]) -> None:
     """Delete temporary files; what cannot be deleted now delays nobody, and is owed still."""
     for deletion in deletions:
-        if not engine.errand(partial(_delete_now, engine, deletion)):
+        if not engine.threads.errand(partial(_delete_now, engine, deletion)):
             problem = "the artifacts store has not answered yet"
-            engine.log(f"temporary files of run {deletion.run_id} are deleted later: {problem}")
+            engine.listeners.log(
+                f"temporary files of run {deletion.run_id} are deleted later: {problem}"
+            )
 
 
 def _delete_now(engine: Engine, deletion: Deletion) -> None:
@@ -338,7 +373,7 @@ def _delete_now(engine: Engine, deletion: Deletion) -> None:
             with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
                 engine.artifacts.delete(folder)
     except LeaseholdError as error:
-        engine.log(f"temporary files of run {run_id} are deleted later: {error}")
+        engine.listeners.log(f"temporary files of run {run_id} are deleted later: {error}")
 
 
 def _note_archive(
@@ -386,5 +421,5 @@ def _still_leased(engine: Engine, manifest: Manifest, now: datetime) -> Manifest
         or (manifest.position.heartbeat_at or lease.acquired_at) <= now < lease.expires_at
     ):
         return manifest
-    step = engine.clock_step()
+    step = engine.process.clock_step()
     return manifest if step is None else after_step(manifest, now, step)

@@ -23,7 +23,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE
-from leasehold.services.engine import Engine, isolation_of, publish, publish_owed
+from leasehold.services.engine import Engine, publish, publish_owed
 from leasehold.services.gates import checked_output, through_gates
 
 _MOVED: Final = "This deploy has the step run remotely; the lease was released for its worker."
@@ -60,7 +60,7 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
         rules=engine.dispatch_rules(),
         generation=hint.generation,
         lease_id=engine.clock.new_id(),
-        holder=engine.holder,
+        holder=engine.process.holder,
     )
     return engine.commit(hint.run_id, ask, in_transaction=True)
 
@@ -104,10 +104,10 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
         if is_handed_off and attempt.manifest.owed:  # whoever handed off has this lease too
             publish(engine, left_behind(attempt.manifest))
         ending = _ending(engine, attempt)
-        if engine.may_continue():
+        if engine.process.may_continue():
             lease_id = engine.clock.new_id()  # of rules whose overrides `ending_of` has just read
             ending = lifecycle.then_arrive(
-                ending, rules=engine.rules, lease_id=lease_id, holder=engine.holder
+                ending, rules=engine.rules, lease_id=lease_id, holder=engine.process.holder
             )
         return attempt.settle(ending)
     finally:
@@ -148,5 +148,5 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
         return checked_output(engine, manifest, Finished(text, kept.output_status or "SUCCESS"))
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN, _MOVED)
-    runner = engine.runners[isolation_of(engine, step)]
+    runner = engine.handlers.runners[engine.handlers.isolation_of(step)]
     return attempt.call("handler", step.handler, runner.run, attempt, step, text)

@@ -66,7 +66,7 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         engine.rules,
         holder_gone=holder_gone,
         is_possible=partial(_is_possible, engine, run),
-        no_server=no_server(notes, now, is_gone) if engine.has_servers else None,
+        no_server=no_server(notes, now, is_gone) if engine.process.has_servers else None,
         asked=last_asked(notes, run.position.step),
     )
     if _may_wait_for_files(run) and (outage := artifacts_outage(engine)):

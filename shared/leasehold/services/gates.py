@@ -30,7 +30,7 @@ def checked_output(engine: Engine, run: Manifest, finished: Finished) -> Result:
     if step.handler != REMOTE:
         return finished
     try:
-        misfit = engine.checks.problem_with_output(step, finished.output)
+        misfit = engine.handlers.checks.problem_with_output(step, finished.output)
     except HandlerNotFoundError as error:
         return Unable(BlockCode.HANDLER_UNAVAILABLE, ErrorRecord.of(error), finished)
     return finished if misfit is None else Unable(BlockCode.INPUT_MISMATCH, misfit, finished)
@@ -52,7 +52,7 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
         return result
     run = attempt.manifest
     if result.status == "ERROR":
-        return Failed(engine.checks.error_of_output(run.position.step, result.output))
+        return Failed(engine.handlers.checks.error_of_output(run.position.step, result.output))
     step = engine.catalog.steps.get(run.position.step)
     if step is not None and not step.gates:
         return result
@@ -71,7 +71,9 @@ def _asked(
     if step is None:
         return Stopped(Termination.INSTANCE_SHUTDOWN, _LEFT_TO_OTHERS)
     for gate in engine.catalog.gates_of(step.step_type):
-        ask = partial(attempt.call, "gate", gate.handler, engine.gates.run, gate, run, result)
+        ask = partial(
+            attempt.call, "gate", gate.handler, engine.handlers.gates.run, gate, run, result
+        )
         judged: Result = attempt.insist(ask)
         if judged is not result:
             return judged

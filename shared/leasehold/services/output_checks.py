@@ -18,7 +18,7 @@ def check_output(engine: Engine, run: Manifest, output: str) -> None:
         return
     if following is not None and following.handler == REMOTE:
         following = None
-    if misfit := engine.checks.problem_with_output(step, output, following):
+    if misfit := engine.handlers.checks.problem_with_output(step, output, following):
         raise InvalidOutputError(
             problem=f"{misfit.message}.",
             step=step.step_type,

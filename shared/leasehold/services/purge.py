@@ -144,7 +144,7 @@ class Purge:
         """Delete what fits: side by side, but for runs that others were recreated from."""
         calls = self._calls(found)
         try:
-            self._engine.side_by_side(lambda: next(calls, None), WIDTH)
+            self._engine.threads.side_by_side(lambda: next(calls, None), WIDTH)
             for run_id in self._parents:
                 self._delete_parent(run_id)
             if self._deleted:
@@ -213,7 +213,7 @@ class Purge:
         except LeaseholdError as error:
             if error.retryable:
                 raise
-            self._engine.log(f"run {run_id} is not purged: {error}")
+            self._engine.listeners.log(f"run {run_id} is not purged: {error}")
             self._kept.append((run_id, error.code))
         else:
             if is_gone:

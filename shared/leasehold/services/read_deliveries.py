@@ -101,5 +101,5 @@ def _readable(engine: Engine, found: Snapshot) -> Delivery | None:
     try:
         return delivery_of(found.ref, found.document)
     except UnreadableDeliveryError as error:
-        engine.log(str(error))
+        engine.listeners.log(str(error))
         return None

@@ -281,7 +281,7 @@ def _read(
     try:
         return read(found.ref.id, found.document)
     except UnreadableRunError as error:
-        engine.log(str(error))
+        engine.listeners.log(str(error))
         return None
 
 
@@ -317,5 +317,7 @@ def _readable_event(engine: Engine, found: Snapshot) -> TraceEvent | None:
     try:
         return TraceEvent.model_validate(found.document)
     except ValidationError as error:
-        engine.log(f"the event {found.ref} cannot be read: {error.error_count()} problems")
+        engine.listeners.log(
+            f"the event {found.ref} cannot be read: {error.error_count()} problems"
+        )
         return None

@@ -26,7 +26,7 @@ def check_ready(engine: Engine) -> None:
         NotReadyError: with what is in the way.
     """
     problems: list[str] = []
-    if not engine.errand(partial(_try, engine, problems), WITHIN_S):
+    if not engine.threads.errand(partial(_try, engine, problems), WITHIN_S):
         raise NotReadyError(problem=f"the stores do not answer within {WITHIN_S:g} s")
     if problems:
         raise NotReadyError(problem=problems[0])

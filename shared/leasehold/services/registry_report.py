@@ -13,7 +13,7 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.retry_policy import RetryPolicy
-from leasehold.services.engine import Engine, isolation_of
+from leasehold.services.engine import Engine
 from leasehold.services.overrides import override_report
 
 
@@ -48,8 +48,8 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
     return {
         "stepType": entry.step_type,
         "handler": entry.handler,
-        "isolation": isolation_of(engine, entry),
-        "isolationSource": "LEASEHOLD_ISOLATION" if engine.isolation else "entry",
+        "isolation": engine.handlers.isolation_of(entry),
+        "isolationSource": "LEASEHOLD_ISOLATION" if engine.handlers.isolation else "entry",
         "reuse": entry.reuse,
         "queue": settings.queue,
         **{
@@ -70,7 +70,8 @@ def _channel(engine: Engine, entry: ChannelEntry) -> dict[str, Any]:
         "events": entry.events,
         "pipelines": entry.pipelines,
         "variables": [
-            {"name": name, "isSet": engine.is_variable_set(name)} for name in entry.variables
+            {"name": name, "isSet": engine.channels.is_variable_set(name)}
+            for name in entry.variables
         ],
     }
 

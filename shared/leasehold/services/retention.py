@@ -42,9 +42,9 @@ def tidy_up(engine: Engine) -> None:
         return
     retention.tidied_at = now
     try:
-        engine.errand(engine.artifacts.tidy_up)
+        engine.threads.errand(engine.artifacts.tidy_up)
     except LeaseholdError as error:
-        engine.log(f"what interrupted writes left is deleted later: {error}")
+        engine.listeners.log(f"what interrupted writes left is deleted later: {error}")
 
 
 def forget_old_runs(engine: Engine, over_at: float) -> int:
@@ -73,7 +73,7 @@ def forget_old_runs(engine: Engine, over_at: float) -> int:
             work = Purge(engine, RunFilter(), until, marked_before=read_at - MARKED)
         work.delete(_in_time(engine, found, over_at, begun))
     except LeaseholdError as error:
-        engine.log(f"old runs wait for the next sweep: {error}")
+        engine.listeners.log(f"old runs wait for the next sweep: {error}")
     else:
         is_all = len(begun) == len(found) < LOOKED_AT
         if is_all:

@@ -55,7 +55,9 @@ def shut_down(engine: Engine, *, grace: float = GRACE_S, signal_name: str | None
     engine.leases.stop_all(Termination.INSTANCE_SHUTDOWN, detail)
     if running or signal_name:
         now = engine.clock.now()
-        engine.report(shutdown_report(signal_name, engine.holder, len(running), now))
+        engine.listeners.report(
+            shutdown_report(signal_name, engine.process.holder, len(running), now)
+        )
     while running:
         calls = iter(
             [
@@ -63,7 +65,7 @@ def shut_down(engine: Engine, *, grace: float = GRACE_S, signal_name: str | None
                 for held, run in running
             ]
         )
-        engine.side_by_side(partial(next, calls, None), len(running))
+        engine.threads.side_by_side(partial(next, calls, None), len(running))
         running = _running(engine, seen)
 
 
@@ -107,7 +109,7 @@ def _report(engine: Engine, held: Attempt, begun: Manifest, end: Callable[[], st
     ending = _ending(held)
     words = f"{ending.replace('_', ' ')}{f': {problem}' if problem else ''}"
     attempt = f"attempt {begun.position.attempt} of step {begun.position.step}"
-    engine.report(
+    engine.listeners.report(
         {
             "severity": "WARNING" if problem else "INFO",
             "message": f"run {begun.run_id}, {attempt}: {words}",

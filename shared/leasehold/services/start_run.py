@@ -110,7 +110,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
             raise
     started: _Start = partial(lifecycle.start, rules=engine.dispatch_rules(), new=new)
     if eager:
-        lease_id, holder = engine.clock.new_id(), engine.holder
+        lease_id, holder = engine.clock.new_id(), engine.process.holder
         started = lifecycle.then_arrive(
             started, rules=engine.rules, lease_id=lease_id, holder=holder
         )
@@ -153,7 +153,7 @@ def _drop_artifacts(engine: Engine, new: NewRun) -> None:
     if new.input_files:
         drop_artifacts(engine.artifacts, new)
     elif new.input.ref is not None:
-        discard(engine.artifacts, new.input.ref, engine.errand)
+        discard(engine.artifacts, new.input.ref, engine.threads)
 
 
 def _run_id(engine: Engine, key: str | None) -> str:
@@ -172,14 +172,14 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
         HandlerNotFoundError, ChainError, ReviewerModelError, InvalidInputError, TooLargeError:
             nothing can be started with it.
     """
-    _check_code(engine.catalog, engine.checks, pipeline)
+    _check_code(engine.catalog, engine.handlers.checks, pipeline)
     try:
         text = canonical(value)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(pipeline=pipeline.name, model="JSON", problem=str(error)) from None
     check_size("input", text, INPUT_BYTES)
     first = engine.catalog.steps[pipeline.steps[0]]
-    if first.handler != REMOTE and (found := engine.checks.problem_with(first, text)):
+    if first.handler != REMOTE and (found := engine.handlers.checks.problem_with(first, text)):
         raise InvalidInputError(
             pipeline=pipeline.name,
             model=found.model,

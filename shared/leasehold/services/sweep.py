@@ -12,10 +12,9 @@ from itertools import chain
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.effect import Archive, Effect
+from leasehold.domain.effect import Archive, Effect, Task
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import Outcome
-from leasehold.domain.task import Task
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import KnownRun, Snapshot
 from leasehold.services.due_deliveries import DueDeliveries
@@ -60,7 +59,7 @@ def sweep(
     work = _Sweep(engine, among, time.total_seconds(), width)
     purged = 0
     try:
-        engine.side_by_side(work.take, width)
+        engine.threads.side_by_side(work.take, width)
         if among is None and not work.is_over:
             purged = forget_old_runs(engine, work.over_at)
             tidy_up(engine)
@@ -68,7 +67,7 @@ def sweep(
         result = work.result()
         result.purged = purged
         if report.wants(result):
-            engine.report(line_of(result))
+            engine.listeners.report(line_of(result))
     if failure := work.failure:
         raise failure
     return result
@@ -330,16 +329,18 @@ class _Sweep:
         try:
             self._engine.commit(run_id, take_back, within=ATTEND_WITHIN_S)
         except LeaseholdError as error:
-            self._engine.log(f"run {run_id} counts a task as lost that had no queue: {error}")
+            self._engine.listeners.log(
+                f"run {run_id} counts a task as lost that had no queue: {error}"
+            )
 
     def _fail(self, manifest: Manifest, error: StoreUnavailableError) -> None:
         """Ask a queue no more: each try would take its time, and it has other runs' too."""
         queue = manifest.position.dispatch.queue
-        self._engine.log(f"the runs of queue {queue} wait for the next sweep: {error}")
+        self._engine.listeners.log(f"the runs of queue {queue} wait for the next sweep: {error}")
         self._failed[queue] = error
 
     def _leave(self, run_id: str, error: Exception) -> None:
         """Leave a run to the next sweep; it keeps no other from being attended."""
         problem = error if isinstance(error, LeaseholdError) else f"{type(error).__name__}: {error}"
-        self._engine.log(f"run {run_id} waits for the next sweep: {problem}")
+        self._engine.listeners.log(f"run {run_id} waits for the next sweep: {problem}")
         self._unattended.append(run_id)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
-from leasehold.domain.task import dispatch_task
 from leasehold.services.engine import Engine
 
 

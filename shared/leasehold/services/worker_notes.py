@@ -51,7 +51,7 @@ def live_workers(engine: Engine) -> Sequence[WorkerNote]:
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    return living(*read_notes(engine.documents, engine.clock.now()), engine.is_gone)
+    return living(*read_notes(engine.documents, engine.clock.now()), engine.process.is_gone)
 
 
 def steps_known_elsewhere(engine: Engine) -> set[str]:
@@ -60,7 +60,7 @@ def steps_known_elsewhere(engine: Engine) -> set[str]:
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    others = (note for note in live_workers(engine) if note.process != engine.holder)
+    others = (note for note in live_workers(engine) if note.process != engine.process.holder)
     return {step for note in others if not note.is_remote for step in note.steps}
 
 
@@ -72,9 +72,9 @@ def missing_server(engine: Engine) -> str | None:
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    if not engine.has_servers:
+    if not engine.process.has_servers:
         return None
-    words = no_server(*read_notes(engine.documents, engine.clock.now()), engine.is_gone)
+    words = no_server(*read_notes(engine.documents, engine.clock.now()), engine.process.is_gone)
     return words if words and any_waits(engine.documents) else None
 
 
@@ -137,8 +137,8 @@ class Presence:
         now = engine.clock.monotonic()
         if now - self._noted_at >= NOTED_EVERY.total_seconds():
             self._noted_at = now
-            self._ref = self._ref or worker_ref(engine.holder, engine.clock.new_id())
-            engine.errand(partial(self._write, engine, self._ref), patience_s)
+            self._ref = self._ref or worker_ref(engine.process.holder, engine.clock.new_id())
+            engine.threads.errand(partial(self._write, engine, self._ref), patience_s)
 
     def end(self, engine: Engine, *, patience_s: float = 1.0) -> None:
         """Note that it ends; what was never noted leaves nothing.
@@ -149,7 +149,7 @@ class Presence:
         """
         self._has_ended = True
         if self._ref is not None:
-            engine.errand(partial(self._write_end, engine, self._ref), patience_s)
+            engine.threads.errand(partial(self._write_end, engine, self._ref), patience_s)
 
     def _write(self, engine: Engine, ref: Ref) -> None:
         is_first = self._started_at is None
@@ -159,17 +159,17 @@ class Presence:
             if is_first:
                 _forget_old_notes(engine)
         except LeaseholdError as error:
-            engine.log(f"that this process lives could not be noted: {error}")
+            engine.listeners.log(f"that this process lives could not be noted: {error}")
 
     def _noted(self, engine: Engine, _: Document | None, now: datetime) -> Write[datetime]:
         started_at = self._started_at or now
         note = WorkerNote(
-            process=engine.holder,
+            process=engine.process.holder,
             kind=self._kind,
             started_at=started_at,
             seen_at=now,
             ended_at=now if self._has_ended else None,
-            code_hash=engine.code_hash,
+            code_hash=engine.process.code_hash,
             steps=tuple(step.step_type for step in engine.catalog.steps),
             pipelines=tuple(pipeline.name for pipeline in engine.catalog.pipelines),
         )
@@ -182,7 +182,7 @@ class Presence:
             else:
                 engine.documents.transact(ref, partial(self._noted, engine), within=_WITHIN_S)
         except LeaseholdError as error:
-            engine.log(f"that this process ends could not be noted: {error}")
+            engine.listeners.log(f"that this process ends could not be noted: {error}")
 
 
 def note_asked(engine: Engine, step_type: str, holder: str) -> None:
@@ -191,17 +191,17 @@ def note_asked(engine: Engine, step_type: str, holder: str) -> None:
     Nobody waits for it.
     """
     now, ref = engine.clock.monotonic(), remote_ref(step_type)
-    if now - engine.asked_for.get(step_type, -math.inf) < NOTED_EVERY.total_seconds():
+    if now - engine.process.asked_for.get(step_type, -math.inf) < NOTED_EVERY.total_seconds():
         return
-    engine.asked_for[step_type] = now
+    engine.process.asked_for[step_type] = now
 
     def asked() -> None:
         try:
             engine.documents.transact(ref, partial(_asked, step_type, holder), within=_WITHIN_S)
         except LeaseholdError as error:
-            engine.log(f"that step {step_type} was asked for could not be noted: {error}")
+            engine.listeners.log(f"that step {step_type} was asked for could not be noted: {error}")
 
-    engine.errand(asked, 0.0)
+    engine.threads.errand(asked, 0.0)
 
 
 def _asked(step_type: str, holder: str, document: Document | None, now: datetime) -> Write[None]:

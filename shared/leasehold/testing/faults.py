@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
 from leasehold.domain.change import Change
+from leasehold.domain.effect import Task
 from leasehold.domain.status import Outcome
-from leasehold.domain.task import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
 from leasehold.testing.announcement_faults import AnnouncementFaults

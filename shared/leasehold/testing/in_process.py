@@ -14,11 +14,11 @@ from typing import Any, Final, cast
 from leasehold import in_process
 from leasehold.bootstrap import Around, Bundle, Hooks, boot, load_catalog
 from leasehold.domain.delivery import Delivery
+from leasehold.domain.effect import Task
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.status import Termination
-from leasehold.domain.task import Task
 from leasehold.errors import CatalogError, StoreUnavailableError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock

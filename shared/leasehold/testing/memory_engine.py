@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pydantic_core
 
 from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.outage import pause
 from leasehold.attempt.values import load
 from leasehold.bootstrap import no_documents
+from leasehold.bounded_calls import side_by_side
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import fence_of
@@ -17,6 +20,7 @@ from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, KnownRun, Snapshot
+from leasehold.ports.threads import Threads
 from leasehold.worker.context import IncrementalState
 
 
@@ -41,6 +45,7 @@ class MemoryEngine:
         self.artifacts = artifacts
         self.clock = clock
         self.rules = Rules(settings_for=lambda _: None)
+        self.threads = Threads(side_by_side, _at_once, partial(pause, clock))
         self._on_checkpoint = on_checkpoint
         self._on_call = on_call
 
@@ -49,11 +54,6 @@ class MemoryEngine:
         clock = self.clock
         found = Snapshot(run_ref(run.run_id), to_document(run), 1, clock.now(), clock.monotonic())
         return Attempt(self, KnownRun(run, found), fence_of(run), patience=0.0)
-
-    def errand(self, call: Callable[[], object]) -> bool:
-        """Make the call at once."""
-        call()
-        return True
 
     def dispatch_rules(self) -> Rules:
         """Return the rules."""
@@ -91,3 +91,8 @@ class MemoryEngine:
             if call not in before.position.calls:
                 found = pydantic_core.from_json(load(self.artifacts, call.value))
                 self._on_call(call.key, found)
+
+
+def _at_once(call: Callable[[], object], _patience_s: float | None) -> bool:
+    call()
+    return True

@@ -25,9 +25,8 @@ from leasehold.ports.clock import Clock
 from leasehold.registry.half_set import ON_CLOUD_RUN
 from leasehold.registry.setting_texts import IAM
 from leasehold.web.certificates import Certificates
+from leasehold.web.exchange import drop_rest, refuse_for
 from leasehold.web.id_tokens import Identity, read_identity
-from leasehold.web.request_body import drop_rest
-from leasehold.web.responses import refuse_for
 
 _LOG: Final = logging.getLogger("leasehold.callers")
 

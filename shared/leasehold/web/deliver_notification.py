@@ -23,7 +23,7 @@ from leasehold.logs.for_cloud import lines_of_request
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
 from leasehold.web.entry import entered
-from leasehold.web.responses import refuse
+from leasehold.web.exchange import refuse
 
 _LOG: Final = logging.getLogger("leasehold.deliver_notification")
 
@@ -57,7 +57,7 @@ def answer_failure(error: Exception) -> Any:
     is_ours = isinstance(error, HTTPException) and error.response is not None
     if is_ours or isinstance(error, MethodNotAllowed):
         return error
-    with lines_of_request(flask.request.headers):
+    with lines_of_request(flask.request.headers.get):
         _drop(f"it is not an event of Pub/Sub ({type(error).__name__})")
     return "OK"
 

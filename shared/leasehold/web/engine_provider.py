@@ -78,7 +78,7 @@ class EngineProvider:
             is_new = self._bundle is None
             if self._bundle is None:
                 self._bundle = boot(self.environ, catalog=self.catalog, sources=self.sources)
-                os.environ[HOLDER] = self._bundle.engine.holder  # for what handlers start
+                os.environ[HOLDER] = self._bundle.engine.process.holder  # for what handlers start
                 end = partial(shut_down, self._bundle.engine, signal_name="SIGTERM")
                 self._forget = SHUTDOWN.on_stop(end)
             if is_new or not SHUTDOWN.is_watching:

@@ -17,8 +17,7 @@ import flask
 from werkzeug import Request
 
 from leasehold.logs.for_cloud import lines_of_request
-from leasehold.web.request_body import drop_rest
-from leasehold.web.responses import guarded
+from leasehold.web.exchange import drop_rest, guarded
 
 
 class Callers(Protocol):
@@ -61,7 +60,7 @@ def entry(
 @contextmanager
 def entered(opened: HasCallers, request: Request) -> Iterator[flask.Response | None]:
     """Log with the trace of a request meanwhile; give the answer to one whose caller may not."""
-    with lines_of_request(request.headers):
+    with lines_of_request(request.headers.get):
         yield None if opened.callers is None else opened.callers.refusal_of(request)
 
 

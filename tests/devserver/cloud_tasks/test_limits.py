@@ -15,8 +15,8 @@ from leasehold.adapters.cloud_tasks import CloudTasks
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.bootstrap import Bundle, boot
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.task import dispatch_task
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, arrive, run_steps
 from leasehold.services.read_runs import get_run

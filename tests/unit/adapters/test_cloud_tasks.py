@@ -20,7 +20,7 @@ from google.cloud.tasks_v2 import Task as WireTask
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.cloud_tasks import CloudTasks
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
 from tests.devserver.cloud_tasks.conftest import LOCATION, QUEUE, official_client
 

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.domain.task import Task
+from leasehold.domain.effect import Task
 from leasehold.testing import FrozenClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,10 +11,10 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.task import Task
 from leasehold.errors import InvalidRequestError, NotAllowedError, UnknownKeyError
 from tests.unit.domain.runs import ARCHIVE, At, Bound, Runs
 

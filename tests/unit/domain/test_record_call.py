@@ -15,8 +15,7 @@ from leasehold.domain.calls import MAX_KEY, MAX_RESULTS, MAX_TYPE, check_call_ke
 from leasehold.domain.change import Change
 from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint, KeptCounts
 from leasehold.domain.lease import Fence
-from leasehold.domain.manifest import Manifest, to_document
-from leasehold.domain.manifest_room import CALL_TEXT_BYTES, INLINE_BYTES
+from leasehold.domain.manifest import CALL_TEXT_BYTES, INLINE_BYTES, Manifest, to_document
 from leasehold.domain.notes import Notes
 from leasehold.errors import InvalidRequestError, LeaseLostError, TooManyCallsError
 from tests.unit.domain.runs import FOLDER, At, Runs

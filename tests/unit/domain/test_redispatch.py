@@ -10,9 +10,9 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from leasehold.domain.task import dispatch_task
 from tests.unit.domain.runs import At, Bound, Runs
 
 

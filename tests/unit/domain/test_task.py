@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leasehold.domain.task import Task, dispatch_task, wake_task
+from leasehold.domain.effect import Task, dispatch_task, wake_task
 from tests.unit.domain.runs import At, Runs
 
 

@@ -6,6 +6,7 @@ so these tests are what stands between a new query and an error in production.
 
 import itertools
 import json
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,9 +26,10 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.domain.worker_note import WorkerKind, WorkerNote
 from leasehold.errors import NothingToClaimError
 from leasehold.ports.documents import Query, Snapshot
+from leasehold.ports.threads import Threads
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
 from leasehold.services.claim_step import claim_step
-from leasehold.services.engine import Engine, Retention
+from leasehold.services.engine import Engine, Process, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import Presence, live_workers
@@ -91,12 +93,8 @@ def queries_of_services() -> list[Query]:
         artifacts=NullArtifacts(),
         clock=clock,
         catalog=catalog,
-        side_by_side=side_by_side,
-        errand=lambda call, *_: bool(call()) or True,
-        holder="vm-1/1@1",
-        is_gone=lambda _: False,
-        code_hash="0a1b",
-        asked_for={},
+        threads=Threads(side_by_side, lambda call, _: bool(call()) or True, time.sleep),
+        process=Process("vm-1/1@1", code_hash="0a1b"),
         rules=rules,
         retention=Retention(timedelta(days=30)),
     )

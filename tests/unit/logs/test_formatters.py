@@ -98,7 +98,7 @@ def test_a_formatter_of_another_program_finds_the_attempt_in_each_record() -> No
 def test_an_entry_has_what_cloud_logging_takes_apart() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEASEHOLD_TASKS", "cloud-tasks://my-project/europe-west1")
-        with lines_of_request({"X-Cloud-Trace-Context": f"{TRACE}/12;o=1"}):
+        with lines_of_request({"X-Cloud-Trace-Context": f"{TRACE}/12;o=1"}.get):
             entry = json.loads(JsonFormatter().format(record("lone \udce9\nsecond")))
 
     assert entry == {
@@ -118,7 +118,7 @@ def test_a_header_that_names_no_trace_is_left_out(
     header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
-    with lines_of_request({"traceparent": header, "X-Cloud-Trace-Context": header}):
+    with lines_of_request({"traceparent": header, "X-Cloud-Trace-Context": header}.get):
         assert "trace" not in JsonFormatter().format(record("hello"))
 
 

@@ -40,7 +40,7 @@ def verdict(tmp_path: Any) -> Any:
 
         def of(check: Any) -> Any:
             gate = GateEntry(name="odd", check=f"{__name__}:{check.__name__}")
-            return engine.engine.gates.run(gate, run, Finished('{"n":1}'))
+            return engine.engine.handlers.gates.run(gate, run, Finished('{"n":1}'))
 
         yield of
 

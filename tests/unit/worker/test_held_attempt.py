@@ -99,7 +99,7 @@ def test_a_worker_whose_lease_was_ended_early_learns_who_has_it(world: World) ->
     assert world.run_of(held) == before
     assert held.stop.reason == "lease_expired"
     (lost,) = world.losses(held)
-    assert lost.detail == f"it is held by {world.engine.holder}, token 2"
+    assert lost.detail == f"it is held by {world.engine.process.holder}, token 2"
 
 
 def test_a_cancelled_run_stops_its_handler_and_lost_nothing(world: World) -> None:

@@ -23,7 +23,7 @@ HASH = """
 import sys
 from leasehold.bootstrap import boot
 bundle = boot()
-print(bundle.engine.code_hash)
+print(bundle.engine.process.code_hash)
 print(",".join(sorted({"app.steps", "beside", "lib.words"} & sys.modules.keys())), end="")
 bundle.close()
 """

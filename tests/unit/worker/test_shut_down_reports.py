@@ -31,7 +31,12 @@ def reported(world: World) -> list[Facts]:
 
 @pytest.fixture
 def engine(world: World, reported: list[Facts]) -> Engine:
-    return replace(world.engine, report=lambda facts: reported.append(dict(facts)))
+    return replace(
+        world.engine,
+        listeners=replace(
+            world.engine.listeners, report=lambda facts: reported.append(dict(facts))
+        ),
+    )
 
 
 @contextlib.contextmanager
@@ -111,14 +116,18 @@ def test_the_log_says_how_each_lease_ended(
             if facts["event"] == "INSTANCE_SHUTDOWN":
                 meanwhile(world, one)
 
-        shut_down(replace(engine, report=at_the_stop), grace=0, signal_name="SIGTERM")
+        shut_down(
+            replace(engine, listeners=replace(engine.listeners, report=at_the_stop)),
+            grace=0,
+            signal_name="SIGTERM",
+        )
         world.store.is_down = False
 
     first, *_, last = reported
     assert (first["event"], first["leases"], first["holder"]) == (
         "INSTANCE_SHUTDOWN",
         1,
-        engine.holder,
+        engine.process.holder,
     )
     assert first["message"] == "SIGTERM: shutting down; 1 lease held"
     assert (last["event"], last["ending"], last["severity"]) == (
@@ -166,4 +175,4 @@ def test_the_trace_says_what_made_the_worker_end(
     assert terminated["detail"] == sentence
     assert terminated["severity"] == "INFO"
     assert (terminated["step"], terminated["attempt"]) == ("hold", 1)
-    assert terminated["holder"] == engine.holder
+    assert terminated["holder"] == engine.process.holder

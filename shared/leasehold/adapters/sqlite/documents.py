@@ -21,17 +21,18 @@ from leasehold.adapters.sqlite.group_commit import (
     patiently,
 )
 from leasehold.adapters.sqlite.querying import documents_of
-from leasehold.adapters.sqlite.rows import BODY, document_in, read_text
-from leasehold.adapters.sqlite.schema import (
+from leasehold.adapters.sqlite.rows import (
+    BODY,
     changed_columns,
+    document_in,
     indexed,
     insert,
-    is_prepared,
-    prepare,
+    read_text,
     to_body,
     to_column,
     update,
 )
+from leasehold.adapters.sqlite.schema import is_prepared, prepare
 from leasehold.domain.collections import COLLECTIONS, Collection
 from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import DocumentExistsError, StoreUnavailableError, VersionConflictError

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from leasehold.adapters.sqlite.rows import BODY, binding, document_at, part_at, part_of
-from leasehold.adapters.sqlite.schema import to_column
+from leasehold.adapters.sqlite.rows import BODY, binding, document_at, part_at, part_of, to_column
 from leasehold.domain.collections import Collection
 from leasehold.domain.document import Document
 from leasehold.ports.documents import Query

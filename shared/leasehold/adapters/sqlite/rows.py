@@ -1,20 +1,30 @@
-"""A row as the document it holds. One that holds none is told by what it is indexed by."""
+"""A row and the document it holds, both ways.
+
+One that holds no document is told by what it is indexed by.
+"""
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.adapters.sqlite.schema import to_column
 from leasehold.domain.collections import Collection
 from leasehold.domain.document import Document, UnreadableDocument
+from leasehold.domain.stored import StoredDocument
 from leasehold.ports.documents import Query
 
 #: The body as it lies there: one text that is no UTF-8 would make a whole query fail.
 BODY: Final = "CAST(body AS BLOB)"
+
+#: How long RFC 3339 texts in UTC are, as `to_body` writes them: without and with microseconds.
+_TIME_LENGTHS: Final = (len("2026-01-01T00:00:00Z"), len("2026-01-01T00:00:00.000000Z"))
+
+_PLAIN: Final = (str, int, float, bytes)  # SQLite has them as they are
 
 #: Parent and id: the key of a row.
 Key = tuple[str, str]
@@ -135,3 +145,71 @@ def _unreadable(
         sql = f'SELECT {names} FROM "{kind.name}" WHERE parent = ? AND id = {mark}'  # noqa: S608 - known, bound
         columns = connection.execute(sql, (key[0], id_)).fetchone() or [None] * len(kind.fields)
     return UnreadableDocument(problem, dict(zip(kind.fields, columns, strict=True)))
+
+
+@functools.cache
+def insert(table: str, fields: tuple[str, ...], *, replaces: bool = False) -> str:
+    """Return the statement that writes a document with its indexed fields: a new one, or any."""
+    verb = "INSERT OR REPLACE" if replaces else "INSERT"
+    names = "".join(f', "{field}"' for field in fields)
+    marks = ", ?" * len(fields)
+    return f'{verb} INTO "{table}" (parent, id, version, body{names}) VALUES (?, ?, ?, ?{marks})'
+
+
+@functools.cache
+def update(table: str, fields: tuple[str, ...]) -> str:
+    """Return the statement that writes a document of a known version, and these of its fields."""
+    names = "".join(f', "{field}" = ?' for field in fields)
+    return (
+        f'UPDATE "{table}" SET version = version + 1, body = ?{names} '  # noqa: S608 - a known table
+        "WHERE parent = ? AND id = ? AND version = ?"
+    )
+
+
+def to_body(document: Document) -> str:
+    """Return the document as JSON text; times as RFC 3339."""
+    if isinstance(document, StoredDocument):
+        return document.to_json()
+    return pydantic_core.to_json(document).decode()
+
+
+def indexed(document: Document, kind: Collection) -> tuple[Any, ...]:
+    """Return the values of the fields that have a column, None for one that is not there."""
+    if not kind.fields:
+        return ()
+    if isinstance(document, StoredDocument):
+        return document.pick(kind.fields)
+    return tuple(map(document.get, kind.fields))
+
+
+def to_column(value: Any) -> Any:
+    """Return a field's value as an index compares it; a time that was read is one again."""
+    value = _as_time(value)
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    return pydantic_core.to_json(value).decode()
+
+
+def changed_columns(before: Document, after: Document, kind: Collection) -> dict[str, Any]:
+    """Return the columns whose value is another one; what was read has its times as text."""
+    changed = {}
+    pairs = zip(indexed(before, kind), indexed(after, kind), strict=True)
+    for field, (old, new) in zip(kind.fields, pairs, strict=True):
+        if old is new or old == new:
+            continue
+        column = to_column(new)
+        if type(old) is type(new) or column != to_column(old):
+            changed[field] = column
+    return changed
+
+
+def _as_time(value: Any) -> Any:
+    """Return the time that a text of `to_body` stands for, and any other value as it is."""
+    if isinstance(value, str) and value[-1:] == "Z" and len(value) in _TIME_LENGTHS:
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            return value
+    return value

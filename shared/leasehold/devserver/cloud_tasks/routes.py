@@ -22,8 +22,8 @@ from leasehold.devserver.cloud_tasks.policies import Policies
 from leasehold.devserver.cloud_tasks.queue import Queue
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.serializers import Json, faults_json, queue_json, task_json
+from leasehold.web.exchange import drop_rest
 from leasehold.web.loopback_guard import LoopbackGuard
-from leasehold.web.request_body import drop_rest
 
 _LOCATION: Final = "/v2/<path:parent>/queues"
 _QUEUE: Final = f"{_LOCATION}/<queue>"

@@ -8,6 +8,7 @@ from typing import Final
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.draft import Draft
+from leasehold.domain.effect import dispatch_task, wake_task
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import lease_for
 from leasehold.domain.lifecycle.dead_letter import dead_letter, outcome_at_end
@@ -17,7 +18,6 @@ from leasehold.domain.lifecycle.settle import end_attempt, expire
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
-from leasehold.domain.task import dispatch_task, wake_task
 from leasehold.domain.trace import TraceType
 
 #: Clocks of a queue and a store differ a little; a hint this early is on time.

@@ -12,6 +12,7 @@ from leasehold.domain.alarm import is_unattended
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.draft import Draft
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.give_up_rules import verdict_on, verdict_on_wait
 from leasehold.domain.lifecycle.block import block_unknown_step
 from leasehold.domain.lifecycle.dead_letter import dead_letter
@@ -19,7 +20,6 @@ from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.task import dispatch_task
 from leasehold.domain.trace import TraceType
 
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from leasehold.domain.alarm import alarm_for
 from leasehold.domain.change import Change
-from leasehold.domain.claim import claimable_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.draft import Draft
 from leasehold.domain.effect import owed_effects
@@ -74,7 +73,7 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
     if manifest.shard != shard_of(manifest.run_id):
         finding = f"It is in shard {manifest.shard}, where no sweep looks for it."
         yield Breach("wrong_shard", finding, "It is moved to its shard.")
-    claimable = claimable_step(manifest)
+    claimable = manifest.claimable_step
     if manifest.claimable != claimable:
         finding = f"It is listed for remote workers as {manifest.claimable}, and waits for none."
         if claimable is not None:

@@ -78,7 +78,8 @@ def engine_on(documents: FirestoreDocuments, holder: str) -> Engine:
         tasks=InProcessTasks(SystemClock()),
         purpose=Purpose.CHANGE,  # it runs nothing, and its folder is nobody's
     )
-    return replace(bundle.engine, holder=holder, rules=RULES)
+    process = replace(bundle.engine.process, holder=holder)
+    return replace(bundle.engine, rules=RULES, process=process)
 
 
 def fork_and_count(place: Place, ref: Ref) -> None:
