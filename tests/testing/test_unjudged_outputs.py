@@ -184,7 +184,7 @@ def test_a_gate_that_raises_again_and_again_uses_up_the_retries(tmp_path: Path) 
         run_id = started(engine, tmp_path)
         dead = engine.run_until_settled(run_id)
 
-    assert (dead.dead_letter_reason, dead.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
+    assert (dead.dead_letter_reason, dead.position.attempts.failed) == ("RETRIES_EXHAUSTED", 3)
     assert called(tmp_path) == 1
 
 
