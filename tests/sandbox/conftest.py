@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.sandbox.child import Child
+from leasehold.worker.sandbox.child import Child, Ending
 from leasehold.worker.sandbox.children import Children
-from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.sandbox import programs
 from tests.sandbox.attempts import Attempts

@@ -12,8 +12,7 @@ import pytest
 
 from leasehold.worker.sandbox import call_desk
 from leasehold.worker.sandbox.call_desk import CallDesk
-from leasehold.worker.sandbox.channel import Channel
-from leasehold.worker.sandbox.frames import GarbledError, encoded
+from leasehold.worker.sandbox.frames import Channel, GarbledError, encoded
 from leasehold.worker.sandbox.messages import Answer, GetCall, ProgressNote, PutCall
 from tests.waiting import until
 

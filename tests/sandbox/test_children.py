@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.worker.sandbox.child import Ending
 from leasehold.worker.sandbox.children import Children
-from leasehold.worker.sandbox.ending import Ending
 from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
 from tests.sandbox import programs
 from tests.sandbox.conftest import Open, descriptors, ending_of, is_gone, output_of

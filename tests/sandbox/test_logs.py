@@ -12,8 +12,7 @@ import pytest
 
 from leasehold.logs.attempt import EVENTS_LOG, attempt_of
 from leasehold.worker.sandbox.messages import LogLine
-from leasehold.worker.sandbox.prints import MAX_LINE, MAX_LINES, MAX_PRINTED, Prints
-from leasehold.worker.sandbox.relayed_logs import relay
+from leasehold.worker.sandbox.prints import MAX_LINE, MAX_LINES, MAX_PRINTED, Prints, relay
 from tests.sandbox.attempts import Attempts
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.sandbox.child import Child
+from leasehold.worker.sandbox.child import Child, Ending
 from leasehold.worker.sandbox.children import Children
-from leasehold.worker.sandbox.ending import Ending
 from tests.sandbox import programs
 from tests.sandbox.conftest import descriptors, ending_of, is_gone
 from tests.waiting import until

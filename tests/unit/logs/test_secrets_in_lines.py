@@ -28,8 +28,7 @@ from leasehold.logs.attempt import (
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.logs.for_people import LineFormatter
 from leasehold.worker.sandbox.messages import LogLine
-from leasehold.worker.sandbox.prints import Prints
-from leasehold.worker.sandbox.relayed_logs import relay
+from leasehold.worker.sandbox.prints import Prints, relay
 from tests.waiting import until
 
 SECRET = "hunter2" + "-Zq8"

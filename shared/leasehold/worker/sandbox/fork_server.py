@@ -12,20 +12,69 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NoReturn, Protocol
 
 from leasehold.worker.sandbox.assignment import Assignment
-from leasehold.worker.sandbox.child_setup import set_up
 from leasehold.worker.sandbox.fitness import is_fit_for_forking
 from leasehold.worker.sandbox.fork_loop import ForkLoop, Newborn, take_signal
-from leasehold.worker.sandbox.forks_of_handlers import (
-    SIGNALS_OF_THE_WORKER,
-    let_signals_end_forks,
-)
 from leasehold.worker.sandbox.prctl import adopt_orphans, flush_c, signal_at_parents_death
 from leasehold.worker.sandbox.source_finder import install, load
+
+#: The process of an attempt takes these, and does nothing: its worker says when it is to stop.
+SIGNALS_OF_THE_WORKER: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def let_signals_end_forks() -> None:
+    """Have each fork of this process end by these signals, unless the handler took them itself.
+
+    `Process.terminate` and the pools of `multiprocessing` send SIGTERM, and wait for the end. The
+    signals are blocked meanwhile: one that came to the fork before that would be lost.
+    """
+    masks = threading.local()
+
+    def block() -> None:
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS_OF_THE_WORKER)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def unblock_in_fork() -> None:
+        for number in (*SIGNALS_OF_THE_WORKER, signal.SIGCHLD):
+            if signal.getsignal(number) is take_signal:
+                signal.signal(number, signal.SIG_DFL)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=unblock_in_fork)
+
+
+#: Whom the kernel kills first when no memory is left: as if it took half of it in addition.
+_OOM_SCORE: Final = b"500"
+
+
+def set_up(newborn: Newborn) -> None:
+    """Make this process one of its own, which prints into its pipe and ends with its parent."""
+    signal_at_parents_death(signal.SIGKILL)
+    if os.getppid() != newborn.parent:
+        os._exit(1)  # its parent ended before the signal was ordered
+    os.setsid()
+    adopt_orphans()
+    os.dup2(newborn.output, 1)
+    os.dup2(newborn.output, 2)
+    os.close(newborn.output)
+    _be_killed_before_the_worker()
+    gc.enable()
+
+
+def _be_killed_before_the_worker() -> None:
+    with suppress(OSError):  # no /proc
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, _OOM_SCORE)
+        finally:
+            os.close(descriptor)
 
 
 class Entry(Protocol):

@@ -1,4 +1,4 @@
-"""Starting the fork server, and what is to be done when it has ended."""
+"""Starting the fork server, and ending what it left when it has ended."""
 
 from __future__ import annotations
 
@@ -12,11 +12,60 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Final
 
 from leasehold.worker.sandbox.forker import Forker
-from leasehold.worker.sandbox.marked_processes import MARK, kill_marked
+from leasehold.worker.sandbox.process_handle import ProcessHandle
 from leasehold.worker.sandbox.source_finder import SourceText, dump
+
+#: Set for the fork server, and inherited by all below it.
+MARK: Final = "LEASEHOLD_FORK_SERVER"
+
+#: What is killed may have just started something more: it is looked for again, this often.
+_LOOKS: Final = 20
+_GONE_S: Final = 1.0
+
+
+def kill_marked(mark: str) -> None:
+    """Kill all processes with that mark. Does nothing on a system without /proc."""
+    wanted = f"{MARK}={mark}".encode()
+    for _ in range(_LOOKS):
+        if not _kill_all(wanted):
+            return
+
+
+def _kill_all(variable: bytes) -> bool:
+    """Kill all that have the variable; return whether there was one."""
+    killed = []
+    for pid in _pids():
+        process = ProcessHandle(pid)  # before the look: so it is the same process
+        if variable in _environment(pid):
+            process.kill()
+            killed.append(process)
+        else:
+            process.close()
+    for process in killed:
+        process.wait(_GONE_S)
+        process.close()
+    return bool(killed)
+
+
+def _pids() -> list[int]:
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - as cheap as can be
+    except OSError:
+        return []
+    return [int(name) for name in names if name.isdecimal() and int(name) != os.getpid()]
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Return the variables that a process was started with; none: it ended, or is not ours."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
 
 #: It ends within a moment when its socket is closed; longer, and it is frozen.
 _END_S: Final = 5.0

@@ -6,12 +6,13 @@ import atexit
 import contextvars
 import gc
 import importlib
+import logging
 import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
@@ -19,6 +20,7 @@ from leasehold.domain.result import Continued, Deferred, Failed, Finished, Resul
 from leasehold.domain.status import Termination
 from leasehold.errors import TooLargeError
 from leasehold.logs.attempt import AttemptName, LinesOf, name_attempts_in_records
+from leasehold.logs.kept_handler import keep
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.context import StepContext
 from leasehold.worker.error_chain import lacked_memory
@@ -31,9 +33,8 @@ from leasehold.worker.handler_call import (
     failed_by,
 )
 from leasehold.worker.handlers import handler_of, resolve_early
-from leasehold.worker.sandbox.breakpoints import breakpoint_without_terminal
+from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.child_calls import ChildCalls
-from leasehold.worker.sandbox.child_logs import LOGS
 from leasehold.worker.sandbox.child_stacks import ChildStacks
 from leasehold.worker.sandbox.fitness import is_fit_for_forking
 from leasehold.worker.sandbox.footprint import Footprint, what_runs_on
@@ -49,6 +50,7 @@ from leasehold.worker.sandbox.messages import (
     Imported,
     Job,
     LeftNote,
+    LogLine,
     Message,
     SoftLimitNote,
     Stop,
@@ -56,6 +58,97 @@ from leasehold.worker.sandbox.messages import (
     build_readers,
 )
 from leasehold.worker.sandbox.soft_limit import SoftLimit
+
+
+def breakpoint_without_terminal(*args: Any, **kwargs: Any) -> Any:
+    """Call the debugger that PYTHONBREAKPOINT names, which may need no terminal.
+
+    Raises:
+        RuntimeError: it names none, and pdb would find the end of its input.
+    """
+    if os.environ.get("PYTHONBREAKPOINT"):
+        return sys.__breakpointhook__(*args, **kwargs)  # noqa: T100 - it was asked for
+    raise RuntimeError(
+        "breakpoint() needs a terminal, which the process of a handler does not have: "
+        "set LEASEHOLD_ISOLATION=inline, and run it with start --in-process."
+    )
+
+
+_LONGEST: Final = 8000
+_LONGEST_NAME: Final = 200
+_MOST_FACTS: Final = 20
+
+_OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class ChildLogs(logging.Handler):
+    """Sends records; before it has a link, and in a fork of the child, it prints warnings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._link: Link | None = None
+        self._levels: set[str] = set()
+
+    def install(self) -> None:
+        """Take what every logger of this process says."""
+        keep(self)
+
+    def send_by(self, link: Link, levels: Mapping[str, int]) -> None:
+        """Send all from now on, from the levels on that the worker has; "" is that of all."""
+        self._link = link
+        for name, level in levels.items():
+            logger = logging.getLogger(name)
+            if not name or logger.level == logging.NOTSET or name in self._levels:
+                logger.setLevel(level)
+                self._levels.add(name)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send the record."""
+        try:
+            if self._link is not None and self._link.is_here:
+                self._link.say(_line_of(record))
+            elif record.levelno >= logging.WARNING:
+                sys.stderr.write(f"{self.format(record)}\n")
+        except Exception:  # noqa: BLE001 - a line that cannot be sent ends no step
+            self.handleError(record)
+
+
+def _line_of(record: logging.LogRecord) -> LogLine:
+    return LogLine(
+        logger=cut(record.name, _LONGEST_NAME),
+        level=min(max(record.levelno, 0), 1000),
+        message=cut(record.getMessage(), _LONGEST),
+        error=cut("\n".join(_error_lines(record)), _LONGEST),
+        created=record.created,
+        path=cut(record.pathname, 2 * _LONGEST_NAME),
+        line=max(record.lineno or 0, 0),
+        function=cut(record.funcName or "", _LONGEST_NAME),
+        thread=cut(record.threadName or "", _LONGEST_NAME),
+        facts=dict(_facts(record)),
+    )
+
+
+def _error_lines(record: logging.LogRecord) -> Iterator[str]:
+    if record.exc_info:
+        yield logging.Formatter().formatException(record.exc_info)
+    elif record.exc_text:
+        yield record.exc_text
+    if record.stack_info:
+        yield record.stack_info
+
+
+def _facts(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
+    """Yield what the caller gave with `extra`, as far as it is plain."""
+    given = [(name, one) for name, one in vars(record).items() if name not in _OF_EVERY_RECORD]
+    for name, one in given[:_MOST_FACTS]:
+        if isinstance(one, str):
+            yield cut(name, _LONGEST_NAME), cut(one, _LONGEST_NAME * 5)
+        elif one is None or isinstance(one, bool | int | float):
+            yield cut(name, _LONGEST_NAME), one
+
+
+LOGS: Final = ChildLogs()
+
 
 sys.breakpointhook = breakpoint_without_terminal
 LOGS.install()  # where handlers are imported, before that: `basicConfig` of theirs changes nothing

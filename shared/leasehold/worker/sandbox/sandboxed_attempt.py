@@ -17,10 +17,9 @@ from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.status import Termination
 from leasehold.worker.interrupts import is_main_thread
 from leasehold.worker.sandbox.call_desk import CallDesk
-from leasehold.worker.sandbox.channel import Channel
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.child_stacks import STACKS_SIGNAL
-from leasehold.worker.sandbox.frames import Frame, GarbledError
+from leasehold.worker.sandbox.frames import Channel, Frame, GarbledError
 from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.messages import (
     Call,
@@ -38,8 +37,7 @@ from leasehold.worker.sandbox.messages import (
     Stop,
     UnableNote,
 )
-from leasehold.worker.sandbox.prints import Prints
-from leasehold.worker.sandbox.relayed_logs import relay
+from leasehold.worker.sandbox.prints import Prints, relay
 from leasehold.worker.sandbox.stacks import Stacks
 
 #: How long a child may take to end that has said its last word, and to die that was killed.

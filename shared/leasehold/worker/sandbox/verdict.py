@@ -34,7 +34,7 @@ from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures import record_of_child, safe_text
 from leasehold.worker.kept_text import cut, json_of
 from leasehold.worker.sandbox import messages
-from leasehold.worker.sandbox.ending import Ending
+from leasehold.worker.sandbox.child import Ending
 from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
 from leasehold.worker.sandbox.link import LINK_LOST, OUT_OF_TIME
 from leasehold.worker.sandbox.messages import (
