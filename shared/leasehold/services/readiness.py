@@ -38,7 +38,7 @@ def artifacts_outage(engine: Engine) -> str | None:
     Nothing is written.
     """
     problems: list[str] = []
-    if not engine.errand(partial(_look, engine, problems), WITHIN_S):
+    if not engine.threads.errand(partial(_look, engine, problems), WITHIN_S):
         return f"The store of artifacts does not answer within {WITHIN_S:g} s."
     return problems[0] if problems else None
 

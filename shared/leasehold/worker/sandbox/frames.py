@@ -1,7 +1,8 @@
 """Frames: how messages cross the socket between a worker and its child.
 
 A frame is two lengths, a header of JSON, and a raw body: a file crosses as it is. `Channel` is
-the worker's end: it never waits for the child, and believes nothing. The child is whatever the handler made of it, so what it sends is taken for a stranger's.
+the worker's end: it never waits for the child. The child is whatever the handler made of it, so
+what it sends is taken for a stranger's.
 """
 
 from __future__ import annotations
