@@ -85,7 +85,7 @@ def test_a_long_line_and_a_long_output_are_cut(caplog: pytest.LogCaptureFixture)
     *kept, dropped = caplog.records
     assert {record.getMessage() for record in kept} == {"x" * MAX_LINE}
     assert len(kept) == MAX_PRINTED // MAX_LINE
-    assert dropped.getMessage().startswith(f"{count + 10 * MAX_LINE} more bytes")
+    assert dropped.getMessage().startswith(f"dropped {count + 10 * MAX_LINE:,} more bytes")
 
 
 def test_many_short_lines_are_too_much_as_well(caplog: pytest.LogCaptureFixture) -> None:
@@ -100,7 +100,7 @@ def test_many_short_lines_are_too_much_as_well(caplog: pytest.LogCaptureFixture)
 
     *kept, dropped = caplog.records
     assert len(kept) == MAX_LINES
-    assert dropped.getMessage().startswith("12000 more bytes")
+    assert dropped.getMessage().startswith("dropped 12,000 more bytes")
     assert set(prints.last_lines.split("\n")) == {"1012"}
 
 
