@@ -411,3 +411,11 @@ def test_nothing_is_there_to_be_compressed(artifacts: Artifacts, unique: str) ->
 def test_a_name_that_could_lead_astray_compresses_nothing(artifacts: Artifacts, name: str) -> None:
     with pytest.raises(ArtifactNameError):
         artifacts.compress(name)
+
+
+def test_to_try_a_store_out_leaves_nothing(artifacts: Artifacts) -> None:
+    before = artifacts.list("")
+
+    artifacts.try_out()
+
+    assert artifacts.list("") == before

@@ -42,6 +42,25 @@ def test_a_disk_that_takes_no_write_is_not_ready_until_it_does(tmp_path: Path) -
     assert again
 
 
+def test_artifacts_that_take_no_write_are_not_ready_until_they_do(tmp_path: Path) -> None:
+    """They can be read all the while, as where a disk was mounted read-only after an error."""
+    with servers(tmp_path) as begin:
+        _, other = begin()
+        api = Api(other.url)
+        unfinished = tmp_path / "artifacts" / ".unfinished"
+        before = api.ask("GET", "/ready")
+        unfinished.parent.mkdir(exist_ok=True)
+        unfinished.touch()  # for root, too, no file can be made in it
+
+        refused = api.ask("GET", "/ready")
+        unfinished.unlink()
+        after = api.ask("GET", "/ready")
+
+    assert (before.status, refused.status, after.status) == (200, 503, 200)
+    assert refused.body["error"]["code"] == "not_ready"
+    assert f"Not a directory ({tmp_path / 'artifacts'})" in refused.body["error"]["message"]
+
+
 def test_a_server_that_takes_up_runs_answers_and_is_not_ready_until_it_has(tmp_path: Path) -> None:
     """Of a run whose process was killed, the lease is ended: that waits for the locked file."""
     with servers(tmp_path) as begin:

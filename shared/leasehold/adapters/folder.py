@@ -153,6 +153,12 @@ class FolderArtifacts:
         except ArtifactNotFoundError:
             return False
 
+    def try_out(self) -> None:
+        """Write a file that has no name: one that is mounted read-only takes none."""
+        with self._reached(self._root):
+            self._is_there()
+            _try_out(self._unfinished)
+
     def delete(self, name: str) -> None:
         """Delete what has that name, and all below it where it is a folder.
 

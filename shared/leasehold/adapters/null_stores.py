@@ -75,6 +75,9 @@ class NullArtifacts:
         """Return False."""
         return False
 
+    def try_out(self) -> None:
+        """Do nothing: there is nothing to fail."""
+
     def delete(self, name: str) -> None:
         """Do nothing: it is not there."""
 

@@ -69,6 +69,14 @@ class Artifacts(Protocol):
         """
         ...
 
+    def try_out(self) -> None:
+        """Look whether a file could be stored now, as far as that can be known without one.
+
+        Raises:
+            StoreUnavailableError: as above.
+        """
+        ...
+
     def delete(self, name: str) -> None:
         """Delete what has that name, and all below it where it is a folder.
 

@@ -20,7 +20,7 @@ _NO_FILE: Final = "runs/ready"
 
 
 def check_ready(engine: Engine) -> None:
-    """Read and write the store, and look into the artifacts; a disk that is full takes no write.
+    """Read and write the store, and try the artifacts out; a disk that is full takes no write.
 
     Raises:
         NotReadyError: with what is in the way.
@@ -53,7 +53,7 @@ def _look(engine: Engine, problems: list[str]) -> None:
 def _try(engine: Engine, problems: list[str]) -> None:
     try:
         engine.documents.transact(_PROBE, _written, within=WITHIN_S)
-        engine.artifacts.exists(_NO_FILE)
+        engine.artifacts.try_out()
     except LeaseholdError as error:
         problems.append(error.message.rstrip("."))
 
