@@ -260,7 +260,7 @@ class BodyEncodingError(LeaseholdError):
     """The body of a request is compressed, or encoded in another way."""
 
     code = "body_encoding"
-    text = "The body has Content-Encoding {encoding!r}; allowed: JSON as it is, without one."
+    text = "The body has {header} {encoding!r}; allowed: JSON as it is, without one."
     permanent = True
 
 

@@ -46,6 +46,13 @@ def _is_there(address: tuple[str, int]) -> bool:
     return True
 
 
+def answer_to(address: tuple[str, int], *lines: str) -> str:
+    """Return the status line of the answer to these bytes; nothing more is sent."""
+    with socket.create_connection(address, timeout=30) as connection:
+        connection.sendall("".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+        return connection.makefile("rb").readline().decode().split(" ", 1)[1][:3]
+
+
 def status_of(address: tuple[str, int], *headers: str) -> int:
     """Return the status of GET /health with these lines, as they are."""
     lines = ["GET /health HTTP/1.1", f"Host: {address[0]}", "Connection: close", *headers]
@@ -77,3 +84,36 @@ def test_what_a_server_makes_of_headers_lets_nobody_in(
     address: tuple[str, int], headers: list[str], status: int
 ) -> None:
     assert status_of(address, *headers) == status
+
+
+POST = ("POST /runs HTTP/1.1", "Host: x", f"Authorization: Bearer {PERSON}")
+CHUNKED = "Transfer-Encoding: chunked"
+NOTHING = ("", "0", "", "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ((*POST, "Content-Length: 2", CHUNKED, *NOTHING), "400"),
+        ((*POST, "Content-Length: 2", "Content-Length: 16", "", "{}"), "400"),
+        ((*POST, "Content-Length: +2", "", "{}"), "400"),
+        ((*POST, "Content-Length: -2", "", "{}"), "400"),
+        ((*POST, "X-A: b", " c", "Content-Length: 2", "", "{}"), "400"),
+        ((*POST, "X-A: b\rX-C: d", "Content-Length: 2", "", "{}"), "400"),
+        ((*POST, "X A: b", "Content-Length: 2", "", "{}"), "400"),
+        ((*POST, f"X-A: {'a' * 200_000}", ""), "431"),
+        ((*POST, *(f"X-{number}: a" for number in range(200)), ""), "431"),
+        ((*POST, "Transfer-Encoding: chunked, identity", *NOTHING), "400"),
+        ((*POST, "Transfer-Encoding: gzip, chunked", *NOTHING), "415"),
+        ((*POST, CHUNKED, "", "-1", "", ""), "400"),
+        ((POST[0], POST[1], CHUNKED, "", "0", POST[2], "", ""), "401"),
+        # a stranger, and somebody whose body is too large: neither sends it
+        ((*POST[:2], "Content-Length: 1000000", "", ""), "401"),
+        ((*POST, "Content-Length: 99999999999999999999", "", "{"), "413"),
+    ],
+    ids=lambda it: "" if isinstance(it, str) else it[2][:12] + "|".join(it[3:])[:40],
+)
+def test_a_body_of_no_clear_end_stops_nobody(
+    address: tuple[str, int], lines: tuple[str, ...], status: str
+) -> None:
+    assert answer_to(address, *lines) == status

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -135,6 +137,32 @@ def test_a_compressed_body_is_refused_as_one(function: Function, path: str) -> N
         "The body has Content-Encoding 'gzip'; allowed: JSON as it is, without one."
     )
     assert plain.status_code == 400
+
+
+def test_a_body_that_stays_away_is_not_waited_for(
+    serve_api: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many such callers as an instance has threads would stop it."""
+    monkeypatch.setattr("leasehold.web.exchange._SILENCE_S", 0.05)
+    ours, theirs = socket.socketpair()
+
+    class Body(io.BytesIO):
+        def readinto(self, buffer: Any) -> int:
+            return ours.recv_into(buffer)
+
+    with ours, theirs:
+        theirs.sendall(b'{"pipeline"')
+        answer = serve_api.client.post(
+            "/runs",
+            headers=JSON,
+            input_stream=Body(),
+            environ_overrides={"gunicorn.socket": ours, "CONTENT_LENGTH": "1000"},
+        )
+
+        assert answer.status_code == 400
+        assert "11 bytes, then broken off" in answer.get_json()["error"]["message"]
+        assert ours.gettimeout() is None
+        assert ours.recv(1) == b""  # gunicorn reads the rest of a body before the next request
 
 
 @pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])

@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import flask
@@ -90,6 +91,9 @@ def guarded(call: Callable[[], flask.Response]) -> flask.Response:
 #: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
 _BLOCK_BYTES: Final = 64 * 1024
 _MOST_SHOWN: Final = 60
+#: So long no byte of a body may come, and of one that is not read.
+_SILENCE_S: Final = 10.0
+_HURRY_S: Final = 1.0
 
 
 def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
@@ -100,9 +104,10 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
         TooLargeError: it is too large.
         InvalidRequestError: it did not come whole, or is not a JSON object.
     """
-    encoding = request.headers.get("Content-Encoding", "").strip()
-    if encoding.lower() not in ("", "identity"):
-        raise BodyEncodingError(encoding=encoding[:_MOST_SHOWN])
+    for header in ("Content-Encoding", "Transfer-Encoding"):
+        encoding = request.headers.get(header, "").strip()
+        if encoding.lower() not in ("", "identity", "chunked"):
+            raise BodyEncodingError(header=header, encoding=encoding[:_MOST_SHOWN])
     text = _read(request, limit)
     try:
         value = pydantic_core.from_json(text, allow_inf_nan=False) if text.strip() else {}
@@ -125,7 +130,7 @@ def drop_rest(request: Request, most: float = math.inf) -> None:
         most: bytes that are read, about; what comes after them is the server's, which hangs up.
     """
     dropped = 0
-    with suppress(Exception):  # the sender may be gone, or break off; there is nothing to be lost
+    with suppress(Exception), _broken_off_after(_HURRY_S, request):  # nothing is lost
         while dropped < most and (block := request.stream.read(_BLOCK_BYTES)):
             dropped += len(block)
     request.stream = io.BytesIO()
@@ -138,8 +143,9 @@ def _read(request: Request, limit: int) -> bytes:
         raise TooLargeError(what="the body", size=size, limit=limit)
     text = bytearray()
     try:
-        while len(text) <= limit and (block := request.stream.read(_BLOCK_BYTES)):
-            text += block
+        with _broken_off_after(_SILENCE_S, request):
+            while len(text) <= limit and (block := request.stream.read(_BLOCK_BYTES)):
+                text += block
     except Exception:  # noqa: BLE001 - each server has its own way to say that the sender broke off
         raise _refused(f"{len(text)} bytes, then broken off", "a whole body") from None
     if len(text) > limit:
@@ -147,6 +153,28 @@ def _read(request: Request, limit: int) -> bytes:
     if size is not None and len(text) < size:
         raise _refused(f"{len(text)} of {size} bytes", "a whole body")
     return bytes(text)
+
+
+@contextmanager
+def _broken_off_after(seconds: float, request: Request) -> Iterator[None]:
+    """Have a deployed function not wait for ever for a body: it would hold a thread so long.
+
+    Its server, gunicorn, has no limit for that; `serve` has limits of its own.
+    """
+    connection = request.environ.get("gunicorn.socket")
+    if connection is None:
+        yield
+        return
+    before = connection.gettimeout()
+    connection.settimeout(seconds)
+    try:
+        yield
+    except Exception:  # werkzeug has its own for a timeout
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RD)  # the server would read on, for its next request
+        raise
+    finally:
+        connection.settimeout(before)
 
 
 def _refused(value: str, allowed: str) -> InvalidRequestError:
