@@ -260,6 +260,31 @@ def test_no_name_leads_out_of_the_run(
     assert "X-Injected" not in answer.headers
 
 
+def test_the_mark_of_another_run_opens_nothing_of_it(
+    serve_api: Function, engine: InProcessEngine
+) -> None:
+    """A mark stands in addresses, so it may be known; the one of the run that is asked counts."""
+    own, other = completed(engine), completed(engine)
+    put(engine, other, "secret.txt", b"of the other")
+    folder = files_folder(find_run(engine.engine, other).manifest)
+    mark = folder.split("/")[2]
+
+    for name in (
+        "secret.txt",
+        folder + "/secret.txt",
+        f"{mark}/files/secret.txt",
+        f"../../../{other}/{mark}/files/secret.txt",
+        f"../../{mark}/files/secret.txt",
+    ):
+        for way in (name, quote(name, safe="")):
+            status, answer = serve_api.get(f"/runs/{own}/files/{way}")
+            assert status in (400, 404), way
+            assert "of the other" not in str(answer)
+    for token in (mark, folder, f"{folder}/", "../"):
+        listed = serve_api.get(f"/runs/{own}/files?pageToken={quote(token, safe='')}")
+        assert "secret.txt" not in str(listed)
+
+
 def test_a_planted_link_is_no_file_of_the_run(
     serve_api: Function, engine: InProcessEngine, tmp_path: Path
 ) -> None:
