@@ -310,6 +310,19 @@ def test_a_run_is_held_and_let_go_as_often_as_why_says_how(shell: Shell, engine:
         assert (done.returncode, done.stdout) == (0, f"run {run_id} BLOCKED\n")
 
 
+def test_why_of_a_decision_says_that_the_artifacts_are_away(shell: Shell, engine: Engine) -> None:
+    """An output that cannot be read is not offered for approval, and this is why."""
+    run_id = first(shell, engine)
+    (shell.folder / ".leasehold" / "artifacts").rename(shell.folder / "away")
+
+    away = shell.run("why", run_id)
+    (shell.folder / "away").rename(shell.folder / ".leasehold" / "artifacts")
+    back = shell.run("why", run_id)
+
+    assert "its mark is missing" in only_line(away.stdout)
+    assert "its mark is missing" not in only_line(back.stdout)
+
+
 def test_why_offers_no_approval_of_what_cannot_be_approved(shell: Shell, engine: Engine) -> None:
     run_id = str(json.loads(shell.run(*ORDER, "--json").stdout)["runId"])
     rules = replace(engine.rules, settings_for=lambda _: None)

@@ -85,7 +85,7 @@ def test_a_run_that_nobody_would_look_at_again_is_found_and_repaired(
         "RUN\tBREACH\tREPAIR",
         f"{run_id}\t{finding}\tIt gets its alarm.",
     ]
-    assert "1 left; --repair repairs them" in only_line(found.stderr)
+    assert "1 left; --repair repairs it" in only_line(found.stderr)
     assert answer.returncode == 1
     (one,) = json.loads(answer.stdout)["found"]
     assert (one["runId"], one["breaches"][0]["code"], one["outcome"]) == (run_id, "no_alarm", None)

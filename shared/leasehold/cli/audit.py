@@ -73,7 +73,7 @@ def _print_audit(answer: AuditResponse, *, repair: bool) -> None:
         return
     print_table(_COLUMNS, [row for one in answer.found for row in _rows(one, repair=repair)])
     repaired = f"{count - answer.left} repaired, " if repair else ""
-    hint = "" if repair else "; --repair repairs them"
+    hint = "" if repair else f"; --repair repairs {'it' if count == 1 else 'them'}"
     note(f"{counted(count, 'run is', 'runs are')} not in order: {repaired}{answer.left} left{hint}")
 
 

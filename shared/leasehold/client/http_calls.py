@@ -183,7 +183,8 @@ class RunsApi:
             return self._refused(f"redirects to {place}, which is not followed: name that address")
         found = _error(answer, timeout)
         if answer.code in _NOT_NOW:
-            return ServerUnreachableError(url=self.url, problem=found.message, sent=True)
+            problem = found.message.rstrip(".")
+            return ServerUnreachableError(url=self.url, problem=problem, sent=True)
         if found.code is not None and (error := error_of(found)) is not None:
             return error
         return ServerRefusedError(message=found.message, url=self.url, code=found.code)

@@ -14,6 +14,7 @@ from leasehold.domain.dispatch import as_dispatched
 from leasehold.domain.explanation import Explanation, explain
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import RunStatus
 from leasehold.domain.worker_note import last_asked, no_server
 from leasehold.errors import LeaseholdError
 from leasehold.registry.pipelines import NO_CATALOG
@@ -90,8 +91,13 @@ def _held_until(engine: Engine, channels: Collection[str], now: datetime) -> dic
 
 
 def _may_wait_for_files(run: Manifest) -> bool:
-    """Return whether an attempt met an outage, or may be waiting for its end."""
+    """Return whether an attempt met an outage, or may be waiting for its end; or a decision may.
+
+    An output that cannot be read cannot be approved.
+    """
     at = run.position
+    if run.status is RunStatus.BLOCKED:
+        return True
     return run.is_moving and (at.lease is not None or at.dispatch.deferred > 0)
 
 
