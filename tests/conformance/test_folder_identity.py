@@ -42,3 +42,21 @@ def test_a_bucket_is_known_by_its_name(documents: Documents) -> None:
     bundle.engine.leases.close()
 
     assert documents.get(IDENTITY) is None
+
+
+@pytest.mark.parametrize("spoiled", [{}, {"identity": None}, {"identity": "a/../../x"}])
+def test_a_folder_with_a_mark_is_noted_where_somebody_spoiled_the_document(
+    documents: Documents, ref: Ref, tmp_path: Path, spoiled: dict[str, object]
+) -> None:
+    documents.transact(ref, lambda _, __: Write(None, {"status": "PENDING"}))
+    mark = FolderIdentity(tmp_path / "own", documents, note=documents).find(may_write=True)
+    assert mark is not None
+    documents.transact(IDENTITY, lambda _, __: Write(None, spoiled))
+
+    with pytest.raises(StoreUnavailableError, match="neither it nor the document identities/art"):
+        FolderIdentity(tmp_path / "other", documents, note=documents).find(may_write=True)
+    again = FolderIdentity(tmp_path / "own", documents, note=documents).find(may_write=True)
+
+    assert again == mark
+    assert FolderIdentity(tmp_path / "own", documents).find() == mark
+    assert not (tmp_path / "other").exists()

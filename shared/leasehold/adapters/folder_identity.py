@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shlex
 from collections.abc import Callable, Collection
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from leasehold.adapters.plain_files import make_folder, open_folder
 from leasehold.domain.artifact_name import MARK
@@ -24,6 +25,9 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Queries, Query
 
 IDENTITY: Final = Ref("identities", "artifacts")
+
+#: As `secrets.token_hex` makes them.
+_IDENTITY: Final = re.compile(r"[0-9a-f]{16}")
 
 _WITHIN_S: Final = 5.0
 _KNOWN: Final = Query(IDENTITY.collection, limit=1, within=_WITHIN_S)
@@ -58,6 +62,7 @@ class FolderIdentity:
         self._documents = documents
         self._log = log
         self._note = note
+        self._new = secrets.token_hex(8)
 
     def find(self, may_write: bool = False) -> Path | None:
         """Return the mark by which the folder is known; it has it now.
@@ -76,9 +81,11 @@ class FolderIdentity:
         """
         note = self._note if may_write else None
         found = self._documents.query(_KNOWN)
-        known = str(found[0].document.get("identity")) if found else None
+        known = _identity_in(found[0].document) if found else None
         try:
             marks = {name.removeprefix(MARK) for name in self._names() if name.startswith(MARK)}
+            if known is None and found and not marks:
+                self._refuse(f"neither it nor the document {IDENTITY} says which store it is")
             if known is None:
                 return None if note is None else self._begin(marks, note)
             if known not in marks:
@@ -93,11 +100,11 @@ class FolderIdentity:
 
     def _begin(self, marks: Collection[str], note: Documents) -> Path | None:
         """Note which folder is the store from now on; it is marked first, so no crash locks it."""
-        mine = min(marks, default="") or self._mark(secrets.token_hex(8))
+        mine = min(marks, default="") or self._mark(self._new)
 
         def decide(document: Document | None, now: datetime) -> Write[str]:
-            if document is not None:
-                return Write(str(document.get("identity")))
+            if document is not None and (known := _identity_in(document)):
+                return Write(known)
             return Write(mine, {"identity": mine, "since": now})
 
         if note.transact(IDENTITY, decide, within=_WITHIN_S).answer != mine:
@@ -114,7 +121,12 @@ class FolderIdentity:
             problem = "its mark is missing: it is not mounted, or it is lost. Mount it"
         else:
             return
-        root, mark = shlex.quote(str(self._root)), shlex.quote(str(self._path(known)))
+        self._refuse(problem, known)
+
+    def _refuse(self, problem: str, known: str | None = None) -> NoReturn:
+        """Say what is wrong with the folder, and how it becomes the store."""
+        identity = known or self._new
+        root, mark = shlex.quote(str(self._root)), shlex.quote(str(self._path(identity)))
         here = f"if this is to be the store from now on, type `mkdir -p {root} && touch {mark}`"
         error = StoreUnavailableError(store=str(self._root), problem=f"{problem}; {here}")
         self._log(error.message)
@@ -144,3 +156,9 @@ class FolderIdentity:
             return os.listdir(self._root)  # noqa: PTH208 - names alone
         except FileNotFoundError:
             return []
+
+
+def _identity_in(document: Document) -> str | None:
+    """Return the identity that the document names; None: somebody spoiled it."""
+    identity = document.get("identity")
+    return identity if isinstance(identity, str) and _IDENTITY.fullmatch(identity) else None

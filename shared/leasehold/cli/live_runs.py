@@ -17,8 +17,9 @@ from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.client.client import Client
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Manifest, read_as
 from leasehold.domain.printable import counted
+from leasehold.errors import UnreadableRunError
 from leasehold.services.catalog_fit import (
     LIMIT_CHANGED,
     LIVE,
@@ -72,7 +73,7 @@ def _live_runs(server: Client) -> Iterator[Manifest]:
         query = RunsQuery(status=status, dead_lettered=False, limit=DEFAULT_PAGE)
         while True:
             page = server.call(calls.manifests, query)
-            for run in map(_run, page.runs):
+            for run in filter(None, map(_run, page.runs)):
                 if not run.is_terminal and run.run_id not in seen:
                     seen.add(run.run_id)
                     yield run
@@ -81,8 +82,14 @@ def _live_runs(server: Client) -> Iterator[Manifest]:
             query = query.model_copy(update={"page_token": page.next_page_token})
 
 
-def _run(shown: Mapping[str, Any]) -> Manifest:
-    return RunResponse.model_validate(shown).to_manifest()
+def _run(shown: Mapping[str, Any]) -> Manifest | None:
+    """Return a run of a server; None for one that this version cannot read, which is said."""
+    run_id = str(shown.get("runId"))
+    try:
+        return read_as(RunResponse, run_id, shown).to_manifest()
+    except UnreadableRunError as error:
+        note(str(error))
+        return None
 
 
 def _load(server: Client, value: GivenValue) -> str:

@@ -1,7 +1,8 @@
 """The manifest: one document that is the whole truth about a run (`runs/{runId}`).
 
 Stored in lowerCamelCase. Fields that are None are not stored. Fields of a later version are kept
-as they are, so that an older worker of a rolling deploy loses nothing.
+as they are, so that an older worker of a rolling deploy loses nothing; those of a position, as long
+as the run is at its step.
 """
 
 from __future__ import annotations

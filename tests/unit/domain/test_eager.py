@@ -55,6 +55,19 @@ def test_a_run_that_was_paused_is_handed_off_and_left(
     assert (change.outcome, change.manifest.position.lease) == (Outcome.HANDED_OFF, None)
 
 
+def test_a_step_that_is_not_known_any_more_is_left_to_others(
+    runs: Runs, eagerly: Callable[[Transition], Transition], at: At
+) -> None:
+    """Its attempt goes on later, and nobody here could call its handler."""
+    nothing = runs.knowing_nothing()
+    later = partial(lifecycle.continue_later, rules=nothing, fence=Fence("lease-1", 1))
+    change = partial(lifecycle.then_arrive, rules=nothing, lease_id="lease-2", holder="host-a")(
+        later
+    )(runs.leased(), at(5))
+
+    assert (change.outcome, change.manifest.position.lease) == (Outcome.CONTINUED, None)
+
+
 def test_the_last_step_has_nothing_after_it(
     runs: Runs, complete: Bound, eagerly: Callable[[Transition], Transition], at: At
 ) -> None:

@@ -68,7 +68,10 @@ def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
 
     Then it has not moved since: it is for others only where the step is not known here.
     """
-    if manifest.position.dispatch.provisional or _obstacle(manifest, now) is not None:
+    at = manifest.position
+    if at.dispatch.provisional or rules.settings_for(at.step) is None:
+        return False
+    if _obstacle(manifest, now) is not None:
         return False
     return verdict_on(manifest, now, rules) is None
 
