@@ -287,3 +287,17 @@ def test_an_answer_without_an_end_is_not_kept(shell: Shell) -> None:
     assert "larger than" in endless.stderr
     assert sent < 128
     assert len(refused.stderr) < 2000
+
+
+def test_a_run_that_only_a_later_version_understands_does_not_end_the_check(shell: Shell) -> None:
+    class Later(Hostile):
+        def do_GET(self) -> None:
+            runs = [NAMED | {"status": "HIBERNATING"}] if "PENDING" in self.path else []
+            self._answer(200, {"runs": runs, "nextPageToken": None})
+
+    server = HTTPServer(("127.0.0.1", 0), Later)
+    with while_serving(server):
+        said = shell.run("check", "--live-runs", "--url", f"http://127.0.0.1:{server.server_port}")
+
+    assert (said.returncode, "Traceback" in said.stderr) == (0, False)
+    assert "Run r-1 cannot be read by this version" in said.stderr
