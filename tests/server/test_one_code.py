@@ -20,6 +20,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def write_version(project: Project, mark: str) -> None:
+    """Marks have other lengths: Python keeps the code of a file by its second and its size."""
     project.write(
         a=HOLDS.format(mark=mark),
         b=SAYS.format(mark=mark),
@@ -38,7 +39,7 @@ def test_a_change_on_disk_is_said_once_and_never_mixed_in(project: Project, isol
     run_id = api.start("x", pipeline="p")
     until((project.folder / "told").exists)
 
-    write_version(project, "new")
+    write_version(project, "newer")
     (project.folder / "hold").unlink()
 
     api.ended(run_id)
@@ -53,7 +54,7 @@ def test_a_change_on_disk_is_said_once_and_never_mixed_in(project: Project, isol
     api = project.serve(LEASEHOLD_ISOLATION=isolation)
     third = api.start("x", pipeline="p")
     api.ended(third)
-    assert api.call(f"/runs/{third}/output") == "a-new marks-new late-new b-new"
+    assert api.call(f"/runs/{third}/output") == "a-newer marks-newer late-newer b-newer"
 
 
 def test_an_import_that_takes_longer_than_the_agent_timeout_costs_no_attempt(
@@ -115,7 +116,7 @@ def test_dev_reloads_between_attempts_and_never_in_one(project: Project) -> None
     api.ended(first)
     assert api.call(f"/runs/{first}/output") == "a-old marks-old late-old b-old"
 
-    write_version(project, "new")
+    write_version(project, "newer")
     project.has_said("the code on disk changed: the functions begin with it")
 
     def is_new() -> bool:
@@ -123,7 +124,7 @@ def test_dev_reloads_between_attempts_and_never_in_one(project: Project) -> None
         api.ended(run_id)
         a, *of_b = api.call(f"/runs/{run_id}/output").split()
         assert [word.rpartition("-")[2] for word in of_b] == 3 * [of_b[-1].rpartition("-")[2]]
-        return bool(a == "a-new" and of_b[-1] == "b-new")
+        return bool(a == "a-newer" and of_b[-1] == "b-newer")
 
     until(is_new, 60)
 
@@ -137,7 +138,7 @@ def test_dev_says_what_does_not_resolve_and_what_changed(project: Project) -> No
 
     project.has_said("warning: app/broken.py:1: Handler 'app.broken:handle' of step 'broken'")
     project.has_said("app/broken.py imports 'no_such_package', which is not installed")
-    write_version(project, "new")
+    write_version(project, "newer")
     project.has_said("the code on disk changed since this server started")
 
 
