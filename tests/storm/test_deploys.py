@@ -11,6 +11,9 @@ from tests.emulators import need_firestore
 from tests.storm.deploys import MISTAKES, Storm, survive_deploys
 
 RUNS = 12
+BLOCKS = {"handler_unavailable", "input_mismatch"}
+#: A run has to be between two steps as a model changes; where none was, another storm is made.
+SEEDS = (1, 2, 3)
 
 
 #: A server looks at a store that is billed every 10 s, so there it takes a minute more.
@@ -25,11 +28,20 @@ def test_what_was_deployed_by_mistake_and_put_right_gives_no_run_up(
     if kind == "firestore":
         need_firestore()
 
-    after = survive_deploys(Storm(kind, runs=RUNS, rounds=len(MISTAKES), servers=2), tmp_path)
+    met: set[str] = set()
+    for seed in SEEDS:
+        storm = Storm(kind, runs=RUNS, rounds=len(MISTAKES), servers=2, seed=seed)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
 
-    assert after.given_up == []
-    assert {run.status for run in after.runs} == {"COMPLETED"}
-    assert after.failures == 0
-    assert after.unexplained == []
-    assert len(after.paid) == RUNS * (6 + 6 + 1)
-    assert after.blocked.keys() >= {"handler_unavailable", "input_mismatch"}
+        after = survive_deploys(storm, folder)
+
+        assert after.given_up == []
+        assert {run.status for run in after.runs} == {"COMPLETED"}
+        assert after.failures == 0
+        assert after.unexplained == []
+        assert len(after.paid) == RUNS * (6 + 6 + 1)
+        met |= after.blocked.keys()
+        if met >= BLOCKS:
+            break
+    assert met >= BLOCKS
