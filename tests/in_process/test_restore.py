@@ -5,6 +5,7 @@ Names of tasks are taken as Cloud Tasks takes them: one that was delivered is no
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ def test_a_run_goes_on_from_where_a_restored_store_has_it(
         run_id = begin(engine)
         queue.deliver(engine)
         at_backup = get_run(engine, run_id)
-        with sqlite3.connect(tmp_path / "runs.db") as store:
+        with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as store:
             store.execute("VACUUM INTO ?", [str(tmp_path / "restored.db")])
         queue.deliver(engine)
         gone_on = get_run(engine, run_id)
@@ -126,7 +127,7 @@ def test_a_run_that_is_younger_than_the_backup_begins_anew_with_its_key(
     """Nobody knows it; its task ends, and whoever began it gets the same run by the same call."""
     queue = Queue()
     with opened(tmp_path, "runs.db", clock, queue) as engine:
-        with sqlite3.connect(tmp_path / "runs.db") as store:
+        with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as store:
             store.execute("VACUUM INTO ?", [str(tmp_path / "restored.db")])
         run_id = begin(engine)
 
@@ -143,7 +144,7 @@ def test_a_run_that_ended_after_the_backup_ends_once_more(
     queue = Queue()
     with opened(tmp_path, "runs.db", clock, queue) as engine:
         run_id = begin(engine)
-        with sqlite3.connect(tmp_path / "runs.db") as store:
+        with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as store:
             store.execute("VACUUM INTO ?", [str(tmp_path / "restored.db")])
         first = swept_until_over(engine, clock, queue, run_id)
 
