@@ -18,13 +18,13 @@ from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.ports.documents import Committed, Documents, Query, Snapshot
 from leasehold.services.engine import Engine
 

@@ -35,11 +35,11 @@ from leasehold.adapters.cloud_tasks import make_client
 from leasehold.bootstrap import boot
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.domain import lifecycle
-from leasehold.domain.document import Document, Ref, Write
 from leasehold.domain.effect import dispatch_task
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.engine import Engine

@@ -14,11 +14,11 @@ from typing import Any
 from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.dispatch import Rules, StepSettings
-from leasehold.domain.document import Document, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import manifest_of, run_ref, to_document
+from leasehold.domain.stored import Document, Write
 from leasehold.ports.documents import Documents
 from leasehold.testing.clock import START
 

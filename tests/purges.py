@@ -14,12 +14,11 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_events import UndeliveredEvents
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import boot, load_catalog
+from leasehold.domain.artifact_name import files_folder, step_folder
 from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of
-from leasehold.domain.document import Ref, Write
-from leasehold.domain.life import files_folder, step_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Ref, StoredDocument, Write
 from leasehold.domain.trace import loss_ref
 from leasehold.errors import LeaseholdError, StoreUnavailableError
 from leasehold.ports.documents import Documents, Query

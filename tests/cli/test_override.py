@@ -10,8 +10,8 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.bootstrap import boot
-from leasehold.domain.document import Write
 from leasehold.domain.override import override_ref
+from leasehold.domain.stored import Write
 from leasehold.registry.pipelines import Catalog
 from tests.cli import shop
 from tests.cli.shell import Shell, only_line

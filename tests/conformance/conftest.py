@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.adapters.folder_identity import IDENTITY
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
 from tests.conformance.stores import ARTIFACTS, DOCUMENTS

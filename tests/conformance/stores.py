@@ -16,7 +16,7 @@ from leasehold.adapters.cloud_storage import CloudStorageArtifacts
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import DecideDocument, Document, Ref, Write
+from leasehold.domain.stored import DecideDocument, Document, Ref, Write
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
 from tests.emulators import environment, firestore_host, storage_bucket

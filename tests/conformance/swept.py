@@ -12,10 +12,10 @@ from typing import Any
 from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
-from leasehold.domain.document import Write
 from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
+from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog

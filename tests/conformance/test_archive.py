@@ -16,15 +16,15 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.values import pack, put_packed
 from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain import lifecycle
+from leasehold.domain.artifact_name import checkpoints_folder, files_folder
 from leasehold.domain.change import on_run
 from leasehold.domain.delivery import delivery_ref
-from leasehold.domain.document import Ref, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_ref
-from leasehold.domain.life import checkpoints_folder, files_folder
 from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.stored import Ref, Write
 from leasehold.errors import StoreUnavailableError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents

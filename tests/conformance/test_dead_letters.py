@@ -30,10 +30,8 @@ from leasehold import (
 from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run
+from leasehold.domain.change import Change, Draft, on_run
 from leasehold.domain.clock_step import ClockStep
-from leasehold.domain.document import Write
-from leasehold.domain.draft import Draft
 from leasehold.domain.effect import dispatch_task, owed_effects
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.kept_value import KeptValue
@@ -43,6 +41,7 @@ from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import BlockCode, DeadLetterReason
+from leasehold.domain.stored import Write
 from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,

@@ -17,11 +17,10 @@ from leasehold.bootstrap import Hooks, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, delivery_ref
-from leasehold.domain.document import Ref, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.status import RunStatus
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Ref, StoredDocument, Write
 from leasehold.domain.trace import run_mark
 from leasehold.errors import (
     ChannelRefusedError,

@@ -13,9 +13,9 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import Bundle, boot, load_catalog
-from leasehold.domain.document import Write
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Write
 from leasehold.domain.summary import summary_of
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.documents import Documents

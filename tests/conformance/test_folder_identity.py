@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.adapters.folder_identity import IDENTITY, FolderIdentity
 from leasehold.bootstrap import boot, load_catalog
-from leasehold.domain.document import Ref, Write
+from leasehold.domain.stored import Ref, Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents
 

@@ -13,7 +13,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import boot, load_catalog
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import (

@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.bootstrap import Bundle, boot
 from leasehold.bootstrap.connections import Around, Purpose
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.catalog_fit import LiveRunCheck, RunMisfit, live_runs

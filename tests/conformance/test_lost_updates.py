@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.domain.document import Ref, Write
+from leasehold.domain.stored import Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
 from leasehold.ports.documents import Documents, Query
 from tests.conformance.stores import count_up, one_more, put

@@ -21,9 +21,7 @@ import pytest
 
 from leasehold.bootstrap import Bundle, Hooks, boot
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, on_run, with_index_fields
-from leasehold.domain.document import Write
-from leasehold.domain.draft import Draft
+from leasehold.domain.change import Change, Draft, on_run, with_index_fields
 from leasehold.domain.effect import Task, owed_tasks
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.kept_value import KeptValue
@@ -31,6 +29,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import DeadLetterReason, Outcome
+from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog

@@ -11,8 +11,8 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.adapters.firestore.values import OtherValue, Value
-from leasehold.domain.document import Write
 from leasehold.domain.override import override_ref
+from leasehold.domain.stored import Write
 from leasehold.ports.documents import Documents
 from leasehold.worker.known_overrides import KnownOverrides
 

@@ -16,14 +16,13 @@ from leasehold.bootstrap import boot
 from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.delivery import Delivery, delivery_ref
-from leasehold.domain.document import Write
 from leasehold.domain.effect import Task, owed_effects
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import Outcome
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import StoredDocument, Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.channels import LogChannel

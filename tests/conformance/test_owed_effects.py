@@ -9,15 +9,14 @@ import pytest
 
 from leasehold.bootstrap import boot
 from leasehold.domain import effect, lifecycle
-from leasehold.domain.change import on_run
-from leasehold.domain.document import Write
-from leasehold.domain.draft import Draft
+from leasehold.domain.change import Draft, on_run
 from leasehold.domain.effect import Task
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import Write
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine

@@ -14,8 +14,8 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import Bundle, boot, load_catalog
-from leasehold.domain.document import Ref, Write
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Ref, Write
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.documents import Documents, Query
 from leasehold.services.adopt_runs import live_runs

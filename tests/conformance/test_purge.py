@@ -15,10 +15,10 @@ from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.in_process_events import UndeliveredEvents
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import boot, load_catalog
-from leasehold.domain.document import Ref, Write
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Ref, Write
 from leasehold.errors import (
     InvalidRequestError,
     PurgeCutOffError,

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import pytest
 
+from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.change import Change
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.effect import Archive
-from leasehold.domain.life import step_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.trace import run_mark

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.document import Document, Ref
+from leasehold.domain.stored import Document, Ref
 from leasehold.errors import VersionConflictError
 from leasehold.ports.documents import Documents, Query, Range, Snapshot
 from tests.conformance.stores import put, with_times_of

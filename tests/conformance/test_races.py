@@ -16,11 +16,11 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_manifest, on_run
-from leasehold.domain.document import Document, Ref, Write
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.errors import (
     LeaseHeldError,
     LeaseholdError,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.domain.document import Ref, Write
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Ref, Write
 from leasehold.domain.trace import TraceEvent, TraceType, loss_ref
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Documents

@@ -12,12 +12,12 @@ import pytest
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
-from leasehold.domain.document import Write
+from leasehold.domain.artifact_name import files_folder, step_folder
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import fence_of
-from leasehold.domain.life import files_folder, step_folder
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.stored import Write
 from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents

@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from leasehold.domain.document import Ref
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
+from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Documents, Query
 from tests.conformance.stores import DOCUMENTS
 from tests.conformance.trial_schedule import AUTHOR, MAX_TRIALS, REVIEWER, Schedule

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Documents
 from tests.conformance.stores import put, with_times_of
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from tests.conformance.stores import one_more, put

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from leasehold.bootstrap import boot
-from leasehold.domain.document import Document, Write
+from leasehold.domain.stored import Document, Write
 from leasehold.domain.worker_note import KEPT_FOR, LIVES_FOR, WorkerKind, remote_ref, worker_ref
 from leasehold.errors import NothingToClaimError, StoreUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Documents, Query

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
-from leasehold.domain.document import Ref
 from leasehold.domain.effect import Task
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
@@ -24,6 +23,7 @@ from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.retry import Backoff
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import Ref
 from leasehold.domain.trial_record import TrialRule
 from leasehold.domain.trial_verdict import verdict_in
 from leasehold.errors import LeaseLostError, NotAllowedError, VersionConflictError

@@ -13,8 +13,8 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import Document, Ref, Write
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.domain.worker_note import worker_ref
 from leasehold.worker.holder import holder_name, host_name
 from tests.cli.shell import Shell

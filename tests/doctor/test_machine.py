@@ -24,7 +24,7 @@ from leasehold.doctor.local.limits import limits
 from leasehold.doctor.local.variables import OF_INFRA
 from leasehold.doctor.machine import examine_machine
 from leasehold.doctor.setup import Setup, lenient_settings
-from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.live.clients import EMULATOR
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger

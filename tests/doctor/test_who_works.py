@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import Document, Write
+from leasehold.domain.stored import Document, Write
 from leasehold.domain.worker_note import worker_ref
 from tests.cli.shell import Shell
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.bundle.conftest import ROOT

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import InProcessEngine
 from tests.examples.conftest import Begin, ended

@@ -10,8 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from leasehold.domain.delivery import Delivery
-from leasehold.domain.document import Write
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Write
 from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
 from tests.builders import environ_of

@@ -25,9 +25,9 @@ from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.server import QUEUES
 from leasehold.domain.delivery import Delivery
-from leasehold.domain.document import Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Write
 from leasehold.ports.documents import Query
 from leasehold.registry.function_table import FUNCTIONS
 from tests.emulators import (

@@ -9,9 +9,8 @@ import pytest
 
 from leasehold.api.deliveries import DeliveryReport
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
-from leasehold.domain.document import Document, Write
 from leasehold.domain.moment import moment_text
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, StoredDocument, Write
 from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
 from tests.functions.conftest import Function, one_store

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.bootstrap import boot
-from leasehold.domain.document import Write
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Write
 from leasehold.domain.worker_note import worker_note_of
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.testing import InProcessEngine

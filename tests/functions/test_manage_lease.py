@@ -14,14 +14,14 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.domain import lifecycle
+from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.change import on_run
-from leasehold.domain.document import Write
 from leasehold.domain.effect import Task
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import fence_of
-from leasehold.domain.life import files_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import publish_owed

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.document import Write
 from leasehold.domain.override import override_ref
+from leasehold.domain.stored import Write
 from leasehold.testing import InProcessEngine
 from tests.functions.conftest import Function
 

@@ -30,7 +30,7 @@ from leasehold.api.runs import StartBody
 from leasehold.api.sweep import SweepResponse
 from leasehold.api.tasks import OutcomeResponse
 from leasehold.client.arguments import Filters
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import files_folder
 from leasehold.errors import InvalidRequestError, UnknownFileError
 from leasehold.services.engine import find_run
 from leasehold.services.limits import MAX_PAGE

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import files_folder
 from leasehold.services.engine import find_run
 from leasehold.testing import InProcessEngine
 from tests.functions.conftest import Function

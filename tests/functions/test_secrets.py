@@ -11,8 +11,8 @@ import pytest
 
 from leasehold import Client
 from leasehold.client.connection import EngineConnection
-from leasehold.domain.document import Write
 from leasehold.domain.manifest import to_document
+from leasehold.domain.stored import Write
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.testing import InProcessEngine
 from tests.functions.conftest import Function, one_store

@@ -16,13 +16,13 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.domain import lifecycle
-from leasehold.domain.document import Write
 from leasehold.domain.effect import Task, dispatch_task
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import BlockCode
+from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.services.engine import change_run
 from leasehold.services.execute_step import Hint, arrive

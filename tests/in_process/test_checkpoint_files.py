@@ -18,11 +18,11 @@ from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain import lifecycle
+from leasehold.domain.artifact_name import checkpoints_folder, step_folder
 from leasehold.domain.change import Change
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
-from leasehold.domain.life import checkpoints_folder, step_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, Termination
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Committed

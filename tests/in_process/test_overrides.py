@@ -19,9 +19,9 @@ from leasehold import (
 )
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.client.connection import EngineConnection
-from leasehold.domain.document import Write
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.override import override_ref
+from leasehold.domain.stored import Write
 from leasehold.errors import LeaseLostError
 from leasehold.in_process import InProcessEngine as PlainEngine
 from leasehold.registry.pipelines import Catalog

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import files_folder
 from leasehold.errors import (
     HandlerNotFoundError,
     IdempotencyKeyReusedError,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from leasehold.domain.change import Change
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Committed, Documents
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.domain.artifact_name import checkpoints_folder, step_folder, values_folder
 from leasehold.domain.change import Change, on_run
 from leasehold.domain.kept_work import CallCount
-from leasehold.domain.life import checkpoints_folder, step_folder, values_folder
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.status import Outcome
 from leasehold.services.read_runs import get_run

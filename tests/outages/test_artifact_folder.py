@@ -17,8 +17,8 @@ from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.folder_identity import IDENTITY
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import Bundle, Purpose, boot, load_catalog
-from leasehold.domain.document import Write
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Write
 from leasehold.errors import ArtifactNameError, StoreUnavailableError
 
 NAME = "runs/r-1/values/input.json"

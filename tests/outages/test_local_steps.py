@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.iterations import MAX_REJECTED
-from leasehold.domain.life import files_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.services.operate import OperationRequest, operate
 from tests.outages.catalog import CALLS, DOES, LARGE

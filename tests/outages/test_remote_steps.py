@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.document import Write
 from leasehold.domain.json_text import MAX_DEPTH
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.stored import Write
 from leasehold.errors import NothingToClaimError, StoreUnavailableError
 from leasehold.services.claim_step import acquire_run, claim_step
 from leasehold.services.manage_lease import LeaseCredentials, complete_step, renew_lease

@@ -12,8 +12,7 @@ from hypothesis.stateful import (
 )
 
 from leasehold.domain import lifecycle
-from leasehold.domain.change import Change, Transition
-from leasehold.domain.draft import Draft
+from leasehold.domain.change import Change, Draft, Transition
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
 from leasehold.errors import (

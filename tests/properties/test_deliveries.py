@@ -21,8 +21,7 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.bootstrap import Hooks, boot
 from leasehold.domain.breaker import breaker_ref
 from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, delivery_ref
-from leasehold.domain.document import Ref, Write
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Ref, StoredDocument, Write
 from leasehold.errors import (
     ChannelUnansweredError,
     ChannelUnavailableError,

@@ -18,7 +18,7 @@ from leasehold.domain.result import Result
 from leasehold.testing.given_run import LEASE, checkpoint_of, run_at_work
 from leasehold.testing.memory_engine import MemoryEngine
 from leasehold.worker.context import IncrementalState
-from leasehold.worker.inline_runner import InlineRunner
+from leasehold.worker.handler_call import InlineRunner
 from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.sandbox.sandbox import Sandbox
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import Document, Write
 from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, StoredDocument, Write
 from leasehold.testing.given_run import run_at_work
 from tests.server.servers import servers
 

@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 
 from leasehold.bootstrap import Around, boot
 from leasehold.domain.change import Change
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.ports.documents import Committed, Documents
 from leasehold.services.execute_step import Hint, execute_step
 from tests.conformance.stores import DOCUMENTS

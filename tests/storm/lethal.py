@@ -13,7 +13,7 @@ import threading
 from typing import Any, Final
 
 from leasehold.domain.delivery import Delivery, DeliveryState
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref
 from leasehold.ports.channel import Channel
 from leasehold.ports.documents import Committed, Documents
 from tests.storm.chance import KILLS, REFUSED, Kill, draw, roll, subject_of

@@ -11,8 +11,7 @@ import pytest
 from leasehold import LogChannel, Registry, testing
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.delivery_rules import claim
-from leasehold.domain.document import Document, Ref, Write
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, Ref, StoredDocument, Write
 from leasehold.errors import InvalidRequestError
 from leasehold.registry.pipelines import Catalog
 from leasehold.testing import InProcessEngine

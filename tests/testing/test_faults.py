@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import testing
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import files_folder
 from leasehold.errors import InvalidRequestError, StoreUnavailableError
 from leasehold.testing import InProcessEngine
 from tests.testing import letters

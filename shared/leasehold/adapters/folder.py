@@ -25,8 +25,12 @@ from leasehold.adapters.plain_files import (
     open_folder,
     open_part,
 )
-from leasehold.domain.artifact_name import UNFINISHED, check_artifact_name, is_artifact_name
-from leasehold.domain.life import kind_folder
+from leasehold.domain.artifact_name import (
+    UNFINISHED,
+    check_artifact_name,
+    is_artifact_name,
+    kind_folder,
+)
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.clock import Clock

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 
 from leasehold.adapters.plain_files import make_folder, open_folder
 from leasehold.domain.artifact_name import MARK
-from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Queries, Query
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from leasehold.domain.document import Answer, DecideDocument, Ref
+from leasehold.domain.stored import Answer, DecideDocument, Ref
 from leasehold.errors import ArtifactNotFoundError
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.clock import Clock

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator
 
-from leasehold.api import field_rules as rules
+from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.api.response_model import ResponseModel
 from leasehold.domain.delivery import Delivery, DeliveryState

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime
 
-from leasehold.api import field_rules as rules
+from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
 from leasehold.api.results import FileEntry

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Self
 import pydantic_core
 from pydantic import BeforeValidator
 
-from leasehold.api import field_rules as rules
+from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.api.response_model import ResponseModel
 from leasehold.domain.kept_work import CallResult

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, Field
 
-from leasehold.api import field_rules as rules
+from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
-from leasehold.domain.manifest import Manifest, RunFields, consistent
+from leasehold.domain.manifest import AtStep, Manifest, Position, RunFields, consistent
 from leasehold.domain.masks import masked_run
 from leasehold.domain.moment import time_or_date
-from leasehold.domain.position import AtStep, Position
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent

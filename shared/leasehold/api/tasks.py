@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict
 
-from leasehold.api import field_rules as rules
+from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel
 from leasehold.api.response_model import ResponseModel
 

@@ -29,13 +29,12 @@ from leasehold.attempt.values import (
     put_packed,
 )
 from leasehold.domain import lifecycle
+from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.document import Document, Write
 from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
-from leasehold.domain.life import step_folder
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
 from leasehold.domain.manifest_parts import Progress, StepRecord
@@ -43,6 +42,7 @@ from leasehold.domain.masks import masked
 from leasehold.domain.notes import MadeOutput, Notes, progress_without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
+from leasehold.domain.stored import Document, Write
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.errors import (
     DocumentExistsError,

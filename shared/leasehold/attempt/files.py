@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from leasehold.bounded_calls import in_thread
-from leasehold.domain.life import RunLife, files_folder
+from leasehold.domain.artifact_name import RunLife, files_folder
 from leasehold.ports.artifacts import Artifacts
 
 T = TypeVar("T")

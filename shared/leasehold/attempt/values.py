@@ -13,10 +13,10 @@ import zlib
 from functools import partial
 from typing import Final, NamedTuple
 
+from leasehold.domain.artifact_name import step_folder, values_folder
 from leasehold.domain.json_text import OUTPUT_BYTES, digest
 from leasehold.domain.kept_value import KeptValue, kept_value
 from leasehold.domain.kept_work import CallResult
-from leasehold.domain.life import step_folder, values_folder
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, run_ref
 from leasehold.errors import (
     ArtifactNameError,

@@ -39,7 +39,7 @@ def inline_runner(interrupts: Interrupts) -> HandlerRunner[Attempt]:
     """Return what calls a handler in the worker's own thread."""
 
     def make() -> object:
-        from leasehold.worker.inline_runner import InlineRunner
+        from leasehold.worker.handler_call import InlineRunner
 
         return InlineRunner(interrupts)
 

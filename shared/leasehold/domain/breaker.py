@@ -15,8 +15,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.clock_step import is_ahead
 from leasehold.domain.delivery_rules import DeliveryRules
-from leasehold.domain.document import Document, Ref
-from leasehold.domain.stored import Count, Moment, Stored
+from leasehold.domain.stored import Count, Document, Moment, Ref, Stored
 
 #: None is open for longer: whatever says so was edited, or written by a clock that was wrong, and
 #: one send finds out how the channel is.

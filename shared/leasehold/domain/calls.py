@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.json_text import digest
 from leasehold.domain.kept_work import CallResult
-from leasehold.domain.life import step_folder
 from leasehold.domain.manifest import (
     CALL_REFERENCE_BYTES,
     CALL_TEXT_BYTES,

@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.announcement import AnnouncedEvent, Priority
-from leasehold.domain.document import Document, Ref, UnreadableDocument
-from leasehold.domain.stored import Count, Moment, Stored, StoredDocument, Text
+from leasehold.domain.stored import (
+    Count,
+    Document,
+    Moment,
+    Ref,
+    Stored,
+    StoredDocument,
+    Text,
+    UnreadableDocument,
+)
 from leasehold.errors import UnreadableDeliveryError
 
 #: What a summary, a detail and a reason are cut to, in characters.

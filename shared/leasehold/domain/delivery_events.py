@@ -9,8 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.delivery_rules import GiveUpReason
-from leasehold.domain.document import Document, Ref
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, Ref, StoredDocument
 from leasehold.domain.trace import TraceEvent, TraceType, telling_ref
 
 _CODES: Final = {str(reason): reason.name.lower() for reason in GiveUpReason}

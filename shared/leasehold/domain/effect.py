@@ -17,10 +17,9 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from leasehold.domain.announcing import deliveries_of, state_event
-from leasehold.domain.artifact_name import is_artifact_name
+from leasehold.domain.artifact_name import checkpoints_folder, is_artifact_name, step_folder
 from leasehold.domain.calls import kept_files
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.life import checkpoints_folder, step_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from leasehold.domain.artifact_name import is_own_artifact
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import check_json
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import Checkpoint
-from leasehold.domain.life import is_own_artifact
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFileError
 

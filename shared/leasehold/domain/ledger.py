@@ -12,11 +12,10 @@ from typing import Final
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.document import Ref
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, StepRecord
 from leasehold.domain.status import AttemptEnd
-from leasehold.domain.stored import Stored, trusted
+from leasehold.domain.stored import Ref, Stored, trusted
 from leasehold.domain.trial_record import TrialRecord
 
 COMPLETED: Final = "completed"

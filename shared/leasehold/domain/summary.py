@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.document import Document
 from leasehold.domain.manifest import Manifest, checked_run, read_as
 from leasehold.domain.manifest_parts import Attempts, Progress, StepRecord
 from leasehold.domain.status import DeadLetterReason, RunStatus
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Document, Stored
 
 #: The paths of what `RunHead` has, but for its steps.
 _PATHS: Final = (

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Final
 from pydantic import AwareDatetime, Field
 from pydantic.alias_generators import to_camel
 
-from leasehold.domain.document import Ref
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Ref, Stored
 
 
 class TraceType(StrEnum):

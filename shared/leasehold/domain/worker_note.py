@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import ValidationError
 
-from leasehold.domain.document import Document, Ref
 from leasehold.domain.moment import stamp
-from leasehold.domain.stored import Moment, Stored, Text
+from leasehold.domain.stored import Document, Moment, Ref, Stored, Text
 
 #: A process writes no more often than this.
 NOTED_EVERY: Final = timedelta(minutes=1)

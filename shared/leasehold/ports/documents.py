@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple, Protocol
 
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref
 
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 

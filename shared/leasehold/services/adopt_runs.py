@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.document import Document
 from leasehold.domain.effect import owed_tasks, waiting_tasks, wake_task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of, read_as
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import RunStatus
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Document, Stored
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.services.engine import Engine, change_run, publish

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
+from leasehold.domain.artifact_name import checkpoints_folder, files_folder
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive
-from leasehold.domain.life import checkpoints_folder, files_folder
 from leasehold.domain.status import Outcome
 from leasehold.errors import ArtifactNameError, LeaseholdError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts

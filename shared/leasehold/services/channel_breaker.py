@@ -20,8 +20,7 @@ from leasehold.domain.breaker import (
     breaker_ref,
     let_one_through,
 )
-from leasehold.domain.document import Document, Write
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, StoredDocument, Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.services.engine import Engine, KnownBreaker
 

@@ -12,8 +12,7 @@ from leasehold.domain import delivery_rules
 from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of
 from leasehold.domain.delivery_events import given_up_event, sent_event, traced
 from leasehold.domain.delivery_rules import Standing, standing
-from leasehold.domain.document import Document, Ref, Write
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, Ref, StoredDocument, Write
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import VersionConflictError
 from leasehold.ports.documents import Snapshot

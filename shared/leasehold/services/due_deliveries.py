@@ -14,12 +14,11 @@ from leasehold.domain.announcing import deliveries_of, state_event
 from leasehold.domain.delivery import Delivery, delivery_of, delivery_ref
 from leasehold.domain.delivery_events import requested_event, traced
 from leasehold.domain.delivery_rules import Standing, standing
-from leasehold.domain.document import Document, Write
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lifecycle.on_alarm import announce_pending
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.printable import counted
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, StoredDocument, Write
 from leasehold.domain.trace import run_mark
 from leasehold.errors import (
     DeliveryClaimedError,

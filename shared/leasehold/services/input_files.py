@@ -6,8 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 
-from leasehold.domain.artifact_name import check_artifact_name
-from leasehold.domain.life import RunLife, files_folder, folder_of_life
+from leasehold.domain.artifact_name import (
+    RunLife,
+    check_artifact_name,
+    files_folder,
+    folder_of_life,
+)
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import InputFile
 from leasehold.errors import (

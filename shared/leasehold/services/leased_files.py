@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.domain.artifact_name import check_artifact_name
-from leasehold.domain.life import files_folder
+from leasehold.domain.artifact_name import check_artifact_name, files_folder
 from leasehold.errors import FileTooLargeError
 from leasehold.services.engine import Engine
 from leasehold.services.limits import FILE_BYTES

@@ -21,7 +21,7 @@ from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import HandlerNotFoundError, LeaseLostError
 from leasehold.services.engine import Engine, find_run, publish_owed
-from leasehold.services.gates import through_gates
+from leasehold.services.execute_step import through_gates
 from leasehold.services.output_checks import check_output, check_verdict
 
 _RELEASED: Final = "The worker released the step; another one may claim it at once."

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
-from leasehold.domain.life import folder_of_life
+from leasehold.domain.artifact_name import folder_of_life
 from leasehold.domain.lifecycle.purge import goes_with
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.trace import mark_in

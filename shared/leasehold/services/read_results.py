@@ -9,9 +9,8 @@ from itertools import islice
 from typing import Final
 
 from leasehold.attempt.values import load
-from leasehold.domain.artifact_name import check_artifact_name
+from leasehold.domain.artifact_name import check_artifact_name, files_folder
 from leasehold.domain.kept_value import kept_value
-from leasehold.domain.life import files_folder
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.errors import (

@@ -11,10 +11,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from leasehold.domain.document import Document
 from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.masks import masked_event, masked_run
+from leasehold.domain.stored import Document
 from leasehold.domain.summary import Summary, head_of, head_paths, summary_of
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, is_of_run

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from leasehold.domain.document import Document, Ref, Write
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, Ref, StoredDocument, Write
 from leasehold.domain.worker_note import (
     KEPT_FOR,
     NOTED_EVERY,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from leasehold.domain.delivery import DeliveryState
-from leasehold.domain.document import Document, Ref
+from leasehold.domain.stored import Document, Ref
 from leasehold.ports.clock import Clock
 from leasehold.testing.arguments import checked_seconds, refuse
 from leasehold.testing.orders import Order, Orders

@@ -17,7 +17,7 @@ from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.files import RunArtifacts
 from leasehold.attempt.values import load
 from leasehold.bootstrap import folder_artifacts
-from leasehold.domain.life import RunLife
+from leasehold.domain.artifact_name import RunLife
 from leasehold.domain.manifest_parts import Attempts, Progress
 from leasehold.domain.status import Termination
 from leasehold.ports.artifacts import Artifacts

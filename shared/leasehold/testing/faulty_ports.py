@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from leasehold.domain.change import Change
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
 from leasehold.domain.effect import Task
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.ports.documents import Committed, Documents
 from leasehold.ports.task_queue import PulledTaskQueue
 from leasehold.testing.faults import Faults

@@ -25,7 +25,7 @@ from leasehold.ports.clock import Clock
 from leasehold.registry.half_set import ON_CLOUD_RUN
 from leasehold.registry.setting_texts import IAM
 from leasehold.web.certificates import Certificates
-from leasehold.web.exchange import drop_rest, refuse_for
+from leasehold.web.entry import drop_rest, refuse_for
 from leasehold.web.id_tokens import Identity, read_identity
 
 _LOG: Final = logging.getLogger("leasehold.callers")

@@ -22,8 +22,7 @@ from leasehold.errors import InvalidRequestError, LeaseholdError, TooLargeError
 from leasehold.logs.for_cloud import lines_of_request
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
-from leasehold.web.entry import entered
-from leasehold.web.exchange import refuse
+from leasehold.web.entry import entered, refuse
 
 _LOG: Final = logging.getLogger("leasehold.deliver_notification")
 

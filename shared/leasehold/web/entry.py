@@ -1,23 +1,51 @@
-"""What every function does around the answer to a request: one decorator, and the same for events.
+"""What every function does around the answer to a request, and how a request is read and answered.
 
-In this order: what is logged meanwhile names the trace of the request; who may not call gets no
-further, before a body is read; an error is answered, and never a traceback; and what is left of the
-body is dropped.
+One decorator does it, for events too, in this order: what is logged meanwhile names the trace of
+the request; who may not call gets no further, before a body is read; an error is answered, and
+never a traceback; and what is left of the body is dropped. A body is read within its limit, and
+never left half read; values and errors are answered as JSON.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import io
+import logging
+import math
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import flask
+import pydantic_core
 from werkzeug import Request
 
+from leasehold.api.call_row import BODY_BYTES
+from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
+from leasehold.domain.json_text import check_finite
+from leasehold.errors import (
+    BodyEncodingError,
+    InvalidRequestError,
+    LeaseholdError,
+    TooLargeError,
+)
 from leasehold.logs.for_cloud import lines_of_request
-from leasehold.web.exchange import drop_rest, guarded
+
+_LOG: Final = logging.getLogger("leasehold.web")
+
+#: A message that repeats what it was sent is cut here.
+_LONGEST_MESSAGE: Final = 1000
+
+_OUTAGE: Final = 503
+
+#: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
+_BLOCK_BYTES: Final = 64 * 1024
+_MOST_SHOWN: Final = 60
+#: So long no byte of a body may come, and of one that is not read.
+_SILENCE_S: Final = 10.0
+_HURRY_S: Final = 1.0
 
 
 class Callers(Protocol):
@@ -77,3 +105,141 @@ def check_every_request(opened: HasCallers) -> None:
 
     if flask.has_app_context():
         flask.current_app.before_request(refused)
+
+
+def respond(value: Any, status: int = 200, *, exclude_none: bool = False) -> flask.Response:
+    """Answer with JSON."""
+    body = pydantic_core.to_json(value, by_alias=True, exclude_none=exclude_none, fallback=str)
+    return respond_json_text(body, status)
+
+
+def respond_json_text(text: str | bytes, status: int = 200) -> flask.Response:
+    """Answer with what is JSON text already."""
+    answer = flask.Response(text, status=status, mimetype="application/json")
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    return answer
+
+
+def refuse(
+    status: int, code: str, message: str, details: Mapping[str, Any] | None = None
+) -> flask.Response:
+    """Answer with an error: `{"error": {"code", "message", "details"}}`."""
+    cut = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+    error = ErrorInfo(code=code, message=cut, details=details or {})
+    return respond(ErrorResponse(error=error), status)
+
+
+def refuse_path(path: str, known: Iterable[str]) -> flask.Response:
+    """Answer that nothing is served at a path; name those that are."""
+    names = ", ".join(known)
+    return refuse(404, "not_found", f"{path} is not served here; known: {names}.")
+
+
+def refuse_for(error: LeaseholdError) -> flask.Response:
+    """Answer with an error of Leasehold."""
+    return refuse(status_of(error.code), error.code, error.message, error.details)
+
+
+def refuse_method(path: str, allowed: str) -> flask.Response:
+    """Answer that a path takes other methods."""
+    refused = refuse(405, "method_not_allowed", f"{path} takes {allowed}.")
+    refused.headers["Allow"] = allowed
+    return refused
+
+
+def guarded(call: Callable[[], flask.Response]) -> flask.Response:
+    """Answer with what `call` answers, or with the error it raises; never with a traceback."""
+    try:
+        return call()
+    except LeaseholdError as error:
+        if error.retryable and status_of(error.code) == _OUTAGE:  # a run to wait for is no trouble
+            _LOG.warning("%s", error)
+        return refuse_for(error)
+    except Exception:  # noqa: BLE001 - logged whole; the caller gets an answer
+        _LOG.exception("a request failed")
+        return refuse(500, "internal", "Something failed here; the log has it.")
+
+
+def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
+    """Return the JSON object of the body, of at most `limit` bytes; none is an empty one.
+
+    Raises:
+        BodyEncodingError: it is compressed, or the like.
+        TooLargeError: it is too large.
+        InvalidRequestError: it did not come whole, or is not a JSON object.
+    """
+    for header in ("Content-Encoding", "Transfer-Encoding"):
+        encoding = request.headers.get(header, "").strip()
+        if encoding.lower() not in ("", "identity", "chunked"):
+            raise BodyEncodingError(header=header, encoding=encoding[:_MOST_SHOWN])
+    text = _read(request, limit)
+    try:
+        value = pydantic_core.from_json(text, allow_inf_nan=False) if text.strip() else {}
+        check_finite(text, value)
+    except ValueError as error:
+        raise _refused(str(error)[:200], "a JSON object") from None
+    if not isinstance(value, dict):
+        raise _refused(type(value).__name__, "a JSON object")
+    return value
+
+
+def drop_rest(request: Request, most: float = math.inf) -> None:
+    """Read what is left of the body, block by block, and keep none of it.
+
+    The framework would read the rest whole; and a client that still sends while the connection is
+    closed does not get its answer.
+
+    Args:
+        request: the request; its body is empty afterwards.
+        most: bytes that are read, about; what comes after them is the server's, which hangs up.
+    """
+    dropped = 0
+    with suppress(Exception), _broken_off_after(_HURRY_S, request):  # nothing is lost
+        while dropped < most and (block := request.stream.read(_BLOCK_BYTES)):
+            dropped += len(block)
+    request.stream = io.BytesIO()
+
+
+def _read(request: Request, limit: int) -> bytes:
+    """Return the whole body; half a body may be JSON too, and mean something else."""
+    size = request.content_length
+    if size is not None and size > limit:
+        raise TooLargeError(what="the body", size=size, limit=limit)
+    text = bytearray()
+    try:
+        with _broken_off_after(_SILENCE_S, request):
+            while len(text) <= limit and (block := request.stream.read(_BLOCK_BYTES)):
+                text += block
+    except Exception:  # noqa: BLE001 - each server has its own way to say that the sender broke off
+        raise _refused(f"{len(text)} bytes, then broken off", "a whole body") from None
+    if len(text) > limit:
+        raise TooLargeError(what="the body", size=len(text), limit=limit)
+    if size is not None and len(text) < size:
+        raise _refused(f"{len(text)} of {size} bytes", "a whole body")
+    return bytes(text)
+
+
+@contextmanager
+def _broken_off_after(seconds: float, request: Request) -> Iterator[None]:
+    """Have a deployed function not wait for ever for a body: it would hold a thread so long.
+
+    Its server, gunicorn, has no limit for that; `serve` has limits of its own.
+    """
+    connection = request.environ.get("gunicorn.socket")
+    if connection is None:
+        yield
+        return
+    before = connection.gettimeout()
+    connection.settimeout(seconds)
+    try:
+        yield
+    except Exception:  # werkzeug has its own for a timeout
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RD)  # the server would read on, for its next request
+        raise
+    finally:
+        connection.settimeout(before)
+
+
+def _refused(value: str, allowed: str) -> InvalidRequestError:
+    return InvalidRequestError(field="body", value=value, allowed=allowed)

@@ -12,8 +12,7 @@ from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
-from leasehold.web.entry import entry
-from leasehold.web.exchange import json_body, refuse, refuse_for, refuse_method, respond
+from leasehold.web.entry import entry, json_body, refuse, refuse_for, refuse_method, respond
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
 

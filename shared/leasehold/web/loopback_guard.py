@@ -14,7 +14,7 @@ from typing import Any, Final
 from flask import Response
 from werkzeug import Request
 
-from leasehold.web.exchange import drop_rest, refuse
+from leasehold.web.entry import drop_rest, refuse
 
 #: The hosts by which programs of this machine call it.
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")

@@ -21,8 +21,14 @@ from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.paging import SCAN_PAGE
 from leasehold.web.actor import actor_of
 from leasehold.web.callers import caller_of
-from leasehold.web.entry import Callers
-from leasehold.web.exchange import json_body, refuse_method, refuse_path, respond, respond_json_text
+from leasehold.web.entry import (
+    Callers,
+    json_body,
+    refuse_method,
+    refuse_path,
+    respond,
+    respond_json_text,
+)
 
 #: Long lists are made two at a time: each takes some megabytes, which a process does not give back,
 #: and more at once are no faster, as Python makes them in one thread at a time.

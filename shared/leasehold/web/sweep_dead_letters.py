@@ -10,8 +10,7 @@ from leasehold.services.adopt_runs import look_at_blocked
 from leasehold.services.sweep import sweep
 from leasehold.services.sweep_result import Report
 from leasehold.web.engine_provider import EngineProvider
-from leasehold.web.entry import entry
-from leasehold.web.exchange import refuse_method, respond
+from leasehold.web.entry import entry, refuse_method, respond
 
 
 @entry

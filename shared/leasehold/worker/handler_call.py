@@ -1,16 +1,20 @@
 """One call of a handler, in whatever process: what is called, what it is given, what comes of it.
 
-Entry actions are called before it, in each attempt.
+Entry actions are called before it, in each attempt. Inline, the handler runs in the worker's own
+thread, and cannot be killed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import (
     OUTPUT_STATUSES,
@@ -20,10 +24,12 @@ from leasehold.domain.result import (
     Finished,
     Result,
     StepResult,
+    Stopped,
     Unable,
 )
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import ContinuedError, EntryActionNotFoundError, StoreUnavailableError
+from leasehold.logs.attempt import LinesOf
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context import StepContext
 from leasehold.worker.error_chain import outage_in, shortage_in
@@ -35,11 +41,15 @@ from leasehold.worker.handlers import (
     action_at,
     handler_of,
 )
+from leasehold.worker.interrupts import Interrupts, is_ctrl_c, is_main_thread
 from leasehold.worker.kept_text import MAX_TEXT, cut
 from leasehold.worker.misfits import record_of_misfit
 from leasehold.worker.retry_hints import is_permanent
 from leasehold.worker.typed_json import json_text_of
 
+#: A server that is to quit raises SystemExit in the main thread; the signal is noted within
+#: this time.
+_NOTED_WITHIN_S: Final = 0.2
 _MAX_DETAIL: Final = 500
 _MAX_SHOWN: Final = 100
 
@@ -238,3 +248,47 @@ def _short_of(error: BaseException) -> Deferred | None:
 
 def _deferred_by(outage: StoreUnavailableError) -> Deferred:
     return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
+
+
+class InlineRunner:
+    """The handler runner port, in the thread that asks.
+
+    Args:
+        interrupts: where a Ctrl-C is kept that cuts a handler short.
+    """
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+
+    def run(self, attempt: Attempt, step: EnteredStep, given: str) -> Result:
+        """Call the handler and judge what it does; do not begin what is to stop already."""
+        if end := attempt.end_before_it_begins():
+            return end
+        with LinesOf(attempt.name):
+            begin, end_by = partial(_begin, attempt), partial(self._end_by, attempt, step)
+            return call_handler(step, given, begin=begin, end_by=end_by)
+
+    def _end_by(
+        self, attempt: Attempt, step: StepHandler, error: BaseException, path: str
+    ) -> Result:
+        if is_ctrl_c(error):
+            return self._interrupts.stopped_by(error, attempt.stop.reason)
+        if deferred := deferred_in(error):
+            return deferred
+        if _is_to_stop(error, attempt):
+            return Stopped(attempt.stop.reason or Termination.INSTANCE_SHUTDOWN)
+        return continued_in(error) or failed_by(
+            error, path, step, attempt.manifest.position.dispatch.retry
+        )
+
+
+def _begin(attempt: Attempt) -> StepContext | Result:
+    context = StepContext(AttemptCalls(attempt))
+    return attempt.end_before_it_begins() or context  # it may have waited for its checkpoint
+
+
+def _is_to_stop(error: BaseException, attempt: Attempt) -> bool:
+    """Return whether the attempt was to stop: it was asked to, or its server ends where it is."""
+    if isinstance(error, SystemExit) and is_main_thread():
+        return attempt.stop.wait(_NOTED_WITHIN_S)
+    return attempt.stop.is_requested

@@ -14,7 +14,7 @@ from pathlib import Path
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import DecideDocument, Document, Ref, Write
+from leasehold.domain.stored import DecideDocument, Document, Ref, Write
 from leasehold.errors import DocumentExistsError, StoreUnavailableError
 
 

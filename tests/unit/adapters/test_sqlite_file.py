@@ -14,7 +14,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments, schema
 from leasehold.adapters.sqlite import documents as documents_of_sqlite
-from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.documents import Query
 from tests.unit.adapters.processes import close_while_others_write, put

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import Document, Ref, UnreadableDocument, Write
+from leasehold.domain.stored import Document, Ref, UnreadableDocument, Write
 from leasehold.ports.documents import Query, Range
 from tests.unit.adapters.processes import put
 

@@ -11,7 +11,7 @@ import pytest
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.adapters.sqlite.querying import select
 from leasehold.domain.collections import DELIVERIES, RUNS, TRACE
-from leasehold.domain.document import Document, Ref
+from leasehold.domain.stored import Document, Ref
 from leasehold.ports.documents import Query, Range
 from tests.unit.adapters.processes import put
 

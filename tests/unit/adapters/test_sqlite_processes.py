@@ -8,7 +8,7 @@ from typing import Any
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from tests.unit.adapters.processes import (
     create_what_is_missing,
     fill_the_disk,

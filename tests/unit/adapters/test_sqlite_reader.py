@@ -13,7 +13,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.adapters.sqlite.reader import SqliteReader
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Query
 from tests.unit.adapters.processes import put
 

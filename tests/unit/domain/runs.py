@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from leasehold.domain import lifecycle
+from leasehold.domain.artifact_name import life_of
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
-from leasehold.domain.life import life_of
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord

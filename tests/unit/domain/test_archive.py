@@ -11,12 +11,12 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import as_write
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.document import Ref
 from leasehold.domain.effect import Archive, owed_effects
 from leasehold.domain.explanation import explain
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import Ref
 from leasehold.domain.trace import TraceType
 from tests.unit.domain.runs import ARCHIVE, At, Runs
 

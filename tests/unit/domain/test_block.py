@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.alarm import alarm_for
+from leasehold.domain.change import alarm_for
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lifecycle.repair import breaches

@@ -9,9 +9,9 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import as_write, on_run
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.document import Ref
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import to_document
+from leasehold.domain.stored import Ref
 from leasehold.domain.trace import trace_ref
 from leasehold.errors import UnknownRunError
 from tests.unit.domain.runs import At, Bound, Runs

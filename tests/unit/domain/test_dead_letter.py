@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.change import Draft
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.status import DeadLetterReason, Outcome
 from tests.unit.domain.runs import ARCHIVE, At, Runs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leasehold.domain.change import Draft
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.trace import TraceType

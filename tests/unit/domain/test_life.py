@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.life import (
+from leasehold.domain.artifact_name import (
     files_folder,
     folder_of_life,
     is_own_artifact,

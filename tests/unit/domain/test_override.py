@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.document import UnreadableDocument
 from leasehold.domain.override import Override, stored_override, to_document
+from leasehold.domain.stored import UnreadableDocument
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 UNTIL = datetime(2026, 1, 1, 14, tzinfo=UTC)

@@ -16,8 +16,8 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
-from leasehold.domain.document import DecideDocument, Ref
 from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.stored import DecideDocument, Ref
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Committed, Snapshot

@@ -15,13 +15,13 @@ import pytest
 from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
-from leasehold.domain.document import Write
 from leasehold.domain.effect import dispatch_task
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.override import override_ref
 from leasehold.domain.status import Outcome, Termination
+from leasehold.domain.stored import Write
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseLostError
 from leasehold.registry.pipelines import Catalog

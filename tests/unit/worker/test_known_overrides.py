@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.domain.document import Write
 from leasehold.domain.override import override_ref
+from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.testing import FrozenClock

@@ -31,7 +31,7 @@ from leasehold.adapters.firestore.values import (
     to_datetime,
     to_version,
 )
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Snapshot

@@ -22,7 +22,7 @@ from leasehold.adapters.firestore.values import (
     to_datetime,
     to_version,
 )
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Snapshot

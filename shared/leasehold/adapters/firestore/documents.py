@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from leasehold.adapters.firestore.retry_budget import DEADLINE_S, RetryBudget
-from leasehold.domain.document import Answer, DecideDocument, Ref
+from leasehold.domain.stored import Answer, DecideDocument, Ref
 from leasehold.errors import VersionConflictError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot

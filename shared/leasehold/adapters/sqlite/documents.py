@@ -34,7 +34,7 @@ from leasehold.adapters.sqlite.rows import (
 )
 from leasehold.adapters.sqlite.schema import is_prepared, prepare
 from leasehold.domain.collections import COLLECTIONS, Collection
-from leasehold.domain.document import Answer, DecideDocument, Document, Ref, Write
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import DocumentExistsError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Query, Snapshot

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from leasehold.adapters.sqlite.rows import BODY, binding, document_at, part_at, part_of, to_column
 from leasehold.domain.collections import Collection
-from leasehold.domain.document import Document
+from leasehold.domain.stored import Document
 from leasehold.ports.documents import Query
 
 #: SQLite takes up to 127 arguments of a function, at least.

@@ -19,7 +19,7 @@ from leasehold.adapters.sqlite.querying import documents_of
 from leasehold.adapters.sqlite.rows import read_text
 from leasehold.adapters.sqlite.schema import is_prepared
 from leasehold.domain.collections import COLLECTIONS, Collection
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Query, Snapshot

@@ -14,8 +14,7 @@ from typing import Any, Final
 import pydantic_core
 
 from leasehold.domain.collections import Collection
-from leasehold.domain.document import Document, UnreadableDocument
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import Document, StoredDocument, UnreadableDocument
 from leasehold.ports.documents import Query
 
 #: The body as it lies there: one text that is no UTF-8 would make a whole query fail.

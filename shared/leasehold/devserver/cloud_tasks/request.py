@@ -13,7 +13,7 @@ import flask
 
 from leasehold.devserver.cloud_tasks.api_errors import ApiError, invalid
 from leasehold.errors import InvalidRequestError, TooLargeError
-from leasehold.web.exchange import json_body
+from leasehold.web.entry import json_body
 
 #: The largest request that is accepted.
 REQUEST_BYTES: Final = 4 * 2**20

@@ -22,7 +22,7 @@ from leasehold.devserver.cloud_tasks.policies import Policies
 from leasehold.devserver.cloud_tasks.queue import Queue
 from leasehold.devserver.cloud_tasks.queues import Queues
 from leasehold.devserver.cloud_tasks.serializers import Json, faults_json, queue_json, task_json
-from leasehold.web.exchange import drop_rest
+from leasehold.web.entry import drop_rest
 from leasehold.web.loopback_guard import LoopbackGuard
 
 _LOCATION: Final = "/v2/<path:parent>/queues"

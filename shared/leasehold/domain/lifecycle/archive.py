@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from leasehold.domain.archive import SILENT_FOR
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.trace import TraceType

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules, has_moved
-from leasehold.domain.draft import Draft
 from leasehold.domain.effect import dispatch_task, wake_task
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import lease_for

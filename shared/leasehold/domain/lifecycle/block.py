@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.handoff import dispatch_next, under_next_generation
 from leasehold.domain.lifecycle.settle import first_answer

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lifecycle.attempt import EARLY, acquire, acquired_before, take_over
 from leasehold.domain.lifecycle.dead_letter import dead_letter

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.settle import end_attempt, fail_attempt, first_answer
 from leasehold.domain.manifest import Manifest

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.change import Change, unchanged
-from leasehold.domain.draft import Draft
+from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.lease import Fence, own_lease
 from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.settle import first_answer

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, TypeVar
 
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.lease import lease_for
 from leasehold.domain.lifecycle.attempt import give_lease, may_begin
 from leasehold.domain.manifest import Manifest

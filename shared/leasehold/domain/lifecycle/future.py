@@ -9,10 +9,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.clock_step import SKEW, ClockStep, after_step
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.lease import lease_for
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome

@@ -6,13 +6,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.calls import outlasting
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
-from leasehold.domain.draft import Draft
 from leasehold.domain.lifecycle.trial_end import end_trial, opening_words
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import Block, Dispatch
-from leasehold.domain.position import Position
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.stored import trusted
 from leasehold.domain.trace import TraceType

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.alarm import is_unattended
-from leasehold.domain.draft import Draft
+from leasehold.domain.change import Draft, is_unattended
 from leasehold.domain.lease import is_past_deadline, is_silent
 from leasehold.domain.lifecycle.termination import (
     GONE,

@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from leasehold.domain.alarm import alarm_for
 from leasehold.domain.archive import tried_by_sweep
-from leasehold.domain.change import Change, Transition, unchanged
+from leasehold.domain.change import Change, Draft, Transition, alarm_for, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.lifecycle.block import look_again
 from leasehold.domain.lifecycle.redispatch import redispatch
 from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair

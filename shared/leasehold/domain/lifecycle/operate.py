@@ -8,9 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from leasehold.domain.change import Change, with_index_fields
+from leasehold.domain.change import Change, Draft, with_index_fields
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.block import look

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from leasehold.domain.calls import recorded_call, with_call
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.kept_work import CallCount, CallResult
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.renewal import renewed

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from leasehold.domain.alarm import is_unattended
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.change import Change, Draft, is_unattended, unchanged
 from leasehold.domain.dispatch import Rules, has_moved
-from leasehold.domain.draft import Draft
 from leasehold.domain.effect import dispatch_task
 from leasehold.domain.give_up_rules import verdict_on, verdict_on_wait
 from leasehold.domain.lifecycle.block import block_unknown_step

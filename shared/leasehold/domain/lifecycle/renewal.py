@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.iterations import MAX_PHASES, counts_as_progress, furthest_of, is_further
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.kept_work import PACKED, Checkpoint, PhaseReached

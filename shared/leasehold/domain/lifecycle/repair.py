@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.domain.alarm import alarm_for
-from leasehold.domain.change import Change
+from leasehold.domain.change import Change, Draft, alarm_for
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.effect import owed_effects
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lease import compute_lease_ttl

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.change import Change, unchanged
+from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.draft import Draft
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.kept_value import KeptValue
 from leasehold.domain.lease import Fence, held_lease

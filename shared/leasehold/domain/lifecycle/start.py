@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from leasehold.domain.artifact_name import life_of
 from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.life import life_of
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import InputFile, StepRecord
-from leasehold.domain.position import Position
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import trusted
 from leasehold.domain.trial_record import TrialRule

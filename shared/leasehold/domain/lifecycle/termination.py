@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.draft import Draft
+from leasehold.domain.change import Draft
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease
 from leasehold.domain.retry import is_listed

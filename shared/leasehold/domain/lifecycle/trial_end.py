@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.draft import Draft
+from leasehold.domain.change import Draft
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceType, event_of
 from leasehold.domain.trial_record import TrialRecord

@@ -9,8 +9,7 @@ from typing import Any, Final
 from leasehold.attempt.calls import AttemptFacts, KeptCheckpoint
 from leasehold.attempt.files import RunFiles
 from leasehold.attempt.stop import StopSignal
-from leasehold.domain.artifact_name import check_artifact_name
-from leasehold.domain.life import RunLife, files_folder
+from leasehold.domain.artifact_name import RunLife, check_artifact_name, files_folder
 from leasehold.domain.manifest_parts import Progress
 from leasehold.errors import TooLargeError
 from leasehold.worker.kept_text import cut

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from tests.emulators import firestore_host, need_firestore
 from tests.unit.adapters.firestore.wire import Place, Wire
 

@@ -17,8 +17,8 @@ from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import Purpose, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_manifest, on_run
-from leasehold.domain.document import Ref
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Ref
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.domain.document import Ref
+from leasehold.domain.stored import Ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from tests.conformance.stores import one_more

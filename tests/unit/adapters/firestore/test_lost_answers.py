@@ -13,7 +13,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.adapters.firestore.connection import Connection, official_client
 from leasehold.adapters.firestore.retry_budget import RetryBudget
-from leasehold.domain.document import Ref, Write
+from leasehold.domain.stored import Ref, Write
 from leasehold.errors import StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import Query
 from tests.conformance.stores import one_more, put

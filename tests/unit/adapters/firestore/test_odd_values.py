@@ -10,7 +10,7 @@ import pytest
 from google.cloud import firestore
 
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.ports.documents import Query
 from leasehold.services.audit import audit
 from leasehold.services.read_runs import RunFilter, list_runs

@@ -4,9 +4,9 @@ import multiprocessing
 import time
 
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.domain.document import Ref
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import Ref
 from leasehold.services.execute_step import Hint, arrive
 from tests.unit.adapters.firestore.racing import (
     acquire,

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write
 from tests.conformance.stores import one_more, put
 from tests.unit.adapters.firestore.wire import Wire
 

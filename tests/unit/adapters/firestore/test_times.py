@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.domain.document import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write
 from leasehold.testing import FrozenClock
 from tests.conformance.stores import put
 from tests.unit.adapters.firestore.wire import Place, Wire
