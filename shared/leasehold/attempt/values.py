@@ -3,7 +3,7 @@
 A temporary file of a step is gzip, under a name that nothing ever had before. Whoever records it
 in the manifest keeps the digest of its text with it, and deletes the file that it takes the place
 of after that; whoever could not record it deletes its own. What a kill leaves in between goes with
-the step's folder (`domain/life.py`).
+the step's folder (`domain/artifact_name.py`).
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Archive:
 
     Args:
         run_id: the run.
-        life: its mark; see `domain/life.py`.
+        life: its mark; see `domain/artifact_name.py`.
         kept: temporary files that stay: a run that is made of it goes on from them.
         has_files: whether there may be files that handlers stored: looking for them costs a list.
         has_temporary: whether there may be temporary files; likewise.

@@ -7,7 +7,7 @@ between leaves a mark, and the next purge that comes by marks the run anew and d
 
 Once a run is gone its key may begin another life of its id, while a purge that was slower is still
 at work. So all that a purge deletes has the mark of the life that it began to purge
-(`domain/life.py`), and the document is deleted only as that purge marked it.
+(`domain/artifact_name.py`), and the document is deleted only as that purge marked it.
 
 A run goes after those that were recreated from it: they may use its values. That holds for a
 marked one too: a version that knows of no marks may have recreated it since.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from leasehold.worker.sandbox.fork_loop import REPORT
+from leasehold.worker.sandbox.fork_server import REPORT
 from leasehold.worker.sandbox.memory import memory_of
 from leasehold.worker.sandbox.process_handle import ProcessHandle
 

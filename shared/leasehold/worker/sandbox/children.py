@@ -19,8 +19,7 @@ from typing import Final
 from leasehold.errors import ForkServerError
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.fork_server import READY
-from leasehold.worker.sandbox.fork_server_start import ForkServer
-from leasehold.worker.sandbox.forker import Forker, StoppedError
+from leasehold.worker.sandbox.forker import Forker, ForkServer, StoppedError
 from leasehold.worker.sandbox.idle_children import IdleChildren
 from leasehold.worker.sandbox.source_finder import SourceText
 

@@ -1,6 +1,7 @@
-"""What an attempt may leave or change in its process, and whether all is as it was before.
+"""Whether a process may be used for more: forked after an import, or kept for a further attempt.
 
-What asks the system is taken when this is imported: a handler may put something else in its place.
+Looked at is what somebody's code may leave or change in it. What asks the system is taken when this
+is imported: a handler may put something else in its place.
 """
 
 # ruff: noqa: PTH208 - no pathlib here
@@ -15,6 +16,7 @@ import logging
 import os
 import resource
 import signal
+import stat
 import sys
 import threading
 import time
@@ -28,6 +30,8 @@ from typing import Any, Final
 from leasehold.worker.sandbox.assignment import environment, working_directory
 from leasehold.worker.sandbox.soft_limit import LIMIT_SIGNAL
 
+#: That of the conversation with the worker.
+_OWN_SOCKETS: Final = 1
 _WAITID: Final[Callable[..., Any] | None] = getattr(os, "waitid", None)  # not on macOS
 _LIMITS: Final = sorted({getattr(resource, it) for it in dir(resource) if it.startswith("RLIMIT_")})
 _SIGNALS: Final = sorted(signal.valid_signals() - {LIMIT_SIGNAL})
@@ -158,3 +162,36 @@ _LOOKS: Final[Mapping[str, Callable[[], object]]] = {
     "hooks of sys": _hooks,
     "the set-up of logging": _logging,
 }
+
+
+def is_fit_for_forking() -> bool:
+    """Return whether a fork of this process works as it does itself.
+
+    Python's threads are not forked, and neither are those of gRPC, which are missed; those of other
+    C libraries that wait for work (a matrix library's) do no harm. A connection that was opened
+    would be shared by all forks.
+    """
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
+        return False
+    if "grpc._cython.cygrpc" in sys.modules and _native_threads() > 1:
+        return False
+    return _open_sockets() <= _OWN_SOCKETS
+
+
+def _native_threads() -> int:
+    """Return how many threads this process has, of any kind; 0: it is not known."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0
+
+
+def _open_sockets() -> int:
+    """Return how many sockets this process has; 0: it is not known."""
+    count = 0
+    with suppress(OSError):  # no /proc
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            with suppress(OSError):  # that of the list itself
+                count += stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    return count

@@ -36,8 +36,7 @@ from leasehold.worker.handlers import handler_of, resolve_early
 from leasehold.worker.kept_text import cut
 from leasehold.worker.sandbox.child_calls import ChildCalls
 from leasehold.worker.sandbox.child_stacks import ChildStacks
-from leasehold.worker.sandbox.fitness import is_fit_for_forking
-from leasehold.worker.sandbox.footprint import Footprint, what_runs_on
+from leasehold.worker.sandbox.footprint import Footprint, is_fit_for_forking, what_runs_on
 from leasehold.worker.sandbox.fork_server import flush_prints
 from leasehold.worker.sandbox.frames import Frame
 from leasehold.worker.sandbox.link import Link
