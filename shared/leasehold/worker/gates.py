@@ -1,4 +1,4 @@
-"""Gates: how one is called, and what it comes to. Which have to be passed: `services/execute_step.py`."""
+"""Gates: how one is called, and what it comes to. Which have to be passed: `execute_step.py`."""
 
 from __future__ import annotations
 
