@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -111,7 +112,7 @@ def end_on_sigterm() -> None:
     count = SignalCount()
 
     def end(number: int, _frame: FrameType | None) -> None:
-        if count.add(number):
+        if count.add(number, time.monotonic()):
             raise TerminatedError
 
     signal.signal(signal.SIGTERM, end)

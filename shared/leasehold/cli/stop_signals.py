@@ -31,9 +31,13 @@ class SignalCount:
         self._first: int | None = None
         self._count = 0
 
-    def add(self, number: int) -> int:
-        """Count a signal; return how many there were so far, 0 for the first one once more."""
-        now = time.monotonic()
+    def add(self, number: int, now: float) -> int:
+        """Count a signal; return how many there were so far, 0 for the first one once more.
+
+        Args:
+            number: which signal.
+            now: when it was heard, by the monotonic time, in seconds.
+        """
         is_one = self._first is not None and now - self._began < SAME_S
         if is_one and signal.SIGTERM in (number, self._first):
             return 0
@@ -88,7 +92,7 @@ class StopSignals:
                 os.read(self._woken_by, _MANY)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        count = self._count.add(number)
+        count = self._count.add(number, time.monotonic())
         if count > 1:
             self._is_at_once = True
             self._at_once()
