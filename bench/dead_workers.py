@@ -21,8 +21,7 @@ from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.status import Outcome
-from leasehold.services.sweep import sweep
-from leasehold.services.sweep_times import LOOK_AGAIN_S
+from leasehold.services.sweep import LOOK_AGAIN_S, sweep
 
 WAITING: Final = 2000
 HELD: Final = 40

@@ -36,7 +36,7 @@ from leasehold.bootstrap import boot
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.domain import lifecycle
 from leasehold.domain.effect import dispatch_task
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.stored import Document, Ref, Write

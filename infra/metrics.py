@@ -12,7 +12,7 @@ from typing import Final
 from leasehold.domain.trace import TraceType
 from leasehold.registry.registry import Registry
 from leasehold.services.reporting import STEP_BLOCKED
-from leasehold.services.sweep_result import SWEEP_FINISHED
+from leasehold.services.sweep import SWEEP_FINISHED
 
 #: Only what functions log; a line of the same shape elsewhere in the project does not count.
 _OF_FUNCTIONS: Final = 'resource.type="cloud_run_revision"'

@@ -15,7 +15,7 @@ from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import manifest_of, run_ref, to_document
 from leasehold.domain.stored import Document, Write

@@ -20,7 +20,7 @@ from leasehold.domain.artifact_name import checkpoints_folder, files_folder
 from leasehold.domain.change import on_run
 from leasehold.domain.delivery import delivery_ref
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_ref
 from leasehold.domain.manifest import Manifest, run_ref, to_document

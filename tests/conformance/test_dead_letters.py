@@ -31,15 +31,14 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Draft, on_run
-from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.effect import dispatch_task, owed_effects
 from leasehold.domain.give_up_rules import Verdict
-from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.kept_work import CallResult
+from leasehold.domain.kept_work import CallResult, KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.moment import ClockStep
 from leasehold.domain.status import BlockCode, DeadLetterReason
 from leasehold.domain.stored import Write
 from leasehold.errors import (

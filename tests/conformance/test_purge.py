@@ -31,8 +31,7 @@ from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.paging import place_behind
-from leasehold.services.purge import PurgeResult, delete_run, purge
-from leasehold.services.purge_deliveries import delete_deliveries
+from leasehold.services.purge import PurgeResult, delete_deliveries, delete_run, purge
 from leasehold.services.read_runs import RunFilter, list_runs, read_timeline
 from leasehold.services.retention import LATER_S, SOON_S, forget_old_runs
 from leasehold.services.start_run import StartRequest, start_run

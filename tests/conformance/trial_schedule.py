@@ -17,7 +17,7 @@ from typing import Any, Final
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
 from leasehold.domain.effect import Task
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import Block, ErrorRecord
@@ -25,7 +25,7 @@ from leasehold.domain.retry import Backoff
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import Ref
 from leasehold.domain.trial_record import TrialRule
-from leasehold.domain.trial_verdict import verdict_in
+from leasehold.domain.trials import verdict_in
 from leasehold.errors import LeaseLostError, NotAllowedError, VersionConflictError
 from leasehold.ports.documents import Committed, Documents, Snapshot
 from tests.builders import new_run, rules_of, step_settings

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.devserver.function_processes import served_functions
 from leasehold.devserver.scheduler import Scheduler
-from leasehold.devserver.served_functions import served_functions
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.errors import InvalidEntryError, SettingError
 from leasehold.registry.function_table import FUNCTIONS

@@ -16,7 +16,7 @@ import pytest
 from leasehold.errors import CertificatesUnavailableError, LeaseholdError
 from leasehold.testing import InProcessEngine
 from leasehold.web.callers import CallerCheck
-from leasehold.web.certificates import Certificates
+from leasehold.web.id_tokens import Certificates
 from tests.functions import tokens
 from tests.functions.conftest import Function
 from tests.functions.tokens import ACCOUNT, AUDIENCE, CertificateServer, claims, removed, token
@@ -392,7 +392,7 @@ def test_an_answer_whose_head_never_ends_holds_nobody_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each line of it comes in time, so that no timeout of a socket ends it."""
-    monkeypatch.setattr("leasehold.web.certificates._AT_MOST_S", 0.3)
+    monkeypatch.setattr("leasehold.web.id_tokens._AT_MOST_S", 0.3)
     is_over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(5) as threads:
         threads.submit(_drip, listening, is_over)

@@ -17,8 +17,7 @@ from leasehold.bootstrap import Bundle, boot
 from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
-from leasehold.services.sweep import sweep
-from leasehold.services.sweep_result import Report, SweepResult, line_of
+from leasehold.services.sweep import Report, SweepResult, line_of, sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.functions.conftest import Function
 from tests.in_process.sample import PIPELINES, STEPS

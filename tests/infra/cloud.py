@@ -19,7 +19,7 @@ import pytest
 from infra import provision
 from infra.installation import Installation
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
-from leasehold.devserver.cloud_tasks.api_errors import ApiError
+from leasehold.devserver.cloud_tasks.request import ApiError
 from leasehold.live.clients import EMULATOR, GoogleClients
 from tests.emulators import pubsub_host
 from tests.infra.google_server import GoogleServer

@@ -32,8 +32,7 @@ from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.read_deliveries import deliveries_of_run
-from leasehold.services.sweep import Report, sweep
-from leasehold.services.sweep_result import SweepResult, line_of
+from leasehold.services.sweep import Report, SweepResult, line_of, sweep
 from leasehold.testing import InProcessEngine
 from tests.infra.log_filter import matches
 

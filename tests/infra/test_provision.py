@@ -15,7 +15,7 @@ from infra import provision
 from infra.resources.all import all_resources
 from infra.steps import Action, apply
 from leasehold.bootstrap import load_catalog
-from leasehold.devserver.cloud_tasks.api_errors import ApiError
+from leasehold.devserver.cloud_tasks.request import ApiError
 from leasehold.live.clients import ONE_TRY
 from tests.emulators import pubsub_host
 from tests.infra.cloud import REGION, Cloud

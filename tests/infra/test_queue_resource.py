@@ -12,7 +12,7 @@ from infra.resources.queue import QueueResource, queues
 from infra.resources.resource import MISSING, PRESENT, Difference, State
 from infra.steps import Action, Patience, apply
 from leasehold.bootstrap import load_catalog
-from leasehold.devserver.cloud_tasks.api_errors import ApiError, not_found
+from leasehold.devserver.cloud_tasks.request import ApiError, not_found
 from leasehold.errors import SettingError
 from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients

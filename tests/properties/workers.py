@@ -8,8 +8,7 @@ from functools import partial
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.iterations import MAX_PHASES
-from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.kept_work import CallResult
+from leasehold.domain.kept_work import CallResult, KeptValue
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
 from leasehold.errors import (

@@ -15,8 +15,7 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.bootstrap import folder_artifacts, system_clock
 from leasehold.domain.result import Result
-from leasehold.testing.given_run import LEASE, checkpoint_of, run_at_work
-from leasehold.testing.memory_engine import MemoryEngine
+from leasehold.testing.contexts import LEASE, MemoryEngine, checkpoint_of, run_at_work
 from leasehold.worker.context import IncrementalState
 from leasehold.worker.handler_call import InlineRunner
 from leasehold.worker.interrupts import Interrupts

@@ -16,7 +16,7 @@ from leasehold.adapters.folder import FolderArtifacts
 from leasehold.domain.result import Deferred, Failed, Finished
 from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError, StoreUnavailableError
-from leasehold.testing.memory_engine import MemoryEngine
+from leasehold.testing.contexts import MemoryEngine
 from leasehold.worker.sandbox.child import Child
 from leasehold.worker.sandbox.children import Children
 from leasehold.worker.sandbox.sandbox import Sandbox

@@ -12,7 +12,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.stored import Document, StoredDocument, Write
-from leasehold.testing.given_run import run_at_work
+from leasehold.testing.contexts import run_at_work
 from tests.server.servers import servers
 
 RUNS = 1000

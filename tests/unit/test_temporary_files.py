@@ -15,7 +15,7 @@ from leasehold.attempt import values
 from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain import lifecycle
 from leasehold.domain.json_text import OUTPUT_BYTES
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
 from leasehold.ports.threads import Threads
 from tests.builders import new_run, rules_of, step_settings

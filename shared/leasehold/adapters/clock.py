@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import deque
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from leasehold.domain.moment import ClockStep
+from leasehold.ports.clock import Clock
 
 #: How many ids are drawn at once: each call of the system lets go of Python's lock, and then
 #: waits for it behind all other threads.
@@ -36,3 +40,61 @@ class SystemClock:
             except IndexError:
                 drawn = os.urandom(8 * _DRAWN).hex()
                 _ids.extend([drawn[at : at + 16] for at in range(0, len(drawn), 16)])
+
+
+# Steps of the machine's clock, for stores whose time that is.
+
+
+#: A clock that is off by less is not told from one that is slow to read, and harms no lease.
+STEP_S: Final = 5.0
+#: So long a step counts as new. Whoever looks after runs has written it into them by then.
+NEW_S: Final = 60.0
+#: A reading that took longer says nothing: the process was stopped in between.
+_QUICK_S: Final = 0.5
+_READINGS: Final = 3
+
+
+class ClockSteps:
+    """Compares the time of day with the seconds that pass.
+
+    Args:
+        clock: the clock that the store's time goes by.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._noting = threading.Lock()
+        self._step: ClockStep | None = None
+        self._read_at = clock.monotonic()
+        self._off = clock.now().timestamp() - self._read_at
+
+    def newest(self) -> ClockStep | None:
+        """Return the last step, if it is new; ask often, as a slow drift is no step."""
+        now, read_at = self._clock.now(), self._clock.monotonic()
+        off = now.timestamp() - read_at
+        if abs(off - self._off) < STEP_S:
+            self._off, self._read_at = off, read_at
+        else:
+            with self._noting:
+                self._note()
+        step = self._step
+        return step if step is not None and read_at < step.noticed_at + NEW_S else None
+
+    def _note(self) -> None:
+        """Note a step, if there was one, and nobody noted it yet."""
+        for _ in range(_READINGS):
+            before, now, read_at = (
+                self._clock.monotonic(),
+                self._clock.now(),
+                self._clock.monotonic(),
+            )
+            if read_at - before < _QUICK_S:
+                break
+        else:
+            return
+        by = now.timestamp() - read_at - self._off
+        if abs(by) >= STEP_S:
+            unseen = min(read_at - self._read_at, abs(by) / 2)
+            since = now - timedelta(seconds=unseen)
+            self._step = ClockStep(timedelta(seconds=by), since, read_at)
+        self._off, self._read_at = now.timestamp() - read_at, read_at

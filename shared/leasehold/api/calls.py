@@ -77,9 +77,8 @@ from leasehold.services.read_runs import list_runs, list_summaries, read_run, re
 from leasehold.services.readiness import check_ready
 from leasehold.services.registry_report import registry_report
 from leasehold.services.start_run import start_run
+from leasehold.services.sweep import Report, sweep_time
 from leasehold.services.sweep import sweep as sweep_runs
-from leasehold.services.sweep_result import Report
-from leasehold.services.sweep_times import sweep_time
 from leasehold.services.worker_notes import live_workers
 from leasehold.worker.holder import host_name, is_gone
 

@@ -38,8 +38,8 @@ from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_l
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
 from leasehold.domain.manifest_parts import Progress, StepRecord
-from leasehold.domain.masks import masked
 from leasehold.domain.notes import MadeOutput, Notes, progress_without_secrets
+from leasehold.domain.redaction import masked
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.domain.stored import Document, Write

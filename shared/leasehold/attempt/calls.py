@@ -17,13 +17,11 @@ from leasehold.domain.calls import check_call_key, check_room, expected_referenc
 from leasehold.domain.iterations import furthest_of
 from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size
 from leasehold.domain.kept_checkpoint import Load, may_read, read_results
-from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.kept_work import CallResult
+from leasehold.domain.kept_work import CallResult, KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress, StepRecord
 from leasehold.domain.trial_record import TrialRecord
-from leasehold.domain.trial_verdict import findings_in
-from leasehold.domain.trials import last_review, record_with_output
+from leasehold.domain.trials import findings_in, last_review, record_with_output
 from leasehold.errors import (
     ArtifactNameError,
     ArtifactNotFoundError,

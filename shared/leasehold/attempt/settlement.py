@@ -11,7 +11,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Transition
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.notes import MadeOutput
@@ -27,7 +27,7 @@ from leasehold.domain.result import (
     Unable,
 )
 from leasehold.domain.status import Termination
-from leasehold.domain.trial_verdict import verdict_in
+from leasehold.domain.trials import verdict_in
 from leasehold.errors import InvalidVerdictError, TooLargeError
 
 _NOT_RENEWED: Final = "The store did not answer, so the lease was not renewed in time."

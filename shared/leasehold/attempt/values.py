@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.artifact_name import step_folder, values_folder
 from leasehold.domain.json_text import OUTPUT_BYTES, digest
-from leasehold.domain.kept_value import KeptValue, kept_value
-from leasehold.domain.kept_work import CallResult
+from leasehold.domain.kept_work import CallResult, KeptValue, kept_value
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, run_ref
 from leasehold.errors import (
     ArtifactNameError,

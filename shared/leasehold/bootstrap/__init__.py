@@ -1,7 +1,7 @@
 """Settings and catalog in, a wired engine out: the only room outside adapters/ that names one."""
 
 from leasehold.bootstrap.boot import Bundle, boot
-from leasehold.bootstrap.catalog import check_home, load_catalog
+from leasehold.bootstrap.catalog import check_home, load_catalog, store_address, store_exists
 from leasehold.bootstrap.connections import Around, Purpose, delivers_events, delivers_tasks
 from leasehold.bootstrap.hooks import Hooks, log_report
 from leasehold.bootstrap.parts import (
@@ -10,7 +10,6 @@ from leasehold.bootstrap.parts import (
     no_documents,
     system_clock,
 )
-from leasehold.bootstrap.store_address import store_address, store_exists
 
 __all__ = [
     "Around",

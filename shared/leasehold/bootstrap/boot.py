@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any
 
 from leasehold.adapters.channels import ChannelOpener
-from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.clock_steps import ClockSteps
+from leasehold.adapters.clock import ClockSteps, SystemClock
 from leasehold.adapters.in_process_events import InProcessEvents
 from leasehold.attempt.keeper import LeaseKeeper
 from leasehold.attempt.outage import pause
@@ -22,8 +21,8 @@ from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bootstrap.hooks import LOG, Hooks
 from leasehold.bootstrap.late_parts import gate_runner, handler_checks, inline_runner, sender_of
 from leasehold.bounded_calls import BoundedCalls, side_by_side
-from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.moment import ClockStep
 from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.logs.repeats import without_repeats
 from leasehold.ports.clock import Clock
@@ -216,6 +215,6 @@ def _channels(
 
 def _deliver(engine: Engine, message: EventMessage) -> datetime | None:
     """Deliver a message of this process; a cold start does not import what few calls need."""
-    from leasehold.services.deliver_message import deliver_message  # noqa: PLC0415 - as said
+    from leasehold.services.deliver_notification import deliver_message  # noqa: PLC0415 - as said
 
     return deliver_message(engine, message)

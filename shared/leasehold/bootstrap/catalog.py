@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,8 @@ from leasehold.registry.gates import NO_GATES
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import IN_PROCESS
-from leasehold.registry.settings import SETTINGS
-from leasehold.worker.user_modules import ImportRaisedError, import_users
+from leasehold.registry.settings import SETTINGS, read_settings
+from leasehold.worker.handlers import ImportRaisedError, import_users
 
 
 def load_catalog(name: str) -> Catalog:
@@ -66,3 +67,31 @@ def _missing_catalog(name: str, folder: str) -> MissingCatalogError:
     is_default = name == SETTINGS["LEASEHOLD_CATALOG"].default
     source = "the default of LEASEHOLD_CATALOG" if is_default else "LEASEHOLD_CATALOG"
     return MissingCatalogError(catalog=name, source=source, folder=folder)
+
+
+# Where the runs are, and whether there is anything: no store is opened to know it.
+
+
+def store_address(environ: Mapping[str, str] | None = None) -> str:
+    """Return where the runs are.
+
+    Args:
+        environ: the settings; None: those of the process.
+    """
+    return str(read_settings(os.environ if environ is None else environ)["LEASEHOLD_STORE"])
+
+
+def store_exists(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether there is a store to read, or something in its place that is in the way.
+
+    Args:
+        environ: the settings; None: those of the process.
+    """
+    address = store_address(environ)
+    if not address.startswith("sqlite:"):
+        return True
+    path = Path(address.removeprefix("sqlite:///"))
+    try:
+        return path.exists() or any(parent.is_file() for parent in path.parents)
+    except OSError:
+        return True  # opening it says what is wrong

@@ -12,8 +12,8 @@ from typing import Final
 
 from leasehold.cli.commands import COMMANDS, program
 from leasehold.cli.exit_codes import INTERRUPTED, TERMINATED, exit_code_of
-from leasehold.cli.leaving import leave
 from leasehold.cli.settings_files import read_settings_files
+from leasehold.cli.stop_signals import leave
 from leasehold.cli.streams import check_arguments, flush_stderr, open_streams
 from leasehold.logs.for_people import print_printable_logs
 

@@ -112,7 +112,7 @@ def _answering(port: int) -> Iterator[LoopbackServer]:
 
 def _make_server(until_ready: LoopbackServer, **options: Any) -> DevServer:
     """Import the catalog and handlers; say what of them does not resolve."""
-    from leasehold.cli.unresolved import unresolved_lines  # noqa: PLC0415 - it takes long
+    from leasehold.cli.settings_files import unresolved_lines  # noqa: PLC0415 - it takes long
     from leasehold.devserver.server import DevOptions, DevServer  # noqa: PLC0415 - as above
 
     for line in unresolved_lines():

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from leasehold.cli.exit_codes import BAD_INPUT, DONE
-from leasehold.cli.leaving import leave
 from leasehold.cli.server_options import port_option, workers_option
 from leasehold.cli.stderr import note, noted_if_slow, print_error
-from leasehold.cli.stop_signals import StopSignals
+from leasehold.cli.stop_signals import StopSignals, leave
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
@@ -108,7 +107,7 @@ def _answering(host: str, port: int, workers: int) -> Iterator[HttpServer]:
 
 def _is_broken() -> bool:
     """Say what the catalog names and does not resolve, a line each; return whether there is any."""
-    from leasehold.cli.unresolved import unresolved_lines  # noqa: PLC0415 - it takes long
+    from leasehold.cli.settings_files import unresolved_lines  # noqa: PLC0415 - it takes long
 
     lines = unresolved_lines()
     for line in lines:

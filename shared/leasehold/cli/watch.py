@@ -10,9 +10,15 @@ import click
 from leasehold.cli.exit_codes import DONE, end_on_sigterm
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.run_displays import JsonDisplay
-from leasehold.cli.run_result import code_of, print_result
-from leasehold.cli.run_watcher import display_on, explain_watch_interrupt, view_of, watch_run
-from leasehold.cli.runs_watcher import runs_display, watch_runs
+from leasehold.cli.run_watcher import (
+    display_on,
+    explain_watch_interrupt,
+    runs_display,
+    view_of,
+    watch_run,
+    watch_runs,
+)
+from leasehold.cli.show import code_of, print_result
 from leasehold.cli.stderr import warn
 from leasehold.client.client import Client
 

@@ -26,11 +26,12 @@ from leasehold.devserver.function_processes import (
     START_S,
     Function,
     FunctionProcesses,
+    among,
     entry_folder,
+    served_functions,
 )
 from leasehold.devserver.loopback_server import LoopbackServer, check_free
 from leasehold.devserver.scheduler import TICK_S, Scheduler
-from leasehold.devserver.served_functions import among, served_functions
 from leasehold.devserver.server_process import DRAIN_S
 from leasehold.domain.printable import counted
 from leasehold.domain.retry import QUEUE_BACKOFF

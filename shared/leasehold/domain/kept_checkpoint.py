@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from leasehold.domain.artifact_name import is_own_artifact
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import check_json
-from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.kept_work import Checkpoint
+from leasehold.domain.kept_work import Checkpoint, KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFileError
 

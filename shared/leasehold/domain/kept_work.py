@@ -6,8 +6,7 @@ from typing import Final
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.kept_value import KeptValue, kept_value
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Stored, trusted
 
 #: What the name of a packed artifact ends with.
 PACKED: Final = ".gz"
@@ -101,3 +100,21 @@ class KeptCounts(Stored):
             trials=self.trials + other.trials,
             unjudged=self.unjudged + other.unjudged,
         )
+
+
+# A value of a user as a manifest has it: its text, or where that lies.
+
+
+class KeptValue(Stored):
+    """A user's value: its JSON text, or the name of the artifact that holds the text.
+
+    `digest` is that of the text behind `ref`, where it is known: any other text is refused.
+    """
+
+    text: str | None = None
+    ref: str | None = None
+    digest: str | None = None
+
+
+#: A `KeptValue` of a text or a name that the engine made or has read.
+kept_value: Final = trusted(KeptValue)

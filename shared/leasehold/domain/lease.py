@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
-from leasehold.domain.masks import masked
+from leasehold.domain.redaction import masked
 from leasehold.domain.stored import trusted
 from leasehold.errors import LeaseLostError
 

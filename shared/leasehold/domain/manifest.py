@@ -17,8 +17,7 @@ from pydantic import AwareDatetime, ValidationError
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.archive import OwedArchive
 from leasehold.domain.artifact_name import life_of
-from leasehold.domain.kept_value import KeptValue, kept_value
-from leasehold.domain.kept_work import CallResult, Checkpoint
+from leasehold.domain.kept_work import CallResult, Checkpoint, KeptValue, kept_value
 from leasehold.domain.manifest_parts import (
     NONE_ENDED,
     Attempts,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.kept_value import KeptValue, kept_value
-from leasehold.domain.kept_work import CallCount, KeptCounts
+from leasehold.domain.kept_work import CallCount, KeptCounts, KeptValue, kept_value
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import Stored
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict

@@ -11,8 +11,8 @@ from collections.abc import Callable, Container
 from datetime import timedelta
 from typing import Final
 
-from leasehold.domain.clock_step import ClockStep
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.moment import ClockStep
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import LeaseholdError, UnknownRunError
 from leasehold.logs.repeats import without_repeats
@@ -30,8 +30,8 @@ from leasehold.services.adopt_runs import (
     take_up_dispatched,
 )
 from leasehold.services.engine import Engine
-from leasehold.services.purge_deliveries import runs_that_owe
-from leasehold.services.stop_cancelled import stop_cancelled
+from leasehold.services.purge import runs_that_owe
+from leasehold.services.shut_down import stop_cancelled
 from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import Presence
 from leasehold.worker.holder import host_name, is_gone

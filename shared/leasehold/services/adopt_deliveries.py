@@ -13,9 +13,9 @@ from functools import partial
 from typing import Final
 
 from leasehold.domain import delivery_rules
-from leasehold.domain.clock_step import is_ahead
 from leasehold.domain.delivery import DeliveryState, delivery_of
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.moment import is_ahead
 from leasehold.domain.printable import counted
 from leasehold.domain.stored import Document, Ref, StoredDocument, Write
 from leasehold.errors import StoreUnavailableError, UnreadableDeliveryError

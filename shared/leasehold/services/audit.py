@@ -20,7 +20,7 @@ from leasehold.services.adopt_runs import alarmed, expire_if_gone
 from leasehold.services.engine import Engine, change_run
 from leasehold.services.paging import WHOLE_RUNS, scan
 from leasehold.services.read_runs import RunFilter, matching_runs
-from leasehold.services.task_presence import task_presence
+from leasehold.services.sweep import task_presence
 from leasehold.services.worker_notes import steps_known_elsewhere
 
 _UNREADABLE: Final = "unreadable"

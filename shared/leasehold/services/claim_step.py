@@ -17,16 +17,14 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.kept_checkpoint import KeptResults, read_results
-from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.kept_work import Checkpoint
+from leasehold.domain.kept_work import Checkpoint, KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.printable import counted
 from leasehold.domain.status import BlockCode, Outcome
-from leasehold.domain.trial_verdict import findings_in
-from leasehold.domain.trials import last_review
+from leasehold.domain.trials import findings_in, last_review
 from leasehold.errors import (
     ArtifactNotFoundError,
     InvalidRequestError,

@@ -27,10 +27,12 @@ from leasehold.domain import delivery_rules
 from leasehold.domain.delivery import (
     Delivery,
     DeliveryState,
+    delivery_of,
     delivery_ref,
     is_occurrence,
 )
 from leasehold.domain.delivery_rules import GiveUpReason, Standing, standing
+from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import is_run_id
 from leasehold.errors import (
     ChannelRefusedError,
@@ -41,8 +43,14 @@ from leasehold.errors import (
     UnreadableDeliveryError,
 )
 from leasehold.registry.channels import ChannelEntry, is_channel_name
-from leasehold.services.channel_breaker import note_answer, note_failure, resting_until
-from leasehold.services.delivery_record import DeliveryRecord, Rule, Written
+from leasehold.services.delivery_record import (
+    DeliveryRecord,
+    Rule,
+    Written,
+    note_answer,
+    note_failure,
+    resting_until,
+)
 from leasehold.services.engine import Engine
 
 #: The waits of a record that the store does not take.
@@ -272,3 +280,38 @@ def _open_and_send(
         problem = f"opening it raised {type(error).__name__}: {error}"
         raise ChannelUnavailableError(channel=entry.name, problem=problem) from error
     return channel.send(delivery, timeout=timeout)
+
+
+# A message of the bus within this process: one try now, and the next at its time.
+
+
+#: The queue waits between tries, and not the thread that makes them: it has other messages too.
+_ONE_TRY: Final = timedelta()
+
+_UNFINISHED: Final = (DeliveryOutcome.DUE_LATER, DeliveryOutcome.CLAIMED)
+
+
+def deliver_message(engine: Engine, message: EventMessage) -> datetime | None:
+    """Announce what is due; return when to look again, None: it is over.
+
+    Raises:
+        StoreUnavailableError: it is not known what became of it.
+        UnreadableDeliveryError: somebody edited it meanwhile.
+    """
+    about = message.delivery
+    hint = DeliveryHint(about.run_id, about.occurrence, about.channel)
+    if deliver(engine, hint, within=_ONE_TRY) not in _UNFINISHED:
+        return None
+    return _next_look(engine, hint)
+
+
+def _next_look(engine: Engine, hint: DeliveryHint) -> datetime | None:
+    """Return when a delivery is due again, or the claim on it is over."""
+    ref = delivery_ref(hint.run_id, hint.occurrence, hint.channel)
+    found = engine.documents.get(ref)
+    if found is None:
+        return None
+    delivery = delivery_of(ref, found.document)
+    if delivery.state is DeliveryState.CLAIMED and delivery.claim is not None:
+        return delivery.claim.expires_at
+    return delivery.not_before or delivery.alarm_at

@@ -12,8 +12,7 @@ from typing import Final
 from leasehold.domain import delivery_rules
 from leasehold.domain.announcing import deliveries_of, state_event
 from leasehold.domain.delivery import Delivery, delivery_of, delivery_ref
-from leasehold.domain.delivery_events import requested_event, traced
-from leasehold.domain.delivery_rules import Standing, standing
+from leasehold.domain.delivery_rules import Standing, requested_event, standing, traced
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lifecycle.on_alarm import announce_pending
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref

@@ -14,11 +14,11 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.keeper import LeaseKeeper
 from leasehold.domain.breaker import Breaker
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
-from leasehold.domain.clock_step import ClockStep, after_step
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive, Deletion, Effect, Task
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
+from leasehold.domain.moment import ClockStep, after_step
 from leasehold.domain.stored import DecideDocument
 from leasehold.errors import (
     ArtifactNameError,

@@ -9,9 +9,8 @@ from functools import partial
 
 from leasehold.domain.breaker import BreakerState, breaker_of, breaker_ref
 from leasehold.domain.delivery import Delivery
-from leasehold.domain.delivery_explanation import explain_delivery, unannounced
 from leasehold.domain.dispatch import as_dispatched
-from leasehold.domain.explanation import Explanation, explain
+from leasehold.domain.explanation import Explanation, explain, explain_delivery, unannounced
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.trial_verdict import verdict_in
+from leasehold.domain.trials import verdict_in
 from leasehold.errors import InvalidOutputError, InvalidVerdictError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.masks import masked_event, masked_run
+from leasehold.domain.redaction import masked_event, masked_run
 from leasehold.domain.stored import Document
 from leasehold.domain.summary import Summary, head_of, head_paths, summary_of
 from leasehold.domain.timeline import timeline

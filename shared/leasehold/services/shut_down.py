@@ -15,8 +15,9 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import Stopped
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceType
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, UnknownRunError, UnreadableRunError
 from leasehold.services.engine import Engine, publish_owed
+from leasehold.services.read_runs import get_run
 from leasehold.services.reporting import shutdown_report
 
 #: How long handlers may take: Cloud Run kills 10 s after SIGTERM, and a release takes its time.
@@ -138,3 +139,29 @@ def _ending(held: Attempt) -> str:
     kept = change.manifest.position.checkpoint
     is_kept = kept is not None and kept.fencing_token == held.fence.fencing_token
     return "checkpointed_and_released" if is_kept else "released"
+
+
+# Attempts of this worker whose runs were cancelled by another process.
+
+
+def stop_cancelled(engine: Engine) -> None:
+    """Stop the handlers whose runs were cancelled; their next renewals would tell them later.
+
+    A run that cannot be read keeps no other from being looked at.
+
+    Raises:
+        StoreUnavailableError: the store could not be asked.
+    """
+    for held in engine.leases.held_attempts():
+        run_id = held.manifest.run_id
+        if not held.is_settled and _is_cancelled(engine, run_id):
+            engine.leases.stop_run(run_id, Termination.CANCELLED)
+
+
+def _is_cancelled(engine: Engine, run_id: str) -> bool:
+    try:
+        return get_run(engine, run_id).cancelled
+    except UnknownRunError:  # only an ended run is purged
+        return True
+    except UnreadableRunError:  # the renewal says so
+        return False

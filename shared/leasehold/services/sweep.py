@@ -3,28 +3,307 @@
 from __future__ import annotations
 
 import zlib
-from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple, TypedDict
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.effect import Archive, Effect, Task
+from leasehold.domain.effect import Archive, Effect, Task, dispatch_task
+from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.status import Outcome
+from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
-from leasehold.ports.documents import KnownRun, Snapshot
+from leasehold.ports.documents import KnownRun, Query, Range, Snapshot
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.due_deliveries import DueDeliveries
-from leasehold.services.due_runs import DueRuns
 from leasehold.services.engine import Engine, announce, archive, publish
+from leasehold.services.paging import WHOLE_RUNS, pages
 from leasehold.services.retention import forget_old_runs, tidy_up
-from leasehold.services.sweep_result import Report, RunEnd, SweepResult, line_of
-from leasehold.services.sweep_times import ATTEND_WITHIN_S, LOOK_AGAIN_S, SWEEP_TIME, WIDTH
-from leasehold.services.task_presence import TaskPresence, has_task, task_presence
 from leasehold.services.worker_notes import steps_known_elsewhere
+
+# How long a sweep and each part of it may take, and how many runs it attends to at once.
+
+
+def sweep_time(function: str) -> timedelta:
+    """Return how long one sweep within this function begins to attend to runs.
+
+    What it has begun, and a queue or a store that takes all of its patience, fit into the other
+    half of the function's time.
+    """
+    return FUNCTIONS[function].timeout / 2
+
+
+SWEEP_TIME: Final = sweep_time("sweep_dead_letters")
+
+#: How many runs are attended at once, and for how long each may be tried: one that cannot be
+#: written takes one of these places for that long, and holds up nobody.
+WIDTH: Final = 8
+ATTEND_WITHIN_S: Final = 3.0
+
+#: How often a sweep looks for leases that are over while it attends to everything else: the next
+#: one does not begin before this one is done.
+LOOK_AGAIN_S: Final = 20.0
+
+
+# What a sweep did: counts for whoever called it, and a line of the log for everybody else.
+
+
+#: The `event` of the line.
+SWEEP_FINISHED: Final = "SWEEP_FINISHED"
+#: How much of an error's text is logged: an entry may have 256 KiB.
+_MAX_DETAIL: Final = 2000
+
+
+class RunEnd(NamedTuple):
+    """What became of one run; of one that was given up now, `reason` says why."""
+
+    outcome: Outcome
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, change: Change) -> RunEnd:
+        """Return what a change comes to."""
+        reason = change.manifest.dead_letter_reason
+        return cls(change.outcome, str(reason) if change.changed and reason else None)
+
+
+@dataclass(slots=True)
+class SweepResult:
+    """What a sweep did.
+
+    Args:
+        job_id: how traces and logs name the sweep.
+        recovered: runs whose lease had run out: the step is dispatched again.
+        redispatched: runs whose task was lost: the step has a new one.
+        still_queued: runs that wait for a worker: their task is in its queue, or may be.
+        dead_lettered: runs that were given up; `by_reason` says why.
+        unattended: runs and deliveries that could not be attended, and are left to the next sweep.
+        reannounced: deliveries that were due, and whose message was published again.
+        archived: ended runs whose archive was finished: whoever ended them could not.
+        purged: ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over.
+        documents_read: how many documents the store gave for runs that are due.
+        more: whether further runs may be due: the time of the sweep was over.
+        oldest_pending_s: how many seconds the run that waits longest in a queue waits by now, of
+            those that this sweep looked at; see `note_pending`. 0: none waits.
+        failure: why the store, a queue or the event bus could not be asked, if so.
+    """
+
+    job_id: str
+    recovered: int = 0
+    redispatched: int = 0
+    still_queued: int = 0
+    dead_lettered: int = 0
+    unattended: int = 0
+    reannounced: int = 0
+    archived: int = 0
+    purged: int = 0
+    documents_read: int = 0
+    more: bool = False
+    oldest_pending_s: int = 0
+    failure: str | None = None
+    by_reason: Counter[str] = field(default_factory=Counter)
+
+    def count(self, end: RunEnd) -> None:
+        """Count what became of one run."""
+        self.recovered += end.outcome is Outcome.EXPIRED
+        self.redispatched += end.outcome is Outcome.REDISPATCHED
+        self.still_queued += end.outcome in (Outcome.STILL_QUEUED, Outcome.ALARM_SET)
+        if end.outcome is Outcome.DEAD_LETTERED and end.reason is not None:
+            self.dead_lettered += 1
+            self.by_reason[end.reason] += 1
+
+    def note_pending(self, waits_s: float) -> None:
+        """Note a run that waits for a worker, and for how long it does.
+
+        Its task was found in its queue, or the queue does not answer. It waits since the time its
+        attempt was to begin: a wait that was planned, as before a retry, does not count.
+        """
+        self.oldest_pending_s = max(self.oldest_pending_s, int(waits_s))
+
+    def counts(self) -> dict[str, Any]:
+        """Return what callers are answered; it is logged too."""
+        return {
+            "deadLettered": self.dead_lettered,
+            "byReason": dict(self.by_reason),
+            "recovered": self.recovered,
+            "redispatched": self.redispatched,
+            "stillQueued": self.still_queued,
+            "unattended": self.unattended,
+            "reannounced": self.reannounced,
+            "archived": self.archived,
+            "purged": self.purged,
+            "documentsRead": self.documents_read,
+            "more": self.more,
+        }
+
+
+class Report(StrEnum):
+    """Whether a sweep is written as one line of the log."""
+
+    NEVER = "never"
+    IF_DUE = "if due"  # where anything was due, or something failed
+    ALWAYS = "always"  # a metric of it comes back to zero, and where it is missing no sweep ran
+
+    def wants(self, result: SweepResult) -> bool:
+        """Return whether this sweep is to be written."""
+        was_due = result.documents_read or result.purged or result.failure
+        return self is Report.ALWAYS or (self is Report.IF_DUE and bool(was_due))
+
+
+def line_of(result: SweepResult) -> Mapping[str, Any]:
+    """Return a sweep as one structured line of the log; its answer is read by nobody."""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in result.by_reason.items())
+    given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
+    waits, detail = result.oldest_pending_s, result.failure and result.failure[:_MAX_DETAIL]
+    further = [
+        f"{result.reannounced} reannounced" if result.reannounced else "",
+        f"{result.archived} archived" if result.archived else "",
+        f"{result.purged} purged" if result.purged else "",
+        f"the oldest pending waits for {waits} s" if waits else "",
+        detail or "",
+    ]
+    is_left = result.unattended or result.more or detail
+    return {
+        "severity": "WARNING" if is_left else "INFO",
+        "message": f"sweep: {result.recovered} recovered, {result.redispatched} redispatched, "
+        f"{result.still_queued} still queued, {given_up} given up, "
+        + ", ".join([f"{result.unattended} unattended", *filter(None, further)]),
+        "event": SWEEP_FINISHED,
+        "sweepJobId": result.job_id,
+        **result.counts(),
+        "oldestPendingS": waits,
+        "detail": detail,
+    }
+
+
+# The runs whose alarm is due: those with leases by themselves, and fair between the shards.
+
+
+#: A lease is fresh that was over no longer ago than two sweeps of a minute's Scheduler.
+FRESH: Final = timedelta(minutes=2)
+
+#: Stores keep times to the microsecond: what is due now is below the next one.
+_A_MOMENT: Final = timedelta(microseconds=1)
+
+
+@dataclass(slots=True)
+class DueRuns:
+    """Reads the runs whose alarm is due, as they are asked for.
+
+    Args:
+        engine: the parts.
+        first: the shard to begin with. Each sweep has another one: a sweep whose time is over
+            would otherwise never come to those behind a long backlog.
+
+    Attributes:
+        documents_read: how many documents the store gave so far.
+        failure: why the store could not be asked for all of them, if so.
+    """
+
+    engine: Engine
+    first: int
+    documents_read: int = 0
+    failure: StoreUnavailableError | None = None
+    _seen: set[str] = field(default_factory=set)
+
+    def leased(self, is_held_up: Callable[[], bool] = lambda: False) -> Iterator[Snapshot]:
+        """Yield each run that has a lease, as far as the store answers.
+
+        Where it does not, `failure` says so.
+
+        Args:
+            is_held_up: whether one could not be written. Those whose lease was over long ago are
+                what earlier sweeps could not write either: the fresh ones come before the rest.
+        """
+        yield from self._unseen(self._leases(is_held_up))
+
+    def leased_lately(self) -> Iterator[Snapshot]:
+        """Yield each run whose lease is over since, as `leased` does."""
+        yield from self._unseen(self._fresh_leases())
+
+    def others(self) -> Iterator[Snapshot]:
+        """Yield each run that was not yielded yet, as far as the store answers."""
+        yield from self._unseen(self._pages())
+
+    def _unseen(self, found_runs: Iterator[Snapshot]) -> Iterator[Snapshot]:
+        try:
+            for found in found_runs:
+                if found.ref.id not in self._seen:
+                    self._seen.add(found.ref.id)
+                    yield found
+        except StoreUnavailableError as error:  # what was begun still gets its tasks
+            self.failure = error  # after a deploy the index of leases may still be built
+
+    def _leases(self, is_held_up: Callable[[], bool]) -> Iterator[Snapshot]:
+        oldest_first = self._pages(status=RunStatus.IN_PROGRESS.value)
+        for found in oldest_first:
+            yield found
+            if is_held_up():
+                yield from self._fresh_leases()
+                break
+        yield from oldest_first
+
+    def _fresh_leases(self) -> Iterator[Snapshot]:
+        since = self.engine.clock.now() - FRESH
+        return self._pages(since=since, status=RunStatus.IN_PROGRESS.value)
+
+    def _pages(self, *, since: datetime | None = None, **equal: Any) -> Iterator[Snapshot]:
+        """Yield the runs that fit, a page of each shard in turn, the oldest alarm of it first."""
+        below = self.engine.clock.now() + _A_MOMENT
+        shards = deque(
+            pages(
+                self.engine.documents,
+                Query(
+                    "runs",
+                    order_by="alarmAt",
+                    equal={"shard": (self.first + place) % SHARDS, **equal},
+                    range=Range("alarmAt", at_least=since, below=below),
+                    limit=WHOLE_RUNS,
+                ),
+            )
+            for place in range(SHARDS)
+        )
+        while shards:
+            shard = shards.popleft()
+            for page in islice(shard, 1):
+                self.documents_read += len(page)
+                yield from page
+                shards.append(shard)
+
+
+# Whether the task that a run waits for is in its queue.
+
+
+class TaskPresence(TypedDict):
+    """What was found, as `lifecycle.on_alarm` takes it; `in_queue` is None: there is no telling."""
+
+    generation: int
+    in_queue: bool | None
+
+
+def task_presence(engine: Engine, manifest: Manifest) -> TaskPresence:
+    """Return whether the task of the run's dispatch is in its queue, and which dispatch it is.
+
+    Raises:
+        StoreUnavailableError: the queue did not answer.
+    """
+    in_queue = has_task(manifest) and engine.tasks.exists(dispatch_task(manifest))
+    return {"generation": manifest.position.dispatch.generation, "in_queue": in_queue}
+
+
+def has_task(manifest: Manifest) -> bool:
+    """Return whether a queue should have a task of the run."""
+    has_none = manifest.status in (RunStatus.IN_PROGRESS, RunStatus.BLOCKED)
+    waits = not (has_none or manifest.is_terminal)
+    return waits and not manifest.position.dispatch.remote
+
 
 Call = Callable[[], None]
 

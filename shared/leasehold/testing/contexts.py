@@ -5,41 +5,48 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pydantic_core
+
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.files import RunArtifacts
+from leasehold.attempt.outage import pause
 from leasehold.attempt.values import load
-from leasehold.bootstrap import folder_artifacts
+from leasehold.bootstrap import folder_artifacts, no_documents
+from leasehold.bounded_calls import side_by_side
 from leasehold.domain.artifact_name import RunLife
-from leasehold.domain.manifest_parts import Attempts, Progress
-from leasehold.domain.status import Termination
+from leasehold.domain.calls import check_call_key
+from leasehold.domain.change import Change, Transition
+from leasehold.domain.dispatch import Rules, StepSettings
+from leasehold.domain.kept_work import CallResult, Checkpoint, KeptValue, PhaseReached
+from leasehold.domain.lease import fence_of
+from leasehold.domain.lifecycle.start import NewRun, new_manifest
+from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.manifest_parts import Attempts, Lease, Progress, StepRecord
+from leasehold.domain.status import RunStatus, Termination
+from leasehold.domain.trial_record import TrialRecord, TrialRule
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Committed, KnownRun, Snapshot
+from leasehold.ports.threads import Threads
 from leasehold.services.limits import NOTE, is_note
 from leasehold.testing.arguments import (
     checked_clock,
     checked_mapping,
     checked_number,
+    checked_run_id,
     checked_seconds,
     json_text,
     refuse,
 )
 from leasehold.testing.clock import FrozenClock
-from leasehold.testing.given_run import (
-    after_review,
-    checkpoint_of,
-    results_of,
-    run_at_work,
-    with_statuses,
-)
-from leasehold.testing.memory_engine import MemoryEngine
 from leasehold.worker.context import IncrementalState, StepContext
 from leasehold.worker.gates import GateContext
 
@@ -262,3 +269,226 @@ def _logged(
 
 def _outputs(outputs: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return checked_mapping("outputs", outputs or {}, object, _VALUES)
+
+
+# A run as a test says that it is: at work on one step, with the outputs before it.
+
+
+#: Of the lease of such a run: nothing ends it.
+LEASE: Final = timedelta(days=365)
+
+#: A step whose output is an ERROR has none that is kept.
+_KEPT: Final = ("SUCCESS", "PARTIAL")
+
+
+class RoomyRun(Manifest):
+    """A run of a test: it has room for any text. A real one keeps the large ones in files."""
+
+    @property
+    def text_bytes(self) -> int:
+        """Nothing."""
+        return 0
+
+
+def run_at_work(
+    clock: Clock,
+    run_id: str,
+    step_type: str,
+    outputs: Mapping[str, Any],
+    time_left: timedelta,
+) -> Manifest:
+    """Return a run whose step is at work, with the outputs of the steps before it."""
+    if not isinstance(step_type, str) or not step_type or step_type in outputs:
+        refuse("step_type", step_type, "the name of a step that is not in outputs")
+    settings = _settings(step_type, time_left)
+    done = {
+        name: StepRecord(status=RunStatus.COMPLETED, output=json_text(f"outputs[{name!r}]", value))
+        for name, value in outputs.items()
+    }
+    new = NewRun(
+        run_id=checked_run_id(run_id),
+        pipeline="test",
+        plan=(*outputs, step_type),
+        input=KeptValue(text="null"),
+        input_digest="",
+        nonce=run_id,  # the same run has the same life: contexts on one folder share its files
+    )
+    now = clock.now()
+    manifest = new_manifest(
+        now,
+        rules=Rules(settings_for={step_type: settings}.get),
+        settings=settings,
+        new=new,
+        steps={**done, step_type: StepRecord(status=RunStatus.IN_PROGRESS)},
+    )
+    run = RoomyRun.model_construct(None, **dict(manifest))
+    return run.with_(status=RunStatus.IN_PROGRESS, fencing_token=1).at(lease=_lease(clock, now))
+
+
+def checkpoint_of(clock: Clock, run: Manifest, resume: IncrementalState) -> Checkpoint:
+    """Return what an earlier attempt kept, as the run has it."""
+    fits = isinstance(resume, IncrementalState) and isinstance(resume.phase, str)
+    if not fits or type(resume.iteration_count) is not int or resume.iteration_count < 0:
+        allowed = "IncrementalState(phase: str, iteration_count: int, partial_results), or None"
+        refuse("resume", resume, allowed)
+    return Checkpoint(
+        step=run.position.step,
+        trial=run.position.trial,
+        phase=resume.phase,
+        iteration_count=resume.iteration_count,
+        inline=json_text("resume", resume.partial_results),
+        saved_at=clock.now(),
+        fencing_token=run.fencing_token - 1,
+        furthest=(PhaseReached(phase=resume.phase, iteration_count=resume.iteration_count),),
+    )
+
+
+def with_statuses(run: Manifest, statuses: Mapping[str, str]) -> Manifest:
+    """Return the run with these statuses of the outputs that it has."""
+    known = [step for step, record in run.steps.items() if record.kept_output is not None]
+    for step, status in checked_mapping("statuses", statuses, str, "texts").items():
+        if step not in known:
+            refuse("statuses", step, ", ".join(known) or "none: no outputs are given")
+        if status not in _KEPT:
+            refuse(f"statuses[{step!r}]", status, ", ".join(_KEPT))
+        run = run.with_(steps=run.with_step(step, output_status=status))
+    return run
+
+
+def after_review(run: Manifest, findings: Sequence[Any]) -> Manifest:
+    """Return the run in the trial after one whose reviewer found that."""
+    if not isinstance(findings, list | tuple):
+        refuse("findings", findings, "a list of JSON values")
+    if not findings:
+        return run
+    if run.position.trial == 1:
+        refuse("findings", [*findings], "none in the first trial; give trial=2 as well")
+    text = json_text("findings", {"findings": [*findings]})
+    review = TrialRecord(trial=run.position.trial - 1, output=text, output_status="SUCCESS")
+    reviewer = f"review of {run.position.step}"
+    record = StepRecord(status=RunStatus.PENDING, trials=(review,))
+    return run.with_(
+        plan=(*run.plan, reviewer),
+        steps={**run.steps, reviewer: record},
+        trials=TrialRule(
+            author=run.position.step, reviewer=reviewer, max_trials=run.position.trial
+        ),
+    )
+
+
+def results_of(step_type: str, trial: int, calls: Mapping[str, Any]) -> tuple[CallResult, ...]:
+    """Return the results of calls made once by earlier attempts, as a run has them."""
+    for key in calls:
+        check_call_key(key)
+    return tuple(
+        CallResult(
+            step=step_type,
+            trial=trial,
+            key=key,
+            type="",  # as the handler reads it
+            inline=json_text(f"calls[{key!r}]", value),
+        )
+        for key, value in calls.items()
+    )
+
+
+def _settings(step_type: str, time_left: timedelta) -> StepSettings:
+    return StepSettings(
+        step_type=step_type,
+        agent_timeout=time_left,
+        dispatch_deadline=LEASE,
+        max_retries=5,
+        heartbeat=None,
+        queue=step_type,
+        remote=False,
+        schedule_to_start=timedelta(hours=1),
+        sources={},
+    )
+
+
+def _lease(clock: Clock, now: datetime) -> Lease:
+    ends = now + LEASE
+    return Lease(
+        lease_id=clock.new_id(),
+        holder="test",
+        acquired_at=now,
+        expires_at=ends,
+        max_expires_at=ends,
+    )
+
+
+# An engine for the attempts of a test: what is written under a lease stays with the test.
+
+
+class MemoryEngine:
+    """What an attempt needs of an engine (`ports/attempt_engine.py`), without a store of runs.
+
+    Args:
+        artifacts: the files of runs.
+        clock: the time.
+        on_checkpoint: given each checkpoint, as the next attempt would find it.
+        on_call: given the key and the result of each call made once.
+    """
+
+    def __init__(
+        self,
+        artifacts: Artifacts,
+        clock: Clock,
+        on_checkpoint: Callable[[IncrementalState], None],
+        on_call: Callable[[str, Any], None] = lambda _key, _result: None,
+    ) -> None:
+        self.documents = no_documents(clock)
+        self.artifacts = artifacts
+        self.clock = clock
+        self.rules = Rules(settings_for=lambda _: None)
+        self.threads = Threads(side_by_side, _at_once, partial(pause, clock))
+        self._on_checkpoint = on_checkpoint
+        self._on_call = on_call
+
+    def attempt(self, run: Manifest) -> Attempt:
+        """Return an attempt of the run's current step, under the lease that the run has."""
+        clock = self.clock
+        found = Snapshot(run_ref(run.run_id), to_document(run), 1, clock.now(), clock.monotonic())
+        return Attempt(self, KnownRun(run, found), fence_of(run), patience=0.0)
+
+    def dispatch_rules(self) -> Rules:
+        """Return the rules."""
+        return self.rules
+
+    def commit(
+        self,
+        run_id: str,
+        transition: Transition,
+        *,
+        known: KnownRun | None = None,
+        in_transaction: bool = False,  # noqa: ARG002 - as an engine has it
+        within: float | None = None,  # noqa: ARG002 - as above
+    ) -> Committed[Change]:
+        """Tell the test what is new in the run; its lease ends when it would have ended."""
+        assert known is not None, run_id  # noqa: S101 - nobody else changes the run
+        run, snapshot = known
+        change = transition(run, run.updated_at)
+        after = change.manifest
+        if after.position.lease is not None:
+            after = after.at(lease=run.position.lease)
+        self._tell(run, after)
+        return Committed(change._replace(manifest=after), snapshot)
+
+    def publish_or_leave(self, change: Change) -> Change:
+        """Do nothing: nobody is to hear of it."""
+        return change
+
+    def _tell(self, before: Manifest, after: Manifest) -> None:
+        kept = after.position.checkpoint
+        if kept is not None and kept != before.position.checkpoint:
+            found = pydantic_core.from_json(load(self.artifacts, kept.partial_results))
+            self._on_checkpoint(IncrementalState(kept.phase, kept.iteration_count, found))
+        for call in after.position.calls:
+            if call not in before.position.calls:
+                found = pydantic_core.from_json(load(self.artifacts, call.value))
+                self._on_call(call.key, found)
+
+
+def _at_once(call: Callable[[], object], _patience_s: float | None) -> bool:
+    call()
+    return True

@@ -27,7 +27,7 @@ from leasehold.ports.event_bus import EventBus
 from leasehold.ports.task_queue import PulledTaskQueue
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
-from leasehold.services.deliver_message import deliver_message
+from leasehold.services.deliver_notification import deliver_message
 from leasehold.services.paging import scan
 from leasehold.services.read_runs import get_run
 from leasehold.testing.announcements import FaultyEvents, RecordedChannels
@@ -41,8 +41,15 @@ from leasehold.testing.arguments import (
     refuse,
 )
 from leasehold.testing.clock import FrozenClock
-from leasehold.testing.faults import WORKER_PROCESS, Faults, KilledError, WorkerProcess
-from leasehold.testing.faulty_ports import FaultyDocuments, FaultyTasks, Reached
+from leasehold.testing.faults import (
+    WORKER_PROCESS,
+    Faults,
+    FaultyDocuments,
+    FaultyTasks,
+    KilledError,
+    Reached,
+    WorkerProcess,
+)
 from leasehold.testing.operations import Operations
 from leasehold.testing.remote_worker import RemoteFunction, checked_remote, play_remote
 

@@ -20,8 +20,7 @@ from leasehold.services.audit import AuditResult, audit
 from leasehold.services.engine import Engine
 from leasehold.services.operate import operate
 from leasehold.services.read_runs import matching_runs
-from leasehold.services.sweep import sweep
-from leasehold.services.sweep_result import SweepResult
+from leasehold.services.sweep import SweepResult, sweep
 from leasehold.testing.arguments import checked_run_id
 
 P = ParamSpec("P")

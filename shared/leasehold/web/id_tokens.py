@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import base64
 import re
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeGuard
+from functools import partial
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import pydantic_core
 
-from leasehold.errors import UnauthenticatedError
+from leasehold.errors import CertificatesUnavailableError, UnauthenticatedError
 from leasehold.ports.clock import Clock
 from leasehold.services.limits import MAX_ACTOR
-from leasehold.web.certificates import Certificates
 
 #: What stands in the place of the signature of a token that Cloud Run has checked.
 #: https://cloud.google.com/run/docs/troubleshooting#signature-removed
@@ -131,3 +134,132 @@ def _object(part: str) -> Mapping[str, Any]:
 def _bytes(part: str) -> bytes:
     """Return a part of a token, or raise ValueError."""
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+# Google's certificates, with which it signs the tokens of callers: fetched once, and kept.
+
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+#: By the id of the key, in PEM. https://developers.google.com/identity/openid-connect
+GOOGLE_CERTIFICATES: Final = "https://www.googleapis.com/oauth2/v1/certs"
+
+_MAX_AGE: Final = re.compile(r"max-age=(\d{1,9})")
+#: They are good for so long where the answer does not say.
+_USUAL_AGE_S: Final = 300.0
+_LONGEST_AGE_S: Final = 86_400.0
+#: How long an answer is waited for, and how soon after a fetch there may be another one: strangers
+#: make up ids of keys, and a server that is away is not asked for each request.
+_TIMEOUT_S: Final = 3.0
+_PAUSE_S: Final = 10.0
+#: How long all of a fetch is waited for, and how many that go on after that are left behind.
+_AT_MOST_S: Final = 2 * _TIMEOUT_S
+_MOST_ABANDONED: Final = 3
+_MOST_BYTES: Final = 256 * 1024
+
+
+class Certificates:
+    """The certificates of one address; safe to use in many threads.
+
+    Those that are known go on being used while the address does not answer: an outage of it is no
+    reason to refuse a caller.
+
+    Args:
+        url: where they are read. It is no setting: who could change it would sign any token.
+        pause_s: seconds between two fetches, at least.
+    """
+
+    def __init__(self, url: str = GOOGLE_CERTIFICATES, *, pause_s: float = _PAUSE_S) -> None:
+        self._url = url
+        self._pause_s = pause_s
+        self._lock = threading.Lock()
+        self._known: Mapping[str, str] = {}
+        self._fresh_until = self._next_fetch = 0.0  # of time.monotonic
+        self._problem = "they were not read yet"
+        self._abandoned: list[Future[tuple[Mapping[str, str], float]]] = []
+
+    def of_key(self, key: str) -> str | None:
+        """Return the certificate of a key; None: there is no such key.
+
+        Raises:
+            CertificatesUnavailableError: the address does not answer, and the key is not known.
+        """
+        if time.monotonic() >= self._fresh_until or key not in self._known:
+            self._renew(key)
+        if key in self._known:
+            return self._known[key]
+        if self._problem:
+            raise CertificatesUnavailableError(problem=self._problem)
+        return None
+
+    def _renew(self, key: str) -> None:
+        """Fetch them, unless that was done a moment ago; the others wait, who cannot do without."""
+        if not self._lock.acquire(blocking=key not in self._known):
+            return
+        try:
+            now = time.monotonic()
+            if now >= self._next_fetch and (now >= self._fresh_until or key not in self._known):
+                self._fetch()
+        finally:
+            self._lock.release()
+
+    def _fetch(self) -> None:
+        try:
+            known, age_s = self._read()
+        except (OSError, ValueError, HTTPException) as error:
+            self._problem = f"Google's certificates cannot be read ({type(error).__name__})"
+        else:
+            self._known, self._problem = known, ""
+            self._fresh_until = time.monotonic() + age_s
+        self._next_fetch = time.monotonic() + self._pause_s
+
+    def _read(self) -> tuple[Mapping[str, str], float]:
+        """Read them in a thread: a head that trickles in has no end that a timeout knows."""
+        from leasehold.bounded_calls import start_call  # noqa: PLC0415 - only who fetches them
+
+        self._abandoned = [one for one in self._abandoned if not one.done()]
+        if len(self._abandoned) >= _MOST_ABANDONED:
+            raise TimeoutError
+        reading = start_call(partial(_read, self._url), "certificates")
+        if reading is None:
+            return _read(self._url)
+        try:
+            return reading.result(_AT_MOST_S)
+        except TimeoutError:
+            self._abandoned.append(reading)
+            raise
+
+
+def _read(url: str) -> tuple[Mapping[str, str], float]:
+    """Return the certificates, and for how many seconds they are good.
+
+    Raises:
+        OSError, ValueError, HTTPException: there is no answer, or it is none with certificates.
+    """
+    from urllib.error import HTTPError  # noqa: PLC0415 - as below
+    from urllib.request import urlopen  # noqa: PLC0415 - only who fetches them waits for it
+
+    over_at = time.monotonic() + _TIMEOUT_S
+    text = bytearray()
+    try:
+        opened = urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310 - Google's address
+    except HTTPError as refused:
+        refused.close()
+        raise
+    with opened as answer:
+        while block := answer.read1(_MOST_BYTES):
+            text += block
+            if len(text) > _MOST_BYTES or time.monotonic() > over_at:
+                raise TimeoutError
+        age = _MAX_AGE.search(answer.headers.get("Cache-Control", ""))
+    found = pydantic_core.from_json(bytes(text))
+    pairs = found.items() if isinstance(found, dict) else ()
+    known = {key: pem for key, pem in pairs if _is_certificate(pem)}
+    if not known:  # an error, told with 200: those that were known stay
+        raise ValueError(url)
+    return known, min(float(age[1]), _LONGEST_AGE_S) if age else _USUAL_AGE_S
+
+
+def _is_certificate(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("-----BEGIN CERTIFICATE-----")

@@ -19,8 +19,7 @@ from leasehold.api.results import SIZE_HEADER
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.paging import SCAN_PAGE
-from leasehold.web.actor import actor_of
-from leasehold.web.callers import caller_of
+from leasehold.web.callers import actor_of, caller_of
 from leasehold.web.entry import (
     Callers,
     json_body,

@@ -7,8 +7,7 @@ import flask
 from leasehold.api.sweep import SweepResponse
 from leasehold.registry.half_set import ON_CLOUD_RUN
 from leasehold.services.adopt_runs import look_at_blocked
-from leasehold.services.sweep import sweep
-from leasehold.services.sweep_result import Report
+from leasehold.services.sweep import Report, sweep
 from leasehold.web.engine_provider import EngineProvider
 from leasehold.web.entry import entry, refuse_method, respond
 

@@ -5,17 +5,18 @@ An attempt that comes later is given the items that are left, and the results of
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeVar, cast
 
+from leasehold.attempt.calls import AttemptFacts
 from leasehold.attempt.stop import StopSignal
 from leasehold.bounded_calls import in_thread
+from leasehold.domain.iterations import is_further
 from leasehold.domain.printable import counted
 from leasehold.errors import CheckpointMisusedError, ContinuedError, InvalidRequestError
-from leasehold.worker.pace import Pace
-from leasehold.worker.phases import Phase, Phases
 
 T = TypeVar("T")
 
@@ -244,3 +245,165 @@ async def _async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
         return
     for item in items:
         yield item
+
+
+# The pace of an attempt: how long it is from checkpoint to checkpoint, and so when to end at one.
+#
+# An attempt that goes on until its limit fails there, and does again what it did since its last
+# checkpoint. One that ends at a checkpoint, just before, loses nothing: the next one goes on.
+
+
+#: Time is short where less is left to the soft limit than this share of the hard one,
+_LEAST: Final = 0.05
+#: or than this much of the longest time between two checkpoints,
+_NEXT_ONE: Final = 1.2
+#: and never where more is left than this share: the first checkpoint may have been a late one.
+_MOST: Final = 0.5
+
+
+class Pace:
+    """Measures an attempt.
+
+    Args:
+        attempt: its limits, and how far the step ever was.
+        time_left: returns the seconds until the hard limit.
+        thread: the handler's own.
+        beat: what was left when the handler began.
+
+    Attributes:
+        looks_back: whether the handler has asked for what an earlier attempt kept; one that never
+            does begins at the beginning each time, and nothing is won by ending it.
+        came_further: whether this attempt brought the step further than it ever was.
+    """
+
+    def __init__(
+        self, attempt: AttemptFacts, time_left: Callable[[], float], thread: int, beat: float
+    ) -> None:
+        self.looks_back = False
+        self.came_further = False
+        self._attempt = attempt
+        self._time_left = time_left
+        self._furthest = dict(attempt.furthest)
+        self._thread = thread
+        self._longest = 0.0
+        self._beat = beat
+
+    def note(self, iteration_count: int, phase: str) -> bool:
+        """Note a checkpoint that is kept; return whether the step was never as far."""
+        further = is_further(self._furthest, phase, iteration_count)
+        if further:
+            self._furthest[phase] = iteration_count
+            self.came_further = True
+        return further
+
+    def beat(self) -> None:
+        """Measure the time since the last beat: from one place where it may end to the next."""
+        left = self._time_left()
+        self._longest = max(self._longest, self._beat - left)
+        self._beat = left
+
+    def is_short(self) -> bool:
+        """Return whether the time to the soft limit may not be enough until the next beat.
+
+        Only in the handler's own thread: what is raised in another one may reach nobody.
+        """
+        if threading.get_ident() != self._thread or not self.looks_back:
+            return False
+        hard = self._attempt.hard_s
+        margin = min(max(_LEAST * hard, _NEXT_ONE * self._longest), _MOST * hard)
+        return self._time_left() - self._attempt.cleanup_s < margin
+
+
+# What the loops of a handler have done, phase by phase, as their checkpoints keep it.
+
+
+#: The one field of what they keep: it tells their checkpoints from any other.
+_FIELD: Final = "checkpointed"
+
+
+class Phase:
+    """What one loop has done.
+
+    Args:
+        name: which loop it is.
+        done: how many items an earlier attempt has done.
+        results: what that made of them.
+
+    Attributes:
+        results: what was made of the items, also of one that is not done yet.
+        is_over: whether there is nothing left to do, however many items there are.
+        kept: how many items are done of those that are kept.
+    """
+
+    def __init__(
+        self, name: str, done: int = 0, results: list[Any] | None = None, *, is_over: bool = False
+    ) -> None:
+        self.name = name
+        self.results = [] if results is None else results
+        self.is_over = is_over
+        self.kept = done
+        self._finished = done, len(self.results)
+
+    @property
+    def done(self) -> int:
+        """How many items are done."""
+        return self._finished[0]
+
+    @property
+    def has_new(self) -> bool:
+        """Whether anything is done that is not kept."""
+        return self.done > self.kept
+
+    def finish_item(self) -> None:
+        """Note that one more item is done, and what is in the results by now is made of them."""
+        self._finished = self.done + 1, len(self.results)  # at once: a limit may be given anywhere
+
+    def begin_anew(self) -> None:
+        """Forget all that was done."""
+        self.results.clear()
+        self._finished, self.kept = (0, 0), 0
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return it as it is kept: without what was made of an item that is not done."""
+        done, made = self._finished
+        results = self.results if self.is_over else self.results[:made]
+        return {"phase": self.name, "done": done, "isOver": self.is_over, "results": results}
+
+
+class Phases:
+    """All phases of a handler that have begun, in any attempt of its step."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Phase] = {}
+
+    def __getitem__(self, name: str) -> Phase:
+        """Return a phase; a new one, unless an earlier attempt has begun it."""
+        return self._by_name.setdefault(name, Phase(name))
+
+    def to_json(self) -> Any:
+        """Return them as they are kept; a phase that has done nothing is not."""
+        begun = [one for one in self._by_name.values() if one.done or one.results or one.is_over]
+        return {_FIELD: [phase.to_json() for phase in begun]}
+
+    @classmethod
+    def restored(cls, kept: Any) -> Phases | None:
+        """Return the phases that are kept; None: it is not what `to_json` returns."""
+        phases = cls()
+        found = kept.get(_FIELD) if isinstance(kept, dict) and len(kept) == 1 else None
+        if not isinstance(found, list):
+            return None
+        for one in found:
+            phase = _restored(one)
+            if phase is None:
+                return None
+            phases._by_name[phase.name] = phase
+        return phases
+
+
+def _restored(kept: Any) -> Phase | None:
+    if not isinstance(kept, dict) or kept.keys() != {"phase", "done", "isOver", "results"}:
+        return None
+    name, done, results, is_over = (kept[key] for key in ("phase", "done", "results", "isOver"))
+    fits = isinstance(name, str) and isinstance(results, list) and isinstance(is_over, bool)
+    is_count = type(done) is int and done >= 0
+    return Phase(name, done, results, is_over=is_over) if fits and is_count else None

@@ -27,9 +27,8 @@ from leasehold.errors import (
     InvalidRequestError,
 )
 from leasehold.logs.attempt import STEP_LOG
-from leasehold.worker.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops
+from leasehold.worker.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops, Pace
 from leasehold.worker.once import CallsMadeOnce
-from leasehold.worker.pace import Pace
 from leasehold.worker.typed_json import plain_json_text_of
 
 T = TypeVar("T")

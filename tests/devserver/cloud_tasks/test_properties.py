@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.devserver.cloud_tasks.faults import Fault, OrderedFault
-from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings
-from leasehold.devserver.cloud_tasks.rate_limiter import RateLimits
+from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings, RateLimits
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, RetryConfig
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from leasehold.devserver.cloud_tasks.api_errors import ApiError
 from leasehold.devserver.cloud_tasks.faults import Fault, OrderedFault
-from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings
-from leasehold.devserver.cloud_tasks.rate_limiter import RateLimits
+from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings, RateLimits
+from leasehold.devserver.cloud_tasks.request import ApiError
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, RetryConfig
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from leasehold.adapters.clock_steps import NEW_S, STEP_S, ClockSteps
+from leasehold.adapters.clock import NEW_S, STEP_S, ClockSteps
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

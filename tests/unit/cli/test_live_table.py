@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.cli.live_display import LiveTable
-from leasehold.cli.runs_displays import LiveRuns
+from leasehold.cli.live_display import LiveRuns, LiveTable
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.summary import summary_of
 from tests.unit.domain.runs import At, Runs

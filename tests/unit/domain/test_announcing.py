@@ -17,7 +17,7 @@ from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, is_oc
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_messages
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Block
 from leasehold.domain.status import DeadLetterReason, Outcome

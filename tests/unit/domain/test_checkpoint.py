@@ -11,8 +11,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.iterations import MAX_PHASES
-from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.kept_work import Checkpoint, KeptCounts, PhaseReached
+from leasehold.domain.kept_work import Checkpoint, KeptCounts, KeptValue, PhaseReached
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
-from leasehold.domain.delivery_explanation import explain_delivery, unannounced
+from leasehold.domain.explanation import explain_delivery, unannounced
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOON, LATER = NOW + timedelta(seconds=5), NOW + timedelta(seconds=60)

@@ -7,7 +7,7 @@ import json
 import pydantic_core
 import pytest
 
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.errors import UnreadableRunError
 from tests.unit.domain.runs import At, Runs

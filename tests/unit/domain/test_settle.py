@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome, RunStatus, Termination
 from leasehold.errors import LeaseLostError

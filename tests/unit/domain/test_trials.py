@@ -15,8 +15,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import progress_of
 from leasehold.domain.trial_record import TrialRule, TrialVerdict
-from leasehold.domain.trial_verdict import findings_in
-from leasehold.domain.trials import last_review, record_with_output
+from leasehold.domain.trials import findings_in, last_review, record_with_output
 from leasehold.errors import InvalidRequestError, InvalidVerdictError, PartialOutputError
 from tests.builders import new_run
 from tests.unit.domain.trial_runs import PLAN, RULE, RULES, TrialRun, review

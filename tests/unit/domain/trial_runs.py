@@ -11,7 +11,7 @@ from typing import Any
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
@@ -20,7 +20,7 @@ from leasehold.domain.status import BlockCode
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
 from leasehold.domain.trial_record import TrialRule
-from leasehold.domain.trial_verdict import verdict_in
+from leasehold.domain.trials import verdict_in
 from tests.builders import new_run, rules_of, step_settings
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.summary import RunProgress, summary_of
-from leasehold.presentation.run_line import run_line
+from leasehold.presentation.run_state import run_line
 from tests.unit.domain.runs import At, Runs
 
 

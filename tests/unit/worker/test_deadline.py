@@ -16,7 +16,7 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.effect import dispatch_task
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.override import override_ref

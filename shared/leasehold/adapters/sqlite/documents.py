@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from leasehold.adapters.sqlite.free_pages import checkpoint_log, give_back_pages
 from leasehold.adapters.sqlite.group_commit import (
     BUSY_STEP_S,
     BUSY_TIMEOUT_S,
@@ -32,7 +31,7 @@ from leasehold.adapters.sqlite.rows import (
     to_column,
     update,
 )
-from leasehold.adapters.sqlite.schema import is_prepared, prepare
+from leasehold.adapters.sqlite.schema import checkpoint_log, give_back_pages, is_prepared, prepare
 from leasehold.domain.collections import COLLECTIONS, Collection
 from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import DocumentExistsError, StoreUnavailableError, VersionConflictError

@@ -15,8 +15,7 @@ The way of a task through it:
 """
 
 from leasehold.devserver.cloud_tasks.faults import Fault, Faults, FiredFault
-from leasehold.devserver.cloud_tasks.queue import QueueSettings
-from leasehold.devserver.cloud_tasks.rate_limiter import RateLimits
+from leasehold.devserver.cloud_tasks.queue import QueueSettings, RateLimits
 from leasehold.devserver.cloud_tasks.server import CloudTasksDouble
 from leasehold.devserver.cloud_tasks.task import HttpTask, RetryConfig
 

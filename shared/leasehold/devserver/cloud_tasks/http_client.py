@@ -16,7 +16,7 @@ import urllib3
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
-from leasehold.devserver.cloud_tasks.api_errors import invalid
+from leasehold.devserver.cloud_tasks.request import invalid
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, OidcToken
 
 _log = logging.getLogger(__name__)

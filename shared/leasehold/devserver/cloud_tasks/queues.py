@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.devserver.cloud_tasks.api_errors import (
+from leasehold.devserver.cloud_tasks.faults import Faults
+from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings
+from leasehold.devserver.cloud_tasks.request import (
     already_exists,
     existed_too_recently,
     not_found,
 )
-from leasehold.devserver.cloud_tasks.faults import Faults
-from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, TaskState
 from leasehold.ports.clock import Clock
 

@@ -10,10 +10,9 @@ from leasehold.bootstrap import system_clock
 from leasehold.devserver.cloud_tasks.dispatcher import Dispatcher
 from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
 from leasehold.devserver.cloud_tasks.http_client import AllowedHosts, HttpClient
-from leasehold.devserver.cloud_tasks.parsers import SHORTEST_DEADLINE, TaskParser
 from leasehold.devserver.cloud_tasks.queue import QueueSettings
 from leasehold.devserver.cloud_tasks.queues import Queues
-from leasehold.devserver.cloud_tasks.routes import make_app
+from leasehold.devserver.cloud_tasks.routes import SHORTEST_DEADLINE, TaskParser, make_app
 from leasehold.devserver.cloud_tasks.task import HttpTask
 from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.ports.clock import Clock

@@ -8,15 +8,9 @@ it makes with a `Draft`: set fields, trace events, commit.
 a run that no attempt has. `purge` lets an ended run be deleted.
 """
 
-from leasehold.domain.lifecycle.archive import note_archive
-from leasehold.domain.lifecycle.attempt import arrive
+from leasehold.domain.lifecycle.attempt import arrive, claim, then_arrive
 from leasehold.domain.lifecycle.block import block_attempt, look_again
-from leasehold.domain.lifecycle.claim import claim
-from leasehold.domain.lifecycle.continuation import continue_later
-from leasehold.domain.lifecycle.dead_letter import dead_letter
-from leasehold.domain.lifecycle.defer import defer, extend_wait
-from leasehold.domain.lifecycle.eager import then_arrive
-from leasehold.domain.lifecycle.future import follow_clock, time_in_future
+from leasehold.domain.lifecycle.continuation import continue_later, defer, extend_wait
 from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work
 from leasehold.domain.lifecycle.on_alarm import on_alarm, on_audit
 from leasehold.domain.lifecycle.operate import (
@@ -32,11 +26,10 @@ from leasehold.domain.lifecycle.operate import (
     resume,
     retry,
 )
-from leasehold.domain.lifecycle.purge import is_purgeable, purge
-from leasehold.domain.lifecycle.record_call import record_call
+from leasehold.domain.lifecycle.purge import is_purgeable, note_archive, purge
 from leasehold.domain.lifecycle.redispatch import not_created, redispatch
-from leasehold.domain.lifecycle.renewal import checkpoint, reject_checkpoint, renew
-from leasehold.domain.lifecycle.repair import Breach, breaches
+from leasehold.domain.lifecycle.renewal import checkpoint, record_call, reject_checkpoint, renew
+from leasehold.domain.lifecycle.repair import Breach, breaches, follow_clock, time_in_future
 from leasehold.domain.lifecycle.request import BoundOperation, first_time, on_request, repeat_of
 from leasehold.domain.lifecycle.settle import (
     block,
@@ -47,6 +40,7 @@ from leasehold.domain.lifecycle.settle import (
     release,
 )
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
+from leasehold.domain.lifecycle.termination import dead_letter
 
 __all__ = [
     "ALLOWED",

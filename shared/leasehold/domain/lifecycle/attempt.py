@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.effect import dispatch_task, wake_task
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import lease_for
-from leasehold.domain.lifecycle.dead_letter import dead_letter, outcome_at_end
 from leasehold.domain.lifecycle.handoff import dispatch_next
-from leasehold.domain.lifecycle.lapse import lapse
-from leasehold.domain.lifecycle.settle import end_attempt, expire
+from leasehold.domain.lifecycle.settle import end_attempt, expire, lapse
+from leasehold.domain.lifecycle.termination import dead_letter, outcome_at_end
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
 from leasehold.domain.trace import TraceType
+from leasehold.errors import LeaseHeldError, NothingToClaimError
 
 #: Clocks of a queue and a store differ a little; a hint this early is on time.
 EARLY: Final = timedelta(seconds=2)
@@ -192,3 +193,106 @@ def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> 
         step_started_at=at.step_started_at or now,
         dispatch=at.dispatch.with_(enqueued=True, redispatched=0, lost_since=None),  # it is here
     )
+
+
+# A remote worker claims a step: it gets the lease, or the reason why there is none to have.
+
+
+def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, holder: str) -> Change:
+    """Give the lease on the current step to a worker that has no hint.
+
+    An expired lease is taken over, which counts as one that expired, and may be one too many: the
+    change is `dead_lettered` then. Where the attempt before hung, it failed, and the next one is
+    due after its backoff: `retry_scheduled`. No claim comes too late while the run waits.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        lease_id: the name of the lease, new for each call.
+        holder: the worker that claims it.
+
+    Raises:
+        LeaseHeldError: somebody holds the lease.
+        NothingToClaimError: the run waits for no worker now; its state says for what.
+    """
+    draft = Draft(manifest, now, rules)
+    if known := acquired_before(draft, lease_id):
+        return known
+    lease = manifest.position.lease
+    if lease is not None and now < lease.expires_at:
+        raise LeaseHeldError(
+            run_id=manifest.run_id, holder=lease.holder, expires_at=lease.expires_at.isoformat()
+        )
+    if problem := _problem(manifest, now, rules):
+        raise NothingToClaimError(problem=problem, run_id=manifest.run_id, state=manifest.state)
+    if lease is not None:
+        return take_over(draft, lease, lease_id=lease_id, holder=holder)
+    if verdict := verdict_on(manifest, now, rules):
+        return dead_letter(draft, verdict)
+    return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+
+
+def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
+    """Return why the run has no step to be taken now, or None."""
+    if manifest.is_terminal or manifest.paused or manifest.status is RunStatus.BLOCKED:
+        return f"run {manifest.run_id} is {manifest.state}"
+    if rules.settings_for(manifest.position.step) is None:
+        return f"this deploy knows no step {manifest.position.step!r}"
+    if manifest.position.dispatch.provisional:
+        return f"run {manifest.run_id} came from a worker that did not know its step; claim again"
+    due = manifest.position.dispatch.not_before
+    if manifest.position.lease is None and now + EARLY < due:
+        return f"run {manifest.run_id} is tried again at {due.isoformat()}"
+    return None
+
+
+# The eager hand-off: who starts a run or hands a step off takes the lease in the same commit.
+
+
+Before = TypeVar("Before", Manifest, Manifest | None)
+
+#: What dispatches an attempt that the same worker may take at once.
+_DISPATCHES: Final = (Outcome.STARTED, Outcome.HANDED_OFF, Outcome.CONTINUED)
+
+
+def then_arrive(
+    first: Callable[[Before, datetime], Change], *, rules: Rules, lease_id: str, holder: str
+) -> Callable[[Before, datetime], Change]:
+    """Return a start or settlement, followed at once by the arrival of the hint that it owes.
+
+    A worker that would take that hint from its own queue a moment later saves the task, a
+    transaction and its sync. The next step is dispatched as always, with its own generation,
+    lease and token, and waits for nobody only because its worker is already there.
+    """
+
+    def both(manifest: Before, now: datetime) -> Change:
+        change = first(manifest, now)
+        if change.outcome not in _DISPATCHES:
+            return change
+        if not change.changed:
+            return _again(Draft(change.manifest, now, rules), lease_id, change)
+        if not may_begin(change.manifest, now, rules):
+            return change
+        draft = Draft(manifest or change.manifest, now, rules)
+        draft.run = change.manifest  # nobody else has it yet: it is changed in its place
+        give_lease(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+        return draft.added_to(change)
+
+    return both
+
+
+def _again(draft: Draft, lease_id: str, answer: Change) -> Change:
+    """Return the first answer; with the lease that came with it, if nobody has taken that over.
+
+    The answer was lost, so nobody has begun the step: its lease runs from now, as after an answer.
+    """
+    run, lease = draft.run, draft.run.position.lease
+    if lease is None or lease.lease_id != lease_id:
+        return answer
+    ttl = draft.rules.lease_ttl
+    draft.set_position(
+        lease=lease_for(run, draft.now, lease_id=lease_id, holder=lease.holder, ttl=ttl),
+        heartbeat_at=draft.now,
+    )
+    return draft.commit(answer.outcome)

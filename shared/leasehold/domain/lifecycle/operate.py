@@ -10,7 +10,7 @@ from typing import Final
 
 from leasehold.domain.change import Change, Draft, with_index_fields
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_value import KeptValue
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.block import look
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
@@ -24,8 +24,7 @@ from leasehold.domain.lifecycle.kept_steps import (
     with_work_of,
     without_own_work,
 )
-from leasehold.domain.lifecycle.lapse import lapse
-from leasehold.domain.lifecycle.settle import end_attempt
+from leasehold.domain.lifecycle.settle import end_attempt, lapse
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest

@@ -13,8 +13,8 @@ from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.effect import dispatch_task
 from leasehold.domain.give_up_rules import verdict_on, verdict_on_wait
 from leasehold.domain.lifecycle.block import block_unknown_step
-from leasehold.domain.lifecycle.dead_letter import dead_letter
 from leasehold.domain.lifecycle.handoff import dispatch_next
+from leasehold.domain.lifecycle.termination import dead_letter
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.status import Outcome, RunStatus

@@ -10,24 +10,26 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.change import Change, Draft, unchanged
+from leasehold.domain.change import Change, Draft, is_unattended, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.give_up_rules import verdict_on
-from leasehold.domain.kept_value import KeptValue
-from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle.dead_letter import dead_letter
+from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.lease import Fence, held_lease, is_past_deadline, is_silent
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
-from leasehold.domain.lifecycle.lapse import lapse
 from leasehold.domain.lifecycle.termination import (
+    GONE,
     KILLED,
     RELEASED,
     SHUT_DOWN,
     bounded_stacks,
+    dead_letter,
+    deadline_error,
+    expired,
     note_error,
     trace_termination,
 )
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.notes import NO_NOTES, MadeOutput, Notes
 from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
@@ -279,3 +281,35 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     if last.fencing_token != fence.fencing_token:
         return None  # somebody else's token: held_lease says what is known
     return unchanged(manifest, last.outcome)
+
+
+# What an attempt counts as whose worker is silent: judged by its last heartbeat.
+
+
+def lapse(
+    draft: Draft, lease: Lease, *, holder_gone: bool = False, released: str = ""
+) -> AttemptEnd:
+    """Return what the attempt under `lease` counts as, now that the lease is ended.
+
+    It is traced, and the run notes the error of a failure, or one silence more.
+
+    Args:
+        draft: the change so far.
+        lease: the lease that is ended.
+        holder_gone: whether the holder's process is known to be gone; its silence is explained.
+        released: the sentence of a worker that ended it by itself; empty: it fell silent.
+    """
+    run = draft.run
+    draft.owe_folder()  # it may have left a file there that no run knows of
+    if is_past_deadline(run, lease):
+        error = deadline_error(run)
+        sentence = f"{GONE} {error.message}" if holder_gone else error.message
+        trace_termination(draft, lease, Termination.DISPATCH_DEADLINE_EXCEEDED, sentence)
+        note_error(draft, error)
+        return AttemptEnd.FAILED
+    sentence = GONE if holder_gone else released or expired(run, lease)
+    trace_termination(draft, lease, Termination.LEASE_EXPIRED, sentence)
+    is_explained = holder_gone or is_unattended(lease.expires_at, draft.now)
+    silent = not is_explained and is_silent(run, draft.now, draft.rules, lease)
+    draft.set_position(silences=run.position.silences + silent)
+    return AttemptEnd.EXPIRED
