@@ -118,6 +118,10 @@ bench-sandbox: .venv/.dev ## what a step in a process of its own costs, and how 
 bench-costs: .venv/.dev ## count what a run asks of each service, as docs/costs.md has it
 	@$(BIN)/python -m bench.run_costs
 
+.PHONY: docs
+docs: .venv/.docs ## build the documentation as a site, in build/site
+	@$(BIN)/zensical build --clean
+
 .PHONY: clean
 clean: ## delete .venv and the demo's data
 	rm -rf .venv .leasehold bench/out
@@ -149,6 +153,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 	@echo "installing Leasehold and its development tools into $(@D) (once)"
 	@python$* -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
+	@touch $@
+
+.venv/.docs: pyproject.toml | .venv/bin/python
+	@$(INSTALL) -c constraints.txt 'zensical>=0.0.73'
 	@touch $@
 
 # The gate needs all that is pinned. pip uses one core, so two of them install half of it each, and

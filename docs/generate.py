@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its own folder alone
 
-from docs import costs, deployed, http_api
+from docs import costs, deployed, http_api, reference
 from docs.markdown import table as _table
 from infra.deployer import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold import errors
@@ -248,6 +248,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "calls-of-leases": partial(http_api.calls_of, LEASE_CALLS),
     "shapes": http_api.shapes,
     "error-statuses": http_api.error_statuses,
+    "reference": reference.reference,
     "cost-region": costs.region,
     "cost-in-one-line": costs.in_one_line,
     "cost-operations": costs.operations_table,

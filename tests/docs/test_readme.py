@@ -57,16 +57,18 @@ def test_the_test_of_the_readme_passes(folder: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_read_on_names_every_page_once() -> None:
-    _, _, rest = README.partition("\n## Read on\n")
-    read_on, _, _ = rest.partition("\n## ")
-    pages = sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+def test_the_index_and_the_site_name_every_page_once_and_in_one_order() -> None:
+    listed = re.findall(r"^- \[([\w-]+\.md)\]", (ROOT / "docs/index.md").read_text(), re.MULTILINE)
+    site = re.findall(r"^ +- ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
 
-    assert sorted(re.findall(r"\]\((docs/[\w-]+\.md)\)", read_on)) == pages
+    assert sorted([*listed, "index.md"]) == sorted(
+        page.name for page in (ROOT / "docs").glob("*.md")
+    )
+    assert site == listed
 
 
 def test_the_files_that_the_docs_link_to_are_there() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     missing = [
         f"{page.relative_to(ROOT)}: {target}"
         for page in pages
