@@ -122,6 +122,7 @@ def test_who_cancels_without_a_catalog_leaves_it_to_the_sweep_who_is_told(shell:
     assert (done.returncode, swept.returncode) == (0, 0)
     assert before == []
     after = shell.json("deliveries", run_id)["deliveries"]
+    assert {one["channel"]: one["state"] for one in after}["log"] == "announced"
     assert {one["channel"] for one in after} == {"log", "audit"}
 
 

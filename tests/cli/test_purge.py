@@ -178,7 +178,7 @@ def test_a_purge_that_was_killed_is_given_again(shell: Shell) -> None:
     again = shell.run(*ALL)
 
     assert set(seen) <= {0}
-    assert audited == {"found": [], "left": 0}
+    assert (audited["found"], audited["left"]) == ([], 0)
     assert again.returncode == 0
     assert (listed(shell), list(folders.iterdir())) == ([], [])
 

@@ -21,6 +21,7 @@ from tests.cli.shell import Shell, only_line
 from tests.functions.test_sweep_dead_letters import NOTHING
 from tests.runs_api import runs_api
 
+IN_ORDER = {"found": [], "left": 0, "waitingForCode": 0, "artifactsProblem": None}
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--json")
 
 
@@ -54,7 +55,7 @@ def test_a_store_that_is_in_order_or_not_there_is_said_to_be(shell: Shell) -> No
 
     assert (absent.returncode, absent.stdout, files) == (0, "", ["shop.py"])
     assert only_line(absent.stderr) == "every run is in order"
-    assert shell.json("audit") == {"found": [], "left": 0}
+    assert shell.json("audit") == IN_ORDER
 
 
 def test_an_order_in_which_nobody_works_is_said_to_be_none(shell: Shell, run_id: str) -> None:
@@ -219,7 +220,24 @@ def test_a_server_is_audited_and_repaired_by_its_own_store(
     assert looked.startswith("a repair")
     assert repaired.returncode == 0
     assert "repaired: It gets its alarm." in repaired.stdout
-    assert shell.json("audit", "--url", url) == {"found": [], "left": 0}
+    assert shell.json("audit", "--url", url) == IN_ORDER
+
+
+def test_a_server_says_what_no_repair_repairs_as_the_store_does(
+    shell: Shell, run_id: str, url: str
+) -> None:
+    """Whoever asked a server was told that all is well."""
+    shell.run("cancel", run_id)
+    (shell.folder / ".leasehold/artifacts").rename(shell.folder / "elsewhere")
+    (shell.folder / ".leasehold/artifacts").mkdir()  # as where the volume is not mounted
+
+    here, there = shell.run("audit"), shell.run("audit", "--url", url)
+
+    said = here.stderr.splitlines()
+    assert (here.returncode, there.returncode) == (0, 0)
+    assert there.stderr.splitlines()[-2:] == said  # before them, the log of the server
+    assert said[1].startswith("but runs may wait for files: ")
+    assert shell.json("audit", "--url", url) == shell.json("audit")
 
 
 def test_a_server_sweeps_once(

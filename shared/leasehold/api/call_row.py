@@ -46,6 +46,7 @@ class Needs(StrEnum):
     PAUSE = "pause"  # the store: it changes runs, and dispatches no step
     CANCEL = "cancel"  # the store: without a catalog that can be used, the sweep tells channels
     CHANGE = "change"  # the catalog
+    SWEEP = "sweep"  # the catalog; and what is due to channels is sent from here
     BEGIN = "begin"  # the catalog; and a store that is not there is made
 
     @property

@@ -64,6 +64,7 @@ from leasehold.domain.summary import Summary, summary_of
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services import overrides as limits
 from leasehold.services.audit import audit as audit_runs
+from leasehold.services.audit import waiting_for_code
 from leasehold.services.batch import batch as change_runs
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
@@ -74,7 +75,7 @@ from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.read_deliveries import list_deliveries, read_deliveries
 from leasehold.services.read_results import list_files, open_file, read_input, read_output
 from leasehold.services.read_runs import list_runs, list_summaries, read_run, read_timeline
-from leasehold.services.readiness import check_ready
+from leasehold.services.readiness import artifacts_outage, check_ready
 from leasehold.services.registry_report import registry_report
 from leasehold.services.start_run import start_run
 from leasehold.services.sweep import Report, sweep_time
@@ -378,16 +379,21 @@ def deliver(engine: Engine, request: CallRequest[DeliverBody]) -> DeliveryReport
 @call("GET", "/audit", AuditResponse, timeout_s=_LONG_S)
 def audit(engine: Engine, _: CallRequest[None]) -> AuditResponse:
     """Which runs are not in order, and what their repair came to."""
-    return AuditResponse.of(audit_runs(engine))
+    return _audited(engine, repair=False)
 
 
 @call("POST", "/audit:repair", AuditResponse, needs=Needs.CHANGE, timeout_s=_LONG_S)
 def repair(engine: Engine, _: CallRequest[None]) -> AuditResponse:
     """Which runs are not in order, and what their repair came to."""
-    return AuditResponse.of(audit_runs(engine, repair=True))
+    return _audited(engine, repair=True)
 
 
-@call("POST", "/sweep", SweepResponse, needs=Needs.CHANGE, timeout_s=_LONG_S)
+def _audited(engine: Engine, *, repair: bool) -> AuditResponse:
+    results = audit_runs(engine, repair=repair)
+    return AuditResponse.of(results, waiting_for_code(engine), artifacts_outage(engine))
+
+
+@call("POST", "/sweep", SweepResponse, needs=Needs.SWEEP, timeout_s=_LONG_S)
 def sweep(engine: Engine, _: CallRequest[None]) -> SweepResponse:
     """One sweep, as Cloud Scheduler has one each minute."""
     done = sweep_runs(engine, time=sweep_time("serve_api"), report=Report.IF_DUE)

@@ -99,6 +99,8 @@ _FIELDS: Final[Mapping[str, str]] = {
     "operations": "what a person can do now",
     "found": "the runs that are not in order",
     "left": "how many of them are not repaired",
+    "waitingForCode": "how many runs are blocked until the code is put right",
+    "artifactsProblem": "why no file can be read or stored now; or null",
     "breaches": "what is wrong with it",
     "finding": "what was found",
     "repair": "what its repair is",

@@ -66,16 +66,29 @@ class AuditedRun(ResponseModel):
 
 
 class AuditResponse(ResponseModel):
-    """`GET /audit`, which looks, and `POST /audit:repair`; `left` are those without an outcome."""
+    """`GET /audit`, which looks, and `POST /audit:repair`; `left` are those without an outcome.
+
+    The runs of `waitingForCode` are in order, and so are those that need the artifacts; but they
+    stand until a person does something.
+    """
 
     found: list[AuditedRun]
     left: int
+    waiting_for_code: int = 0  # an older server does not say
+    artifacts_problem: str | None = None
 
     @classmethod
-    def of(cls, results: Iterable[AuditResult]) -> Self:
+    def of(
+        cls, results: Iterable[AuditResult], waiting_for_code: int, artifacts_problem: str | None
+    ) -> Self:
         """Return the results of an audit as they are answered."""
         found = [_audited(one) for one in results]
-        return cls(found=found, left=sum(one.outcome is None for one in found))
+        return cls(
+            found=found,
+            left=sum(one.outcome is None for one in found),
+            waiting_for_code=waiting_for_code,
+            artifacts_problem=artifacts_problem,
+        )
 
 
 def _audited(one: AuditResult) -> AuditedRun:

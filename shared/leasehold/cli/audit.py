@@ -7,22 +7,15 @@ from typing import Final
 
 import click
 
-from leasehold.api import calls
-from leasehold.api.call_row import CallRequest
 from leasehold.api.upkeep import AuditedRun, AuditResponse
-from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.invocation import command_line
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
-from leasehold.client.client import Client
 from leasehold.domain.printable import counted
 from leasehold.presentation.formatting import StyledText
-from leasehold.registry.pipelines import NO_CATALOG
-from leasehold.services.audit import waiting_for_code
-from leasehold.services.readiness import artifacts_outage
-from leasehold.services.worker_notes import missing_server
 
 _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
 
@@ -40,29 +33,22 @@ def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
     Example:
       leasehold audit --repair
     """  # noqa: D301
-    missing, waiting, outage = None, 0, None
-    if url is not None:
-        answer = Client(url).audit(repair=repair)
-    else:
-        with bundle_to_change(catalog=None if repair else NO_CATALOG) as bundle:
-            row = calls.repair if repair else calls.audit
-            answer = row.answer(bundle.engine, CallRequest(None))
-            missing = missing_server(bundle.engine)
-            waiting = waiting_for_code(bundle.engine)
-            outage = artifacts_outage(bundle.engine)
+    with client_at(url) as client:
+        answer = client.audit(repair=repair)
+        missing = client.connection.missing_server()
     if as_json:
         print_json(answer)
     else:
         _print_audit(answer, repair=repair)
     if missing is not None:
         note(f"but {missing}")
-    if waiting:
-        runs = counted(waiting, "run waits", "runs wait")
+    if answer.waiting_for_code:
+        runs = counted(answer.waiting_for_code, "run waits", "runs wait")
         note(
             f"but {runs} for the code to be put right:", command_line("runs", "--status", "BLOCKED")
         )
-    if outage is not None:
-        note(f"but runs may wait for files: {outage}")
+    if answer.artifacts_problem is not None:
+        note(f"but runs may wait for files: {answer.artifacts_problem}")
     return FOUND if answer.left else DONE
 
 

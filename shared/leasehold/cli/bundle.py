@@ -12,29 +12,6 @@ from leasehold.registry.pipelines import NO_CATALOG, Catalog
 
 
 @contextlib.contextmanager
-def bundle_to_change(
-    *, catalog: Catalog | None = None, announces_by_hand: bool = False
-) -> Iterator[Bundle]:
-    """Open the store to change what is in it; one that is not there stays away.
-
-    This process runs nothing: a queue within it is another process's. What handlers print that
-    are imported meanwhile goes to stderr: print the answer when the bundle is closed.
-
-    Args:
-        catalog: as for `open_bundle`.
-        announces_by_hand: as for `boot`; else announcements are another process's as well.
-    """
-    purpose = purpose_on_store(Purpose.CHANGE)
-    with (
-        open_bundle(
-            purpose=purpose, catalog=catalog, announces_by_hand=announces_by_hand
-        ) as bundle,
-        contextlib.redirect_stdout(sys.stderr),
-    ):
-        yield bundle
-
-
-@contextlib.contextmanager
 def bundle_to_purge() -> Iterator[Bundle]:
     """Open the store to delete runs; that takes no catalog. One that is not there stays away."""
     purpose = purpose_on_store(Purpose.CHANGE)
@@ -48,7 +25,6 @@ def open_bundle(
     purpose: Purpose = Purpose.RUN,
     catalog: Catalog | None = None,
     warns: bool = True,
-    announces_by_hand: bool = False,
 ) -> Iterator[Bundle]:
     """Open the bundle that the environment describes, and close it in the end.
 
@@ -57,16 +33,10 @@ def open_bundle(
         catalog: in place of LEASEHOLD_CATALOG; NO_CATALOG for what needs none.
         warns: print which thresholds do not hold. What is refused of a step's limits, commands
             print themselves.
-        announces_by_hand: as for `boot`.
     """
     refused: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
-        bundle = boot(
-            catalog=catalog,
-            hooks=Hooks(warn=refused.append),
-            purpose=purpose,
-            announces_by_hand=announces_by_hand,
-        )
+        bundle = boot(catalog=catalog, hooks=Hooks(warn=refused.append), purpose=purpose)
     for line in refused if warns else ():
         warn(line)
     try:

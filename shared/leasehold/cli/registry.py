@@ -6,32 +6,21 @@ from typing import Final
 
 import click
 
-from leasehold.api import calls
-from leasehold.api.call_row import CallRequest
 from leasehold.api.registry import (
     ChannelReport,
     PipelineReport,
-    RegistryResponse,
     RetryInForce,
     SettingInForce,
     StepReport,
 )
-from leasehold.bootstrap import Purpose
-from leasehold.cli.bundle import open_bundle, purpose_on_store
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.override_line import override_line
 from leasehold.cli.settings_files import note_settings_files
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
-from leasehold.client.client import Client
 from leasehold.domain.override import OVERRIDE
 from leasehold.domain.printable import counted
-from leasehold.errors import (
-    MissingExtraError,
-    SettingError,
-    StoreUnavailableError,
-    StoreVersionError,
-)
 from leasehold.presentation.formatting import StyledText
 
 _COLUMNS: Final = ("STEP", "HANDLER", "TIMEOUT", "DEADLINE", "RETRIES", "WAITS", "HEARTBEAT")
@@ -54,7 +43,8 @@ def registry(*, url: str | None, as_json: bool) -> None:
     Example:
       PIPELINE_EXTRACTION_TIMEOUT_MS=60000 leasehold registry
     """  # noqa: D301
-    report = _report_here() if url is None else Client(url).registry()
+    with client_at(url) as client:
+        report = client.registry()
     if as_json:
         print_json(report)
         return
@@ -76,17 +66,6 @@ def registry(*, url: str | None, as_json: bool) -> None:
             warn(sentence)
     if report.overrides_problem:
         warn(f"overrides are not shown as they are now: {report.overrides_problem}")
-
-
-def _report_here() -> RegistryResponse:
-    """Return what is in force in this environment; without its store, no override is."""
-    try:
-        with open_bundle(purpose=purpose_on_store(Purpose.READ)) as bundle:
-            return calls.registry.answer(bundle.engine, CallRequest(None))
-    except (SettingError, StoreUnavailableError, StoreVersionError, MissingExtraError) as error:
-        with open_bundle(purpose=Purpose.PREVIEW) as bundle:
-            report = calls.registry.answer(bundle.engine, CallRequest(None))
-        return report.model_copy(update={"overrides_problem": error.message})
 
 
 def _row_of_pipeline(pipeline: PipelineReport) -> Row:

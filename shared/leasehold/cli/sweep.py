@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import click
 
-from leasehold.api.sweep import SweepResponse
-from leasehold.bootstrap import delivers_tasks
-from leasehold.cli.bundle import bundle_to_change
 from leasehold.cli.delivery_hint import hint_for_runs
+from leasehold.cli.opened_client import client_at
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_facts, print_json
-from leasehold.client.client import Client
-from leasehold.services.sweep import sweep as sweep_runs
 
 
 @click.command()
@@ -27,14 +23,9 @@ def sweep(*, url: str | None, as_json: bool) -> None:
     Example:
       leasehold sweep --json
     """  # noqa: D301
-    is_left = False
-    if url is not None:
-        done = Client(url).sweep()
-    else:
-        with bundle_to_change(announces_by_hand=True) as bundle:
-            done = SweepResponse.model_validate(sweep_runs(bundle.engine).counts())
-            bundle.deliver_due()
-        is_left = not delivers_tasks(bundle.engine)
+    with client_at(url) as client:
+        done = client.sweep()
+        is_left = not client.connection.delivers()
     if as_json:
         print_json(done)
         return

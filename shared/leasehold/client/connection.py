@@ -205,7 +205,10 @@ class StoreConnection(EngineConnection):
         if (needs or row.needs) is Needs.BEGIN and not self._store.is_there():
             row.answer(self._store.to_change(), request)
             self._store.make()
-        return super().call(row, request, needs)
+        answer = super().call(row, request, needs)
+        if row.needs is Needs.SWEEP:
+            self._store.deliver_due()
+        return answer
 
     def close(self) -> None:
         """Close the store."""
@@ -219,7 +222,9 @@ class StoreConnection(EngineConnection):
                 return self._store.to_explain()
             case Needs.CANCEL:
                 return self._store.to_cancel()
-            case Needs.CATALOG | Needs.CHANGE | Needs.BEGIN:
+            case Needs.CATALOG:
+                return self._store.to_report()
+            case Needs.CHANGE | Needs.SWEEP | Needs.BEGIN:
                 return self._store.to_change()
 
 

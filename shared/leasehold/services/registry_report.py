@@ -9,7 +9,7 @@ from typing import Any
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import RetryRule
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import LeaseholdError
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.retry_policy import RetryPolicy
@@ -38,7 +38,7 @@ def _read_overrides(engine: Engine) -> str | None:
     """Read the overrides anew; return why that failed: what was read before is shown then."""
     try:
         engine.overrides.read()
-    except StoreUnavailableError as error:
+    except LeaseholdError as error:
         return error.message
     return None
 
