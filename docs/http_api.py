@@ -25,6 +25,7 @@ from leasehold.api.leases import LeaseBody
 from leasehold.api.openapi import path_of
 from leasehold.api.request_model import RequestPart, fields_of
 from leasehold.api.runs import RunResponse
+from leasehold.registry.setting_texts import Right
 
 Schema = Mapping[str, Any]
 
@@ -99,9 +100,9 @@ def _group(rows: Sequence[AnyRow]) -> str:
     heads = " · ".join(f"`{it.method} {path_of(it)}`" for it in rows)
     lines = [f"### {heads}", ""]
     if len(rows) == 1:
-        lines += [row.says, ""]
+        lines += [_says(row), ""]
     else:
-        lines += [*(f"- `:{it.path.rpartition(':')[2]}` {it.says}" for it in rows), ""]
+        lines += [*(f"- `:{it.path.rpartition(':')[2]}` {_says(it)}" for it in rows), ""]
     if row.takes is not None:
         where = "query" if row.method == "GET" else "body"
         fields = list(_rows_of_request(row.takes))
@@ -111,6 +112,12 @@ def _group(rows: Sequence[AnyRow]) -> str:
         codes = (f"{status_of(error.code)} `{error.code}`" for error in row.refuses)
         lines.append(f"Refuses with {' · '.join(codes)}.")
     return "\n".join(lines)
+
+
+def _says(row: AnyRow) -> str:
+    """Return what a row does, and what its caller has to be allowed beyond reading."""
+    right = row.needs.right
+    return row.says if right is Right.READ else f"{row.says} Takes the right to {right}."
 
 
 def _rows_of_request(model: type[RequestPart], prefix: str = "") -> Iterator[Sequence[str]]:

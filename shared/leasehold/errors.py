@@ -617,7 +617,7 @@ class UnauthenticatedError(LeaseholdError):
 
 
 class CallerNotAllowedError(LeaseholdError):
-    """A function was called by an account that may not, or with a token for another service."""
+    """The account that called a function may not, or not do this; or its token is for another."""
 
     code = "caller_not_allowed"
     text = "This caller may not call here: {problem}."

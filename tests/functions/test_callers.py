@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from leasehold.errors import CertificatesUnavailableError, LeaseholdError
+from leasehold.errors import CertificatesUnavailableError, LeaseholdError, SettingError
+from leasehold.registry.setting_texts import rights
+from leasehold.registry.settings import read_settings
 from leasehold.testing import InProcessEngine
 from leasehold.web.callers import CallerCheck
 from leasehold.web.id_tokens import Certificates
@@ -560,6 +562,127 @@ def test_a_name_that_no_trace_can_show_is_refused(
 
     assert answer.status_code == 400
     assert answer.get_json()["error"]["details"]["field"] == header
+
+
+# -- what a caller may do --------------------------------------------------------------------------
+
+
+RIGHTS = rights(f"{PERSON}=read, ops@example.com=read+cancel, {ACCOUNT}=read+change+cancel")
+MAY_READ = f"{PERSON} may read, and this call takes the right to"
+MAY_CANCEL = "ops@example.com may read and cancel, and this call takes the right to"
+BATCH = {"filter": {"pipeline": "three"}, "limit": 1}
+
+
+@pytest.mark.parametrize(
+    ("account", "path", "body", "refused"),
+    [
+        (PERSON, "/runs", None, ""),
+        (PERSON, "/runs/RUN:pause", {}, f"{MAY_READ} change"),
+        (PERSON, "/runs/RUN:cancel", {}, f"{MAY_READ} cancel"),
+        (PERSON, "/runs", {"pipeline": "three", "input": {"n": 1}}, f"{MAY_READ} change"),
+        (PERSON, "/sweep", {}, f"{MAY_READ} change"),
+        (PERSON, "/runs:batch", {"action": "cancel", **BATCH}, f"{MAY_READ} cancel"),
+        ("ops@example.com", "/runs/RUN:cancel", {}, ""),
+        ("ops@example.com", "/runs/RUN:pause", {}, f"{MAY_CANCEL} change"),
+        ("ops@example.com", "/runs:batch", {"action": "cancel", **BATCH}, ""),
+        ("ops@example.com", "/runs:batch", {"action": "pause", **BATCH}, f"{MAY_CANCEL} change"),
+        (ACCOUNT, "/runs/RUN:pause", {}, ""),
+        ("eve@example.com", "/runs", None, "eve@example.com may do nothing, and this call takes"),
+        (PERSON.upper(), "/runs", None, "may do nothing"),
+    ],
+)
+def test_a_caller_does_what_it_has_the_right_to(
+    serve_api: Function,
+    engine: InProcessEngine,
+    on_cloud_run: CallerCheck,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    account: str,
+    path: str,
+    body: dict[str, Any] | None,
+    refused: str,
+) -> None:
+    """The right stands in the row of a call; one that a batch takes depends on its action."""
+    serve_api.provider.callers = replace(on_cloud_run, accounts=("iam",), rights=RIGHTS)
+    run_id = engine.start("three", {"n": 1}).run_id
+    before = engine.trace(run_id)
+    signed = {"Authorization": f"Bearer {removed(claims(email=account))}"}
+
+    answer = serve_api.client.open(
+        path.replace("RUN", run_id),
+        method="GET" if body is None else "POST",
+        json=body,
+        headers=signed,
+    )
+
+    assert answer.status_code == (403 if refused else 200), answer.text
+    if refused:
+        error = answer.get_json()["error"]
+        assert error["code"] == "caller_not_allowed"
+        assert refused in error["message"]
+        assert refused in caplog.text
+        assert engine.trace(run_id) == before
+
+
+def test_whoever_is_not_named_may_do_what_all_others_may(
+    serve_api: Function, on_cloud_run: CallerCheck
+) -> None:
+    """Behind Identity-Aware Proxy it is the person who is looked for, and not the proxy."""
+    given = rights(f"*=read,{PERSON}=change")
+    serve_api.provider.callers = replace(on_cloud_run, accounts=("iam",), rights=given)
+
+    def status(account: str, path: str, person: str = "") -> int:
+        headers = {"Authorization": f"Bearer {removed(claims(email=account))}"}
+        headers |= {"X-Goog-Authenticated-User-Email": person} if person else {}
+        method = "POST" if ":" in path else "GET"
+        return serve_api.client.open(path, method=method, headers=headers).status_code
+
+    assert status("eve@example.com", "/runs") == 200
+    assert status("eve@example.com", "/runs/r-none:pause") == 403
+    assert status("eve@example.com", "/runs/r-none:pause", PERSON) == 403
+    assert status(PROXY, "/runs/r-none:pause", f"accounts.google.com:{PERSON}") == 404
+    assert status(PROXY, "/runs", f"accounts.google.com:{PERSON}") == 403
+    assert status(PROXY, "/runs") == 200
+
+
+def test_a_remote_worker_needs_the_right_to_change(
+    manage_lease: Function, on_cloud_run: CallerCheck
+) -> None:
+    given = rights(f"{PERSON}=read,{ACCOUNT}=change")
+    manage_lease.provider.callers = replace(on_cloud_run, accounts=("iam",), rights=given)
+
+    def status(account: str) -> int:
+        signed = {"Authorization": f"Bearer {removed(claims(email=account))}"}
+        body = {"runId": "r-none", "holder": "worker-1"}
+        return manage_lease.client.post("/leases:acquire", json=body, headers=signed).status_code
+
+    assert (status(PERSON), status(ACCOUNT)) == (403, 404)
+
+
+def test_nobody_signs_in_on_this_machine_so_everything_may_be_done(
+    serve_api: Function, check: CallerCheck
+) -> None:
+    serve_api.provider.callers = replace(check, rights=rights(f"{PERSON}=read"))
+
+    assert serve_api.client.post("/runs/r-none:pause").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ann@example.com",
+        "ann@example.com=",
+        "ann@example.com=write",
+        "ann@example.com=read,change",
+        "ann@example.com=read,ann@example.com=change",
+        "ann=read",
+        "=read",
+        "*",
+    ],
+)
+def test_rights_that_cannot_be_read_start_no_function(text: str) -> None:
+    with pytest.raises(SettingError, match="EMAIL=read"):
+        read_settings({"LEASEHOLD_RIGHTS": text})
 
 
 # -- the settings ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypedDict, Ty
 from pydantic.alias_generators import to_camel
 
 from leasehold.errors import LeaseholdError
+from leasehold.registry.setting_texts import Right
 from leasehold.services.engine import Engine
 
 if TYPE_CHECKING:  # a function that takes no request needs none
@@ -24,14 +25,6 @@ ACTOR_HEADER: Final = "X-Leasehold-Actor"
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
 Value = TypeVar("Value")
-
-
-class Right(StrEnum):
-    """What a caller has to be allowed to do."""
-
-    READ = "read"
-    CHANGE = "change"
-    CANCEL = "cancel"
 
 
 class Needs(StrEnum):
@@ -91,6 +84,7 @@ class Columns(TypedDict, total=False):
     """The columns of a row that have a default; see `CallRow`."""
 
     needs: Needs
+    needs_for: Callable[[Any], Needs]
     refuses: tuple[type[LeaseholdError], ...]
     limit: int
     creates: bool
@@ -114,6 +108,7 @@ class CallRow(Generic[Given, Answer]):
             `bytes`: a file, which is opened and read in blocks.
         answer: answers it, with an engine.
         needs: what it needs, and what its caller may do.
+        needs_for: the same, where that depends on what is given; None: it does not.
         refuses: the errors of its own, for the docs; any call may refuse what it takes, and any
             store may be away.
         limit: the most bytes of a body.
@@ -132,6 +127,7 @@ class CallRow(Generic[Given, Answer]):
     gives: Any
     answer: Callable[[Engine, CallRequest[Given]], Answer]
     needs: Needs = Needs.READ
+    needs_for: Callable[[Any], Needs] | None = None
     refuses: tuple[type[LeaseholdError], ...] = ()
     limit: int = BODY_BYTES
     creates: bool = False
@@ -139,6 +135,10 @@ class CallRow(Generic[Given, Answer]):
     omits_none: bool = False
     is_long: bool = False
     timeout_s: float = 30.0
+
+    def needed_for(self, given: Given) -> Needs:
+        """Return what it needs to answer a request with this given."""
+        return self.needs if self.needs_for is None else self.needs_for(given)
 
 
 #: Any row of a table.

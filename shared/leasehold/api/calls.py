@@ -259,6 +259,7 @@ def _operation(
     BatchResponse,
     takes=BatchBody,
     needs=Needs.CHANGE,
+    needs_for=lambda body: OPERATIONS[body.action].needs,
     names_actor=True,
     timeout_s=_LONG_S,
 )

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from leasehold.api import calls
 from leasehold.api.batch import BatchBody
-from leasehold.api.call_row import Answer, CallRequest, CallRow, Given, Needs
+from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
 from leasehold.api.deliveries import (
     DeliverBody,
     DeliveriesQuery,
@@ -437,8 +437,7 @@ class Client:
         if note is not None:
             given["note"] = note
         body = BatchBody.model_validate(given)
-        needs = calls.OPERATIONS[body.action].needs
-        return self.call(calls.batch, body, needs=needs).to_result()
+        return self.call(calls.batch, body).to_result()
 
     def deliver(self, run: Run, channel: str, *, reason: str = "") -> DeliveryReport:
         """Have a channel told of the run once more, as the run was announced last.
@@ -533,11 +532,10 @@ class Client:
         *,
         step: str = "",
         name: str = "",
-        needs: Needs | None = None,
     ) -> Answer:
         """Make a call of the table of calls, `leasehold.api.calls`."""
         request = CallRequest(given, id_of(run), step, name, self.actor)
-        return self.connection.call(row, request, needs)
+        return self.connection.call(row, request)
 
     def _warn_where_nothing_delivers(self, run: Summary) -> None:
         """Log once who runs what is started here, where no queue delivers it."""

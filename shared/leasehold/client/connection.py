@@ -53,16 +53,8 @@ class Connection(Protocol):
         ServerUnreachableError, StoreUnavailableError: nobody answers, or not now. Retryable.
     """
 
-    def call(
-        self, row: CallRow[Given, Answer], request: CallRequest[Given], needs: Needs | None = None
-    ) -> Answer:
-        """Return the answer to a call; what is JSON of any shape, as its value.
-
-        Args:
-            row: the call.
-            request: what is given with it.
-            needs: what it needs where that depends on the request; None: what the row says.
-        """
+    def call(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
+        """Return the answer to a call; what is JSON of any shape, as its value."""
         ...
 
     def now(self) -> datetime:
@@ -114,12 +106,7 @@ class ServerConnection:
     def __init__(self, url: str) -> None:
         self.api: Final = RunsApi(url)
 
-    def call(
-        self,
-        row: CallRow[Given, Answer],
-        request: CallRequest[Given],
-        needs: Needs | None = None,  # noqa: ARG002 - the server has all of it
-    ) -> Answer:
+    def call(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Return the answer of the server."""
         path, given = _path_of(row, request), cast("Any", request.given)
         if row.gives is bytes:
@@ -160,11 +147,9 @@ class EngineConnection:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def call(
-        self, row: CallRow[Given, Answer], request: CallRequest[Given], needs: Needs | None = None
-    ) -> Answer:
+    def call(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Return what the row answers with the engine."""
-        answer: Any = row.answer(self._engine_for(needs or row.needs), request)
+        answer: Any = row.answer(self._engine_for(row.needed_for(request.given)), request)
         return cast(
             "Answer", pydantic_core.from_json(answer) if isinstance(answer, JsonText) else answer
         )
@@ -198,14 +183,12 @@ class StoreConnection(EngineConnection):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def call(
-        self, row: CallRow[Given, Answer], request: CallRequest[Given], needs: Needs | None = None
-    ) -> Answer:
+    def call(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Return what the row answers on the store; what is refused makes no store."""
-        if (needs or row.needs) is Needs.BEGIN and not self._store.is_there():
+        if row.needs is Needs.BEGIN and not self._store.is_there():
             row.answer(self._store.to_change(), request)
             self._store.make()
-        answer = super().call(row, request, needs)
+        answer = super().call(row, request)
         if row.needs is Needs.SWEEP:
             self._store.deliver_due()
         return answer

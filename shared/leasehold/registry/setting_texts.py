@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Final
 
 _LAST_PORT: Final = 65_535
@@ -15,9 +16,19 @@ _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
 #: Callers are whomever IAM lets in: Cloud Run has asked it, before a function is called.
 IAM: Final = "iam"
 _EMAIL: Final = re.compile(r"[\x21-\x7e]+@[\x21-\x7e]+")
+#: In place of an email: every caller that is not named.
+ANYBODY: Final = "*"
 _LEVELS: Final = frozenset({"DEBUG", "INFO", "WARNING", "ERROR"})
 _LOGGER: Final = re.compile(r"[^\s.=,]+(?:\.[^\s.=,]+)*")
 _AUDIENCE: Final = re.compile(r"[\x21-\x7e]+")
+
+
+class Right(StrEnum):
+    """What a caller of the APIs has to be allowed to do."""
+
+    READ = "read"
+    CHANGE = "change"
+    CANCEL = "cancel"
 
 
 def as_refused(text: str) -> str:
@@ -106,6 +117,20 @@ def public_url(text: str) -> str:
 def callers(text: str) -> tuple[str, ...]:
     """Return the emails of accounts, or `iam` alone; nothing: none."""
     return (IAM,) if text == IAM else _list(text, _EMAIL)
+
+
+def rights(text: str) -> Mapping[str, frozenset[Right]] | None:
+    """Return what each account may do, by its email or `*`; nothing: None, which is everything."""
+    if not text:
+        return None
+    found: dict[str, frozenset[Right]] = {}
+    for part in text.split(","):
+        account, is_named, words = part.strip().rpartition("=")
+        is_account = account == ANYBODY or _EMAIL.fullmatch(account)
+        if not is_named or not is_account or account in found:
+            raise ValueError(text)
+        found[account] = frozenset(map(Right, words.split("+")))
+    return found
 
 
 def audiences(text: str) -> tuple[str, ...]:

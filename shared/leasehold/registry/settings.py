@@ -21,6 +21,7 @@ from leasehold.registry.setting_texts import (
     log_levels,
     maybe,
     public_url,
+    rights,
     seconds_up_to,
     store_address,
     tasks_address,
@@ -140,6 +141,15 @@ SETTINGS: Final = Registry(
             "who may call this function ([security.md](security.md)); a function on Cloud Run does "
             "not start without it",
             callers,
+        ),
+        SettingEntry(
+            "LEASEHOLD_RIGHTS",
+            "",
+            "EMAIL=read+change+cancel for each account, or any of the three, separated by commas; "
+            "* in place of an email: all others",
+            "what each caller that signed in may do; one that is not named may do nothing. Not "
+            "set: everything ([security.md](security.md#who-may-do-what))",
+            rights,
         ),
         SettingEntry(
             "LEASEHOLD_AUDIENCE",

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from leasehold.api import calls
-from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, Needs
+from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given
 from leasehold.api.runs import RunsQuery
 from leasehold.client.arguments import Filters, Run, filter_fields
 from leasehold.client.client import Client
@@ -50,13 +50,11 @@ class _KitConnection(EngineConnection):
         super().__init__(kit.engine)
         self._kit = kit
 
-    def call(
-        self, row: CallRow[Given, Answer], request: CallRequest[Given], needs: Needs | None = None
-    ) -> Answer:
+    def call(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Return what the row answers; of an operation, the manifest."""
         operation = _OPERATIONS.get(row)
         if operation is None:
-            return super().call(row, request, needs)
+            return super().call(row, request)
         body: Any = request.given
         change = operate(
             self._kit.engine, request.run_id, body.to_request(operation, request.actor)

@@ -29,7 +29,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.clock import Clock
 from leasehold.registry.half_set import ON_CLOUD_RUN
-from leasehold.registry.setting_texts import IAM
+from leasehold.registry.setting_texts import ANYBODY, IAM, Right
 from leasehold.services.limits import MAX_ACTOR
 from leasehold.web.entry import drop_rest, refuse_for
 from leasehold.web.id_tokens import Certificates, Identity, read_identity
@@ -38,6 +38,8 @@ _LOG: Final = logging.getLogger("leasehold.callers")
 
 #: Where the email of who calls is kept for the answer; no header of a request can get there.
 _CALLER: Final = "leasehold.caller"
+#: And whose account that is, and what it may do, where a setting says so.
+_RIGHTS: Final = "leasehold.rights"
 
 #: Cloud Run checks the first of these that is there, and passes the other on as it came.
 #: https://cloud.google.com/run/docs/authenticating/service-to-service
@@ -62,6 +64,7 @@ class CallerCheck:
     Args:
         accounts: the emails that may; `iam` alone: whomever Cloud Run let in.
         audiences: whom their tokens may be for.
+        rights: what each of them may do, by its email or `*`; None: everything.
         service: the name of this service of Cloud Run; empty: this is not Cloud Run.
         certificates: with which a signature is checked.
         clock: says which tokens are over.
@@ -69,6 +72,7 @@ class CallerCheck:
 
     accounts: tuple[str, ...] = ()
     audiences: tuple[str, ...] = ()
+    rights: Mapping[str, frozenset[Right]] | None = None
     service: str = ""
     certificates: Certificates = field(default_factory=Certificates)
     clock: Clock = field(default_factory=system_clock)
@@ -76,8 +80,9 @@ class CallerCheck:
     @classmethod
     def of(cls, settings: Mapping[str, Any], environ: Mapping[str, str]) -> CallerCheck:
         """Return the check that the settings ask for."""
-        accounts, audiences = settings["LEASEHOLD_CALLERS"], settings["LEASEHOLD_AUDIENCE"]
-        return cls(accounts, audiences, environ.get(ON_CLOUD_RUN, ""))
+        names = ("LEASEHOLD_CALLERS", "LEASEHOLD_AUDIENCE", "LEASEHOLD_RIGHTS")
+        accounts, audiences, rights = (settings[name] for name in names)
+        return cls(accounts, audiences, rights, environ.get(ON_CLOUD_RUN, ""))
 
     def caller_of(self, environ: Mapping[str, Any]) -> str:
         """Return the email of who calls; empty: a program of this machine, which nobody asks.
@@ -106,7 +111,12 @@ class CallerCheck:
         if _CALLER in request.environ:
             return None
         try:
-            request.environ[_CALLER] = self.caller_of(request.environ)
+            caller = self.caller_of(request.environ)
+            if caller and self.rights is not None:
+                account = account_of(request.headers, caller)
+                rights = self.rights.get(account, self.rights.get(ANYBODY, frozenset()))
+                request.environ[_RIGHTS] = account, rights
+            request.environ[_CALLER] = caller
         except LeaseholdError as error:
             _LOG.warning("a call is refused: %s", error)
             drop_rest(request, BODY_BYTES)
@@ -145,6 +155,18 @@ def caller_of(request: Request) -> str:
     return email
 
 
+def check_right(request: Request, right: Right) -> None:
+    """Refuse a request whose caller is known not to have a right, with CallerNotAllowedError."""
+    account, rights = request.environ.get(_RIGHTS, ("", None))
+    if rights is None or right in rights:
+        return
+    may = " and ".join(one for one in Right if one in rights) or "do nothing"
+    problem = f"{account} may {may}, and this call takes the right to {right} (LEASEHOLD_RIGHTS)"
+    error = CallerNotAllowedError(problem=problem)
+    _LOG.warning("a call is refused: %s", error)
+    raise error
+
+
 def _is_loopback(peer: str) -> bool:
     """Return whether the connection itself comes from this machine, whatever headers say."""
     try:
@@ -178,13 +200,22 @@ def actor_of(headers: Headers, caller: str = "") -> str:
     Raises:
         InvalidRequestError: the name is not one that a trace can show.
     """
-    account = _shown(_SIGNED_IN, _signed_in(headers), MAX_ACTOR) if _is_proxy(caller) else ""
-    account = account or caller
+    account = account_of(headers, caller)
     via = f" via {account}" if account else ""
     said = _decoded(headers.get(ACTOR_HEADER, "")).strip()
     if account and said in ("", account):
         return account
     return _shown(ACTOR_HEADER, said or _NOBODY, MAX_ACTOR - len(via)) + via
+
+
+def account_of(headers: Headers, caller: str) -> str:
+    """Return the account that was checked: the person's, where a proxy calls for one.
+
+    Raises:
+        InvalidRequestError: it is not one that a trace can show.
+    """
+    person = _shown(_SIGNED_IN, _signed_in(headers), MAX_ACTOR) if _is_proxy(caller) else ""
+    return person or caller
 
 
 def _is_proxy(caller: str) -> bool:

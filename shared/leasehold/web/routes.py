@@ -19,7 +19,7 @@ from leasehold.api.results import SIZE_HEADER
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.paging import SCAN_PAGE
-from leasehold.web.callers import actor_of, caller_of
+from leasehold.web.callers import actor_of, caller_of, check_right
 from leasehold.web.entry import (
     Callers,
     json_body,
@@ -93,6 +93,7 @@ class Routes:
         """Answer a request.
 
         Raises:
+            CallerNotAllowedError: its caller has not the right that the row takes.
             LeaseholdError: it is refused, or fails.
         """
         try:
@@ -103,6 +104,7 @@ class Routes:
         except HTTPException:
             return refuse_path(request.path, self.paths)
         given = _given(row, request)
+        check_right(request, row.needed_for(given).right)
         actor = actor_of(request.headers, caller_of(request)) if row.names_actor else ""
         asked = CallRequest(given, actor=actor, **values)
         with _LONG_LISTS if row.is_long and given.limit > SCAN_PAGE else nullcontext():

@@ -19,6 +19,7 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "CLOUD_TASKS_EMULATOR_URL": None,
         "LEASEHOLD_FUNCTION_URL": None,
         "LEASEHOLD_TASK_ACCOUNT": "",
+        "LEASEHOLD_RIGHTS": None,
         "LEASEHOLD_CALLERS": (),
         "LEASEHOLD_AUDIENCE": (),
         "LEASEHOLD_CATALOG": "pipelines.catalog",
