@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 #: What the fork server imports: a child of Leasehold has that, too.
-PRELOADED = [__name__, "leasehold.worker.context", "leasehold.worker.handler_call"]
+PRELOADED = [__name__, "leasehold.worker.context.step_context", "leasehold.worker.handler.call"]
 
 
 class BareChildren:

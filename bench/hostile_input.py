@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from leasehold import AgentClientError
 from leasehold.domain.redaction import MAX_LOOKED_AT, Redaction
-from leasehold.worker.failures import record_of
+from leasehold.worker.failures.failures import record_of
 from pipelines.review.anchors import Anchors
 from pipelines.review.checks import check_agreement, check_document
 from pipelines.review.citations import count_terms, shortlist

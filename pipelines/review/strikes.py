@@ -20,7 +20,7 @@ from leasehold import Client, LeaseholdError
 from leasehold.client.patience import retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
-from leasehold.worker.holder import holder_name, host_name
+from leasehold.worker.stopping.holder import holder_name, host_name
 
 LOOK_EVERY_S: Final = 0.03
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from leasehold.registry.registry import Registry
     from leasehold.registry.retry_policy import RetryPolicy
     from leasehold.registry.trial_policy import TrialPolicy
-    from leasehold.worker.context import IncrementalState, StepContext
-    from leasehold.worker.gates import GateContext
-    from leasehold.worker.shutdown import ShutdownCoordinator
+    from leasehold.worker.context.step_context import IncrementalState, StepContext
+    from leasehold.worker.handler.gates import GateContext
+    from leasehold.worker.stopping.shutdown import ShutdownCoordinator
 
 __all__ = [
     "AgentClientError",
@@ -80,10 +80,10 @@ _MODULES: Final = {
     "CustomChannel": "registry.channels",
     "EmailChannel": "registry.channels",
     "EnvOverrides": "registry.dispatch",
-    "GateContext": "worker.gates",
+    "GateContext": "worker.handler.gates",
     "GateEntry": "registry.gates",
     "GatePolicyFailure": "errors",
-    "IncrementalState": "worker.context",
+    "IncrementalState": "worker.context.step_context",
     "LeaseholdError": "errors",
     "LogChannel": "registry.channels",
     "Manifest": "domain.manifest",
@@ -91,10 +91,10 @@ _MODULES: Final = {
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",
     "RetryPolicy": "registry.retry_policy",
-    "ShutdownCoordinator": "worker.shutdown",
+    "ShutdownCoordinator": "worker.stopping.shutdown",
     "SlackChannel": "registry.channels",
     "SoftTimeoutError": "errors",
-    "StepContext": "worker.context",
+    "StepContext": "worker.context.step_context",
     "StepDispatchEntry": "registry.dispatch",
     "StepResult": "domain.result",
     "Summary": "domain.summary",

@@ -50,10 +50,10 @@ from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.check_chain import broken_links, misfit_reviewer
-from leasehold.worker.channel_senders import sender_of
-from leasehold.worker.handler_call import entry_action_at
-from leasehold.worker.handler_checks import ImportedHandlerChecks
-from leasehold.worker.handlers import handler_of, model_of
+from leasehold.worker.handler.call import entry_action_at
+from leasehold.worker.handler.channel_senders import sender_of
+from leasehold.worker.handler.checks import ImportedHandlerChecks
+from leasehold.worker.handler.handlers import handler_of, model_of
 
 #: Where code lies that is not the user's own: Leasehold, libraries, Python itself.
 _NOT_THE_USERS: Final = (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.holder import host_name
+from leasehold.worker.stopping.holder import host_name
 from tests.bundle.conftest import ROOT, Begin, calls, settings
 from tests.ports import own_port
 from tests.waiting import until

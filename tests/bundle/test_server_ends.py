@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.server import DevOptions, DevServer
-from leasehold.worker.shutdown import ENDING
+from leasehold.worker.stopping.shutdown import ENDING
 from tests.bundle.conftest import Api, calls, settings
 from tests.bundle.test_signals import children_of
 from tests.ports import own_port

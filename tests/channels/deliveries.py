@@ -12,7 +12,7 @@ from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.ports.clock import Clock
 from leasehold.testing import FrozenClock
-from leasehold.worker.channel_senders import sender_of
+from leasehold.worker.handler.channel_senders import sender_of
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 KEY = "letters-1:7.2:team:0123abcd"

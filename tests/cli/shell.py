@@ -28,7 +28,7 @@ import pytest
 
 import leasehold
 from leasehold.cli import main
-from leasehold.worker import handlers
+from leasehold.worker.handler import handlers
 
 #: What `python -m leasehold` has as its first argument.
 MAIN = str(Path(leasehold.__file__).with_name("__main__.py"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.holder import host_name
+from leasehold.worker.stopping.holder import host_name
 from tests.cli.shell import LEASEHOLD, Shell
 from tests.waiting import until
 

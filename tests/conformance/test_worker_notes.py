@@ -26,7 +26,7 @@ from leasehold.services.worker_notes import (
     other_projects,
     steps_known_elsewhere,
 )
-from leasehold.worker.holder import holder_name, host_name
+from leasehold.worker.stopping.holder import holder_name, host_name
 from tests.conformance.swept import Clock, Queue
 from tests.in_process.sample import PIPELINES, STEPS
 

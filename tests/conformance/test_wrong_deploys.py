@@ -34,7 +34,7 @@ from leasehold.services.manage_lease import LeaseCredentials, complete_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.reporting import Facts
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.worker import handlers
+from leasehold.worker.handler import handlers
 
 LATER = "handler_that_is_deployed"
 

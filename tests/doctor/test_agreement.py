@@ -16,7 +16,7 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Document, Ref, Write
 from leasehold.domain.worker_note import worker_ref
-from leasehold.worker.holder import holder_name, host_name
+from leasehold.worker.stopping.holder import holder_name, host_name
 from tests.cli.shell import Shell
 from tests.ports import own_port
 from tests.waiting import until

@@ -16,7 +16,7 @@ from leasehold.errors import IdempotencyKeyReusedError, InvalidRequestError
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock, InProcessEngine
-from leasehold.worker import handlers
+from leasehold.worker.handler import handlers
 from tests.in_process.retried import GATES, PIPELINES, STEPS
 
 HANDLER = "handler_of_later"

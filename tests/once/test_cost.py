@@ -12,7 +12,7 @@ from leasehold.bootstrap import boot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.worker.context import StepContext
+from leasehold.worker.context.step_context import StepContext
 from tests.once.catalog import GATES, LARGE, PIPELINES, STEPS, pay
 
 

@@ -17,7 +17,7 @@ from leasehold.attempt.stop import StopSignal
 from leasehold.domain.status import Termination
 from leasehold.testing import InProcessEngine, step_context
 from leasehold.testing.contexts import RecordingContext
-from leasehold.worker.shutdown import ShutdownCoordinator
+from leasehold.worker.stopping.shutdown import ShutdownCoordinator
 from tests.outages.catalog import CALLS, ENTERED, GO_ON
 from tests.outages.conftest import Make, cancel, reasons
 from tests.waiting import until

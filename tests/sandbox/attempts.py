@@ -16,10 +16,10 @@ from leasehold.attempt.calls import AttemptCalls
 from leasehold.bootstrap import folder_artifacts, system_clock
 from leasehold.domain.result import Result
 from leasehold.testing.contexts import LEASE, MemoryEngine, checkpoint_of, run_at_work
-from leasehold.worker.context import IncrementalState
-from leasehold.worker.handler_call import InlineRunner
-from leasehold.worker.interrupts import Interrupts
+from leasehold.worker.context.step_context import IncrementalState
+from leasehold.worker.handler.call import InlineRunner
 from leasehold.worker.sandbox.sandbox import Sandbox
+from leasehold.worker.stopping.interrupts import Interrupts
 
 
 @dataclass(frozen=True)

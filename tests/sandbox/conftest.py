@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.sandbox.child import Child, Ending
-from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.forking.child import Child, Ending
+from leasehold.worker.sandbox.forking.children import Children
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.sandbox import programs
 from tests.sandbox.attempts import Attempts

@@ -22,8 +22,8 @@ from pydantic import AfterValidator, BaseModel, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from leasehold import PermanentError, SoftTimeoutError, StepContext
-from leasehold.worker.sandbox.child_stacks import STACKS_SIGNAL
-from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
+from leasehold.worker.sandbox.child.child_stacks import STACKS_SIGNAL
+from leasehold.worker.sandbox.forking.fork_server import ENGINE_ERROR
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
 

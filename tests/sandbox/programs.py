@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.forking.children import Children
 from tests.waiting import until
 
 ENTRY = __name__

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.worker.sandbox import handler_process
-from leasehold.worker.sandbox.handler_process import load, run
+from leasehold.worker.sandbox.child import handler_process
+from leasehold.worker.sandbox.child.handler_process import load, run
 
 __all__ = ["load", "run"]
 

@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 
 import tests.sandbox.handlers  # noqa: F401 - that user may read nothing here
-from leasehold.worker.sandbox.handler_process import load, run
+from leasehold.worker.sandbox.child.handler_process import load, run
 
 __all__ = ["load", "run"]
 

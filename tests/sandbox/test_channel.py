@@ -12,8 +12,8 @@ import pytest
 
 from leasehold.worker.sandbox import call_desk
 from leasehold.worker.sandbox.call_desk import CallDesk
-from leasehold.worker.sandbox.frames import Channel, GarbledError, encoded
-from leasehold.worker.sandbox.messages import Answer, GetCall, ProgressNote, PutCall
+from leasehold.worker.sandbox.wire.frames import Channel, GarbledError, encoded
+from leasehold.worker.sandbox.wire.messages import Answer, GetCall, ProgressNote, PutCall
 from tests.waiting import until
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.sandbox.child import Ending
-from leasehold.worker.sandbox.children import Children
-from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
+from leasehold.worker.sandbox.forking.child import Ending
+from leasehold.worker.sandbox.forking.children import Children
+from leasehold.worker.sandbox.forking.fork_server import ENGINE_ERROR
 from tests.sandbox import programs
 from tests.sandbox.conftest import Open, descriptors, ending_of, is_gone, output_of
 from tests.waiting import until

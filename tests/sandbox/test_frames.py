@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain.status import Termination
-from leasehold.worker.sandbox.frames import MAX_HEADER, FrameReader, GarbledError, encoded
-from leasehold.worker.sandbox.messages import (
+from leasehold.worker.sandbox.wire.frames import MAX_HEADER, FrameReader, GarbledError, encoded
+from leasehold.worker.sandbox.wire.messages import (
     DeferredNote,
     FailedNote,
     ListCall,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.result import Failed, Finished, Unable
-from leasehold.worker.context import IncrementalState
+from leasehold.worker.context.step_context import IncrementalState
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.sandbox import handlers
 from tests.sandbox.attempts import Attempts

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from leasehold.worker.sandbox.child import Child, Ending
-from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.forking.child import Child, Ending
+from leasehold.worker.sandbox.forking.children import Children
 from tests.sandbox.conftest import Open, Worker, ending_of, has_ended, is_gone
 from tests.sandbox.programs import parent_of
 from tests.waiting import until

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.sandbox.memory import own_bytes
+from leasehold.worker.sandbox.forking.memory import own_bytes
 from tests.cli.shell import Shell
 
 KIB, MIB = 1024, 2**20

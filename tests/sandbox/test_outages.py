@@ -17,8 +17,8 @@ from leasehold.domain.result import Deferred, Failed, Finished
 from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError, StoreUnavailableError
 from leasehold.testing.contexts import MemoryEngine
-from leasehold.worker.sandbox.child import Child
-from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.forking.child import Child
+from leasehold.worker.sandbox.forking.children import Children
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.sandbox import programs
 from tests.sandbox.attempts import Attempts

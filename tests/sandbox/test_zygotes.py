@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.sandbox.child import Child, Ending
-from leasehold.worker.sandbox.children import Children
+from leasehold.worker.sandbox.forking.child import Child, Ending
+from leasehold.worker.sandbox.forking.children import Children
 from tests.sandbox import programs
 from tests.sandbox.conftest import descriptors, ending_of, is_gone
 from tests.waiting import until

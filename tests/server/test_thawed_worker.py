@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.worker.sandbox.descendants import descendants_of
+from leasehold.worker.sandbox.forking.descendants import descendants_of
 from tests.server.project import Project
 from tests.waiting import until
 

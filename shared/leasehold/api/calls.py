@@ -81,7 +81,7 @@ from leasehold.services.start_run import start_run
 from leasehold.services.sweep import Report, sweep_time
 from leasehold.services.sweep import sweep as sweep_runs
 from leasehold.services.worker_notes import live_workers
-from leasehold.worker.holder import host_name, is_gone
+from leasehold.worker.stopping.holder import host_name, is_gone
 
 #: An input, and files in base64.
 START_BYTES: Final = BODY_BYTES + FILE_BYTES * 4 // 3

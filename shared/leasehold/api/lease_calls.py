@@ -48,7 +48,7 @@ from leasehold.services.manage_lease import (
     renew_lease,
     save_checkpoint,
 )
-from leasehold.worker.failures import record_of_report
+from leasehold.worker.failures.failures import record_of_report
 
 #: A body may hold the largest output, and what stands around it.
 OUTPUT_BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024

@@ -44,12 +44,12 @@ from leasehold.services.engine import (
     Retention,
 )
 from leasehold.worker.bounded_sends import BoundedSends
-from leasehold.worker.holder import holder_name, host_name, is_gone
-from leasehold.worker.interrupts import Interrupts
 from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.process_runner import ProcessRunner
-from leasehold.worker.project_sources import NO_SOURCES, ProjectSources
-from leasehold.worker.thread_stacks import stack_of
+from leasehold.worker.sandbox.forking.project_sources import NO_SOURCES, ProjectSources
+from leasehold.worker.stopping.holder import holder_name, host_name, is_gone
+from leasehold.worker.stopping.interrupts import Interrupts
+from leasehold.worker.stopping.thread_stacks import stack_of
 
 
 @dataclass(frozen=True, slots=True)

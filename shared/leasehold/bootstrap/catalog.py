@@ -16,7 +16,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
-from leasehold.worker.handlers import ImportRaisedError, import_users
+from leasehold.worker.handler.handlers import ImportRaisedError, import_users
 
 
 def load_catalog(name: str) -> Catalog:
@@ -37,7 +37,7 @@ def load_catalog(name: str) -> Catalog:
             raise error from error.__cause__
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise _missing_catalog(name, here) from error
-        from leasehold.worker.failures import words_of_import  # noqa: PLC0415 - when it is needed
+        from leasehold.worker.failures.failures import words_of_import  # noqa: PLC0415 - when it is needed
 
         problem = f"importing it raised {words_of_import(error, name)}"
         raise CatalogError(catalog=name, problem=problem) from error

@@ -16,12 +16,12 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_checks import HandlerChecks
 from leasehold.ports.handler_runner import GateRunner, HandlerRunner
 from leasehold.registry.channels import CustomChannel
-from leasehold.worker.interrupts import Interrupts
+from leasehold.worker.stopping.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from leasehold.attempt.attempt import Attempt
     from leasehold.domain.kept_checkpoint import Load
-    from leasehold.worker.channel_senders import SenderFunction
+    from leasehold.worker.handler.channel_senders import SenderFunction
 
 
 class _Late:
@@ -39,7 +39,7 @@ def inline_runner(interrupts: Interrupts) -> HandlerRunner[Attempt]:
     """Return what calls a handler in the worker's own thread."""
 
     def make() -> object:
-        from leasehold.worker.handler_call import InlineRunner
+        from leasehold.worker.handler.call import InlineRunner
 
         return InlineRunner(interrupts)
 
@@ -50,7 +50,7 @@ def gate_runner(artifacts: Artifacts, load: Load, interrupts: Interrupts) -> Gat
     """Return what calls a gate."""
 
     def make() -> object:
-        from leasehold.worker.gates import InlineGateRunner
+        from leasehold.worker.handler.gates import InlineGateRunner
 
         return InlineGateRunner(artifacts, load, interrupts)
 
@@ -61,7 +61,7 @@ def handler_checks() -> HandlerChecks:
     """Return what knows the handlers' models."""
 
     def make() -> object:
-        from leasehold.worker.handler_checks import ImportedHandlerChecks
+        from leasehold.worker.handler.checks import ImportedHandlerChecks
 
         return ImportedHandlerChecks()
 
@@ -69,7 +69,7 @@ def handler_checks() -> HandlerChecks:
 
 
 def sender_of(entry: CustomChannel) -> SenderFunction:
-    """Return the function of a channel, as `worker/channel_senders.py` finds it."""
-    from leasehold.worker import channel_senders
+    """Return the function of a channel, as `worker/handler/channel_senders.py` finds it."""
+    from leasehold.worker.handler import channel_senders
 
     return channel_senders.sender_of(entry)

@@ -26,7 +26,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
-from leasehold.worker.holder import host_name, is_gone
+from leasehold.worker.stopping.holder import host_name, is_gone
 
 #: How often the display is drawn, and a run of this process looked at.
 LOOK_EVERY_S: Final = 0.1

@@ -21,7 +21,7 @@ from leasehold.domain.printable import counted
 from leasehold.errors import SettingsFileError
 from leasehold.registry.settings import read_settings
 from leasehold.static_check import line_of, unresolved
-from leasehold.worker.handlers import imports_within
+from leasehold.worker.handler.handlers import imports_within
 
 ENV_FILE: Final = ".env"
 PROJECT_FILE: Final = "pyproject.toml"

@@ -17,7 +17,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.presentation.failure_lines import failure_of
 from leasehold.presentation.formatting import one_line
-from leasehold.worker.holder import host_name, is_gone
+from leasehold.worker.stopping.holder import host_name, is_gone
 
 
 @click.command()

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from leasehold.worker.holder import HOLDER
+from leasehold.worker.stopping.holder import HOLDER
 
 #: What is killed may have just started something more: it is looked for again, this often.
 _LOOKS: Final = 20

@@ -45,8 +45,8 @@ from leasehold.services.adopt_deliveries import EPOCH, take_up_deliveries
 from leasehold.services.adopt_runs import adopt_all, take_up_dispatched
 from leasehold.services.check_chain import check_chains
 from leasehold.services.worker_notes import Presence, other_projects
-from leasehold.worker.handler_checks import ImportedHandlerChecks
-from leasehold.worker.holder import host_name, is_gone
+from leasehold.worker.handler.checks import ImportedHandlerChecks
+from leasehold.worker.stopping.holder import host_name, is_gone
 
 #: The settings of its queues: those that docs/operations.md has a deployed queue get.
 QUEUES: Final = QueueSettings(

@@ -26,7 +26,7 @@ from gunicorn.arbiter import Arbiter
 from leasehold.devserver.server_process import DRAIN_S, LOADED, READY, STOPPING
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.web.loopback_guard import LoopbackGuard
-from leasehold.worker.shutdown import ENDING
+from leasehold.worker.stopping.shutdown import ENDING
 
 _PR_SET_PDEATHSIG: Final = 1
 

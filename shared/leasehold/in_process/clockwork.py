@@ -34,8 +34,8 @@ from leasehold.services.purge import runs_that_owe
 from leasehold.services.shut_down import stop_cancelled
 from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import Presence
-from leasehold.worker.holder import host_name, is_gone
-from leasehold.worker.project_sources import ProjectSources
+from leasehold.worker.sandbox.forking.project_sources import ProjectSources
+from leasehold.worker.stopping.holder import host_name, is_gone
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
 

@@ -36,7 +36,7 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
 from leasehold.services.start_run import StartRequest, begin
-from leasehold.worker.project_sources import ProjectSources
+from leasehold.worker.sandbox.forking.project_sources import ProjectSources
 
 _LOG: Final = logging.getLogger("leasehold.in_process")
 

@@ -19,7 +19,7 @@ from leasehold.server.http_server import HttpServer
 from leasehold.server.listener import hosts_of, url_of
 from leasehold.server.starting import begin_to_answer
 from leasehold.services.worker_notes import other_projects
-from leasehold.worker.sandbox.source_finder import install
+from leasehold.worker.sandbox.forking.source_finder import install
 
 #: How often runs are looked for that another process dispatched or left.
 TICK_S: Final = 1.0

@@ -37,9 +37,9 @@ from leasehold.services.manage_lease import (
     save_checkpoint,
 )
 from leasehold.testing.arguments import json_text, refuse
-from leasehold.worker.context import IncrementalState
-from leasehold.worker.failures import record_of
-from leasehold.worker.retry_hints import is_permanent
+from leasehold.worker.context.step_context import IncrementalState
+from leasehold.worker.failures.failures import record_of
+from leasehold.worker.failures.retry_hints import is_permanent
 
 #: What a remote worker of a test does: `(step, given)`, sync or async.
 RemoteFunction = Callable[["RemoteStep", Any], Any]

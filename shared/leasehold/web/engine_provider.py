@@ -26,9 +26,9 @@ from leasehold.services.shut_down import shut_down
 from leasehold.services.worker_notes import Presence
 from leasehold.web.callers import CallerCheck
 from leasehold.web.entry import check_every_request
-from leasehold.worker.holder import HOLDER
-from leasehold.worker.project_sources import ProjectSources
-from leasehold.worker.shutdown import ENDING, ShutdownCoordinator
+from leasehold.worker.sandbox.forking.project_sources import ProjectSources
+from leasehold.worker.stopping.holder import HOLDER
+from leasehold.worker.stopping.shutdown import ENDING, ShutdownCoordinator
 
 _LOG: Final = logging.getLogger("leasehold.engine")
 

@@ -24,7 +24,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.clock import Clock
 from leasehold.ports.event_bus import EventBus
-from leasehold.worker.kept_text import cut, try_text
+from leasehold.worker.failures.kept_text import cut, try_text
 
 #: A channel knows its own timeout best, and says more of it than that it did not come back.
 GRACE_S: Final = 0.5

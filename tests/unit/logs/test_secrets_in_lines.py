@@ -27,8 +27,8 @@ from leasehold.logs.attempt import (
 )
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.logs.for_people import LineFormatter
-from leasehold.worker.sandbox.messages import LogLine
 from leasehold.worker.sandbox.prints import Prints, relay
+from leasehold.worker.sandbox.wire.messages import LogLine
 from tests.waiting import until
 
 SECRET = "hunter2" + "-Zq8"

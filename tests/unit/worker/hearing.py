@@ -14,7 +14,7 @@ import time
 from types import FrameType
 
 from leasehold.attempt.stop import StopSignal
-from leasehold.worker.shutdown import ShutdownCoordinator
+from leasehold.worker.stopping.shutdown import ShutdownCoordinator
 
 LONG_S = 300.0
 

@@ -26,7 +26,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from leasehold.worker.handler_checks import misfit, no_verdict
+from leasehold.worker.handler.checks import misfit, no_verdict
 
 T = TypeVar("T")
 

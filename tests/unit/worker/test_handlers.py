@@ -9,8 +9,8 @@ import pytest
 
 from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
-from leasehold.worker.context import StepContext
-from leasehold.worker.handlers import handler_of
+from leasehold.worker.context.step_context import StepContext
+from leasehold.worker.handler.handlers import handler_of
 
 WANTED = "a handler is a function (ctx, given) that returns its output"
 NO_CONTEXT = cast("StepContext", None)  # these handlers do not look at it

@@ -23,7 +23,7 @@ from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.worker.context import StepContext
+from leasehold.worker.context.step_context import StepContext
 from tests.in_process.sample import CALLS
 from tests.unit.worker.leased_world import World, holding
 from tests.waiting import until

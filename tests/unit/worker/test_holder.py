@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from leasehold.worker.holder import holder_name, host_name, is_gone
+from leasehold.worker.stopping.holder import holder_name, host_name, is_gone
 
 IN_OTHER_PIDS = ("unshare", "--user", "--map-root-user", "--pid", "--fork")
 ASK = """
 import sys
-from leasehold.worker.holder import host_name, is_gone
+from leasehold.worker.stopping.holder import host_name, is_gone
 print(is_gone(sys.argv[1], host=host_name()))
 """
 

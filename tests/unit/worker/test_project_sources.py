@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.registry.pipelines import Catalog
-from leasehold.worker.project_sources import ProjectSources
+from leasehold.worker.sandbox.forking.project_sources import ProjectSources
 from tests.functions.cold_catalog import PIPELINES, STEPS
 
 CATALOG = """

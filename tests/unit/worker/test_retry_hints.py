@@ -21,9 +21,9 @@ import requests
 from leasehold.adapters.clock import SystemClock
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.errors import AgentClientError, PermanentError
-from leasehold.worker.error_chain import outage_in
-from leasehold.worker.failures import record_of
-from leasehold.worker.retry_hints import is_permanent, retry_after_of
+from leasehold.worker.failures.error_chain import outage_in
+from leasehold.worker.failures.failures import record_of
+from leasehold.worker.failures.retry_hints import is_permanent, retry_after_of
 
 
 class ClientError(Exception):

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from leasehold.errors import SoftTimeoutError
-from leasehold.worker.handlers import handler_of
-from leasehold.worker.sandbox.soft_limit import SoftLimit
+from leasehold.worker.handler.handlers import handler_of
+from leasehold.worker.sandbox.child.soft_limit import SoftLimit
 from tests.sandbox.attempts import Step
 
 _LIMIT = SoftLimit()

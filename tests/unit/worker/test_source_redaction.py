@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain.redaction import Redaction
-from leasehold.worker.tracebacks import redacted_source
+from leasehold.worker.failures.tracebacks import redacted_source
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import AgentClientError
-from leasehold.worker.error_chain import MAX_CHAIN
-from leasehold.worker.failures import record_of, record_of_report
+from leasehold.worker.failures.error_chain import MAX_CHAIN
+from leasehold.worker.failures.failures import record_of, record_of_report
 
 LIMIT = 16 * 1024
 TRACEBACK_LIMIT = 8 * 1024

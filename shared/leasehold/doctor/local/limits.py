@@ -12,7 +12,7 @@ from leasehold.registry.dispatch import PLATFORM_DEADLINE
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
-from leasehold.worker.sandbox.memory import is_memory_told
+from leasehold.worker.sandbox.forking.memory import is_memory_told
 
 #: What a function has beyond a step's dispatch deadline, to record what became of it.
 MARGIN: Final = timedelta(seconds=60)

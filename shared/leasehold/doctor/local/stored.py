@@ -31,7 +31,7 @@ from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.services.adopt_runs import any_waits
 from leasehold.services.worker_notes import read_notes
-from leasehold.worker.holder import host_name, is_gone
+from leasehold.worker.stopping.holder import host_name, is_gone
 
 _WITHIN_S: Final = 5.0
 _OVERRIDES: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)

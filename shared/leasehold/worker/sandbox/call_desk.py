@@ -14,10 +14,10 @@ from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import start_thread
 from leasehold.errors import LeaseholdError, TooLargeError
-from leasehold.worker.failures import safe_text
-from leasehold.worker.kept_text import cut
-from leasehold.worker.sandbox.frames import GarbledError
-from leasehold.worker.sandbox.messages import (
+from leasehold.worker.failures.failures import safe_text
+from leasehold.worker.failures.kept_text import cut
+from leasehold.worker.sandbox.wire.frames import GarbledError
+from leasehold.worker.sandbox.wire.messages import (
     MAX_CALLS,
     MAX_FILE,
     Answer,

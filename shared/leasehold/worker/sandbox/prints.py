@@ -12,7 +12,7 @@ from typing import Final
 from leasehold.domain.printable import counted
 from leasehold.domain.redaction import MAX_LOOKED_AT, LinesRedaction
 from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, STEP_LOG
-from leasehold.worker.sandbox.messages import LogLine
+from leasehold.worker.sandbox.wire.messages import LogLine
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 

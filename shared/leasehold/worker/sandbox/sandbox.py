@@ -17,18 +17,18 @@ from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.iterations import furthest_of
 from leasehold.domain.result import Continued, Finished, Result
 from leasehold.ports.handler_runner import EnteredStep
-from leasehold.worker.sandbox.child import Child, Ending
-from leasehold.worker.sandbox.children import ENTRY, NO_SOURCES, Children
-from leasehold.worker.sandbox.descendants import own_children
-from leasehold.worker.sandbox.idle_children import IdleChildren, Purpose
+from leasehold.worker.sandbox.forking.child import Child, Ending
+from leasehold.worker.sandbox.forking.children import ENTRY, NO_SOURCES, Children
+from leasehold.worker.sandbox.forking.descendants import own_children
+from leasehold.worker.sandbox.forking.idle_children import IdleChildren, Purpose
+from leasehold.worker.sandbox.forking.memory import is_memory_told, own_memory_of
+from leasehold.worker.sandbox.forking.source_finder import SourceText
 from leasehold.worker.sandbox.limits import Limits
-from leasehold.worker.sandbox.memory import is_memory_told, own_memory_of
-from leasehold.worker.sandbox.messages import Job
 from leasehold.worker.sandbox.prints import levels_in_force
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
-from leasehold.worker.sandbox.source_finder import SourceText
 from leasehold.worker.sandbox.stacks import Stacks
 from leasehold.worker.sandbox.verdict import verdict_on
+from leasehold.worker.sandbox.wire.messages import Job
 
 _LOG: Final = logging.getLogger("leasehold.sandbox")
 

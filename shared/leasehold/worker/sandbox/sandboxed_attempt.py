@@ -15,13 +15,14 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.status import Termination
-from leasehold.worker.interrupts import is_main_thread
 from leasehold.worker.sandbox.call_desk import CallDesk
-from leasehold.worker.sandbox.child import Child
-from leasehold.worker.sandbox.child_stacks import STACKS_SIGNAL
-from leasehold.worker.sandbox.frames import Channel, Frame, GarbledError
+from leasehold.worker.sandbox.child.child_stacks import STACKS_SIGNAL
+from leasehold.worker.sandbox.forking.child import Child
 from leasehold.worker.sandbox.limits import Limits
-from leasehold.worker.sandbox.messages import (
+from leasehold.worker.sandbox.prints import Prints, relay
+from leasehold.worker.sandbox.stacks import Stacks
+from leasehold.worker.sandbox.wire.frames import Channel, Frame, GarbledError
+from leasehold.worker.sandbox.wire.messages import (
     Call,
     ContinuedNote,
     DeferredNote,
@@ -37,8 +38,7 @@ from leasehold.worker.sandbox.messages import (
     Stop,
     UnableNote,
 )
-from leasehold.worker.sandbox.prints import Prints, relay
-from leasehold.worker.sandbox.stacks import Stacks
+from leasehold.worker.stopping.interrupts import is_main_thread
 
 #: How long a child may take to end that has said its last word, and to die that was killed.
 _EXIT_S: Final = 1.0

@@ -31,20 +31,20 @@ from leasehold.errors import (
     MemoryLimitError,
 )
 from leasehold.ports.handler_runner import StepHandler
-from leasehold.worker.failures import record_of_child, safe_text
-from leasehold.worker.kept_text import cut, json_of
-from leasehold.worker.sandbox import messages
-from leasehold.worker.sandbox.child import Ending
-from leasehold.worker.sandbox.fork_server import ENGINE_ERROR
-from leasehold.worker.sandbox.link import LINK_LOST, OUT_OF_TIME
-from leasehold.worker.sandbox.messages import (
+from leasehold.worker.failures.failures import record_of_child, safe_text
+from leasehold.worker.failures.kept_text import cut, json_of
+from leasehold.worker.sandbox.child.link import LINK_LOST, OUT_OF_TIME
+from leasehold.worker.sandbox.forking.child import Ending
+from leasehold.worker.sandbox.forking.fork_server import ENGINE_ERROR
+from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
+from leasehold.worker.sandbox.wire import messages
+from leasehold.worker.sandbox.wire.messages import (
     ContinuedNote,
     DeferredNote,
     FailedNote,
     FinishedNote,
     UnableNote,
 )
-from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
 
 _MIB: Final = 1024 * 1024
 _MAX_PRINTED: Final = 2000

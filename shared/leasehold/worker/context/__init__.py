@@ -1,0 +1,1 @@
+"""What a handler may ask of the engine while it runs."""

@@ -1,0 +1,397 @@
+"""The context: what a handler may ask of the engine while it runs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, Generic, NoReturn, TypeVar, cast, overload
+
+import pydantic_core
+
+from leasehold.attempt.calls import ContextCalls
+from leasehold.attempt.files import RunFiles
+from leasehold.bounded_calls import in_thread
+from leasehold.domain.iterations import MAX_ITERATIONS
+from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
+from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.notes import progress_message, said
+from leasehold.domain.result import OutputStatus
+from leasehold.errors import (
+    CheckpointMisusedError,
+    ContinuedError,
+    InvalidRequestError,
+)
+from leasehold.logs.attempt import STEP_LOG
+from leasehold.worker.context.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops, Pace
+from leasehold.worker.context.once import CallsMadeOnce
+from leasehold.worker.context.typed_json import plain_json_text_of
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(STEP_LOG)
+_MAX_MESSAGE: Final = 200
+#: Shares that add up to 1 may be a little above it, as numbers of a computer are.
+_WHOLE: Final = 1.000001
+
+MAX_PHASE: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalState:
+    """What an earlier attempt of the step left: see `StepContext.checkpoint`.
+
+    Args:
+        phase: the part of the work it was in.
+        iteration_count: how many iterations were done.
+        partial_results: what had been made by then, as plain JSON values.
+    """
+
+    phase: str
+    iteration_count: int
+    partial_results: Any
+
+
+class _AtFirstUse(Generic[T]):
+    """An attribute that is made when it is first used; one, however many threads use it at once."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+
+    def __get__(self, context: object, _: type) -> T:
+        made: T = vars(context).setdefault(self._name, self._make(context))
+        return made
+
+
+class StepContext:
+    """One attempt of one step, as its handler sees it.
+
+    Attributes:
+        run_id: the run.
+        step_type: the step.
+        attempt: the number of this attempt, from 1.
+        trial: the number of this trial, from 1.
+        findings: what the reviewer of the trial before found; empty in the first trial.
+        note: the words of the person who had the step retried, until it is handed off; else None.
+        artifacts: files of this run.
+        log: a logger that names run and step in each line.
+    """
+
+    def __init__(self, calls: ContextCalls) -> None:
+        attempt = calls.facts
+        self.run_id = attempt.run_id
+        self.step_type = attempt.step_type
+        self.attempt = attempt.attempt
+        self.trial = attempt.trial
+        self.note = attempt.note
+        self.findings: list[Any] = []
+        self._calls = calls
+        self._resume: IncrementalState | None = None
+        self._loops: Loops | None = None
+        self._keeps_by_hand = False
+        self._is_entering = False
+        if attempt.trial > 1:
+            self.findings = pydantic_core.from_json(calls.findings())
+        if attempt.has_checkpoint:
+            self._resume = self._kept()
+        self._began = threading.get_ident(), calls.time_left()
+
+    @_AtFirstUse
+    def artifacts(self) -> RunFiles:
+        """Files of this run."""
+        return self._calls.files
+
+    @_AtFirstUse
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that names run and step in each line."""
+        facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
+        return logging.LoggerAdapter(_LOG, facts)
+
+    @_AtFirstUse
+    def _once(self) -> CallsMadeOnce:
+        return CallsMadeOnce(self._calls)
+
+    @_AtFirstUse
+    def _pace(self) -> Pace:
+        return Pace(self._calls.facts, self._calls.time_left, *self._began)
+
+    @property
+    def resume(self) -> IncrementalState | None:
+        """What an earlier attempt kept with `checkpoint`; None: begin at the beginning."""
+        self._pace.looks_back = True
+        return self._resume
+
+    def time_left(self) -> timedelta:
+        """Return how long the attempt may still run; never below zero."""
+        return timedelta(seconds=max(0.0, self._calls.time_left()))
+
+    @property
+    def shutdown_requested(self) -> bool:
+        """Whether the attempt should end: shutdown, a lost lease, or a run that was cancelled."""
+        return self._calls.stop.is_requested
+
+    def wait_or_shutdown(self, seconds: float) -> bool:
+        """Wait, but not longer than until the attempt should end; True: it should."""
+        return self._calls.stop.wait(seconds)
+
+    async def await_or_shutdown(self, seconds: float) -> bool:
+        """Wait as `wait_or_shutdown` does, without blocking the handler's loop."""
+        return await self._calls.stop.wait_async(seconds)
+
+    def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Have `callback` called, in a thread of its own, when the attempt should end.
+
+        For what a flag cannot reach: to close a connection that the handler waits for.
+
+        Returns:
+            What ends that.
+        """
+        return self._calls.stop.on_stop(callback)
+
+    def checkpoint(self, iteration_count: int, partial_results: Any, phase: str = "") -> None:
+        """Keep what there is so far; the next attempt finds it in `resume`. Renews the lease.
+
+        Where it brings the step further than it ever was and the time to the soft limit is short,
+        the attempt ends here, and the next one goes on: see `continue_later`. Not where the
+        handler has never looked at `resume`, has been asked to stop, is handling an error, or
+        calls it in a thread of its own.
+
+        Args:
+            iteration_count: how many iterations are done.
+            partial_results: JSON values or pydantic models.
+            phase: the part of the work, where it has several; at most 128 printable characters.
+
+        Raises:
+            InvalidRequestError, TooLargeError: the results cannot be kept.
+            LeaseLostError: the run is another worker's now. Let it pass: the attempt is over.
+            StoreUnavailableError: it could not be stored while the lease was held. Let it pass:
+                the attempt is deferred, which is no failure.
+            ContinuedError: it is kept, and the attempt ends here. Let it pass.
+        """
+        self._end_if_short(self._keep_by_hand(iteration_count, partial_results, phase))
+
+    async def acheckpoint(
+        self, iteration_count: int, partial_results: Any, phase: str = ""
+    ) -> None:
+        """Do what `checkpoint` does, without blocking the handler's loop.
+
+        Where the system has no thread for that, it blocks: to lose the work would be worse.
+        """
+        save = partial(self._keep_by_hand, iteration_count, partial_results, phase)
+        self._end_if_short(await in_thread(save))
+
+    def checkpointed(self, items: Iterable[T], every: int = 5, phase: str = "") -> Checkpointed[T]:
+        """Go through items, with a checkpoint after every few of them and at the end.
+
+            pages = ctx.checkpointed(given.pages, every=5)
+            for page in pages:
+                pages.results.append(read(page))
+            return pages.results
+
+        An attempt that comes later is given the items that are left, and finds in `results` what
+        was made of the others. Where the attempt is to stop, or its time is short, it ends between
+        two items, with all kept that is done; where an item raises, those before it are kept, too.
+
+        Args:
+            items: in the same order in each attempt. What was done is kept by its number.
+            every: so many items, at least 1; at most as many are done again after a kill.
+            phase: the name of this loop, where the handler has several, one after the other. One
+                that an earlier attempt came to the end of is skipped.
+
+        Raises:
+            InvalidRequestError: an argument is not what it may be.
+            CheckpointMisusedError: the loop is within another one, has the phase of another one,
+                or the handler uses `checkpoint` as well.
+            And in the loop, what `checkpoint` raises.
+        """
+        return Checkpointed(items, self._loop(every, phase))
+
+    def acheckpointed(
+        self, items: Iterable[T] | AsyncIterable[T], every: int = 5, phase: str = ""
+    ) -> AsyncCheckpointed[T]:
+        """Do what `checkpointed` does for `async for`; the items may be an async iterable."""
+        return AsyncCheckpointed(items, self._loop(every, phase))
+
+    def continue_later(self) -> NoReturn:
+        """End the attempt here; the next one begins at once, from the last checkpoint.
+
+        For a step that takes longer than an attempt may. It uses up no retry; the third attempt in
+        a row that ends so without a new iteration (`checkpoint`) has failed. Where the attempt is
+        to stop anyway, it is stopped.
+
+        Raises:
+            ContinuedError: always. Let it pass: what the handler returns in its place counts.
+        """
+        raise ContinuedError
+
+    def _keep_rest(self) -> None:
+        """Keep what the loops have done and not kept yet, now that the handler has raised.
+
+        What it raised is what counts: where this fails, a line of the log says so.
+        """
+        if self._loops is None:
+            return
+        try:
+            self._loops.keep_rest()
+        except Exception as error:  # noqa: BLE001 - it must not take the place of the handler's
+            self.log.warning("what was done since the last checkpoint is not kept: %r", error)
+
+    def _loop(self, every: int, phase: str) -> Loop:
+        if type(every) is not int or every < 1:
+            value = repr(every)[:_MAX_MESSAGE]
+            raise InvalidRequestError(field="every", value=value, allowed="a whole number from 1")
+        _check_place(0, phase)
+        if self._loops is None:
+            _check_one_way(is_other=self._keeps_by_hand)
+            self._loops = Loops(
+                keep=self._keep, reject=self._reject, pace=self._pace, stop=self._calls.stop
+            )
+            if kept := self.resume:
+                self._loops.restore(kept.partial_results)
+        return self._loops.loop(every, phase)
+
+    def _reject(self, why: str) -> None:
+        """Begin at the beginning: what an earlier attempt kept cannot be used."""
+        self._calls.reject_checkpoint(why)
+        self._resume = None
+
+    def _keep_by_hand(self, iteration_count: int, partial_results: Any, phase: str) -> bool:
+        _check_one_way(is_other=self._loops is not None)
+        self._keeps_by_hand = True
+        return self._keep(iteration_count, partial_results, phase)
+
+    def _keep(self, iteration_count: int, partial_results: Any, phase: str) -> bool:
+        """Keep a checkpoint; return whether the step was never as far."""
+        if self._is_entering:
+            problem = "An entry action keeps a checkpoint, in place of that of its handler"
+            raise CheckpointMisusedError(problem=problem, remedy="Keep it in the handler")
+        _check_place(iteration_count, phase)
+        try:
+            text = plain_json_text_of("partial_results", partial_results)
+        except ValueError as error:
+            raise not_json("partial_results", error) from None
+        check_size("partial_results", text, OUTPUT_BYTES)
+        self._calls.checkpoint(iteration_count, phase, text)
+        return self._pace.note(iteration_count, phase)
+
+    def _end_if_short(self, is_further: bool) -> None:
+        self._pace.beat()
+        is_due = is_further and self._pace.is_short() and not self.shutdown_requested
+        if is_due and sys.exception() is None:  # else it would hide an error that is on its way out
+            raise ContinuedError(at_checkpoint=True)
+
+    def once(self, key: str, call: Callable[..., T], *args: Any, keep: bool = False) -> T:
+        """Return the result of a call that is made once, however many attempts the step takes.
+
+        The result is recorded, with one write that renews the lease; an attempt that comes later
+        gets it without calling. Both get the value as its annotated type reads it from JSON;
+        where the call has no annotation, as plain JSON values. What it raises is not recorded.
+
+        Args:
+            key: the name of the call within its step and trial: 1 to 128 printable characters.
+            call: what is called, with `args`; with named arguments: a `functools.partial`.
+            args: of the call. Within an attempt, a key has one call and one set of arguments.
+            keep: the result outlasts the step: a trial that comes later gets it too, and it stays
+                in the run.
+
+        Raises:
+            InvalidRequestError: the key or the call cannot be used; it was not called.
+            CallKeyReusedError: the key stands for another call; it was not called.
+            CallResultError, TooLargeError: the result cannot be kept, or the recorded one is not
+                of the type that the call returns now.
+            TooManyCallsError: a run keeps at most 100 results; it was not called.
+            LeaseLostError, StoreUnavailableError: as `checkpoint`.
+        """
+        result: T = self._once.make(key, call, args, keep)
+        return result
+
+    @overload
+    async def aonce(
+        self, key: str, call: Callable[..., Awaitable[T]], *args: Any, keep: bool = False
+    ) -> T: ...
+
+    @overload
+    async def aonce(
+        self, key: str, call: Callable[..., T], *args: Any, keep: bool = False
+    ) -> T: ...
+
+    async def aonce(
+        self, key: str, call: Callable[..., Any], *args: Any, keep: bool = False
+    ) -> Any:
+        """Do what `once` does, without blocking the handler's loop.
+
+        A coroutine function is called in the loop, any other in a thread of its own.
+        """
+        return await self._once.amake(key, call, args, keep)
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Record how far the work is: a share of 1, and a short message.
+
+        Raises:
+            InvalidRequestError: the share is above 1.
+        """
+        if fraction > _WHOLE:
+            allowed = f"a share from 0 to 1; of 100 it is {fraction:g}/100"
+            raise InvalidRequestError(field="fraction", value=fraction, allowed=allowed)
+        clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
+        share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
+        self._calls.note_progress(Progress(fraction=share, message=progress_message(clean)))
+
+    def output_of(self, step_type: str) -> Any:
+        """Return the output of an earlier step of this run, as plain JSON values.
+
+        Where there are trials it is that of this trial, else that of the one before; behind the
+        reviewer it is that of the trial that counts.
+
+        Raises:
+            InvalidRequestError: no earlier step of that name has an output.
+            StoreUnavailableError: it could not be read. Let it pass: the attempt is deferred.
+        """
+        return pydantic_core.from_json(self._calls.output_of(step_type))
+
+    async def aoutput_of(self, step_type: str) -> Any:
+        """Do what `output_of` does, without blocking the handler's loop."""
+        return await in_thread(partial(self.output_of, step_type))
+
+    def status_of(self, step_type: str) -> OutputStatus:
+        """Return the status of what `output_of` returns: SUCCESS, or PARTIAL.
+
+        Raises:
+            InvalidRequestError: no earlier step of that name has an output.
+        """
+        return cast(OutputStatus, self._calls.status_of(step_type))
+
+    def _kept(self) -> IncrementalState | None:
+        kept = self._calls.kept_checkpoint()
+        if kept is None:
+            return None
+        return IncrementalState(
+            kept.phase, kept.iteration_count, pydantic_core.from_json(kept.results)
+        )
+
+
+def _check_one_way(*, is_other: bool) -> None:
+    if is_other:
+        raise CheckpointMisusedError(
+            problem="This handler uses both ctx.checkpoint and ctx.checkpointed, and a checkpoint "
+            "of the one would replace that of the other",
+            remedy="Keep what it needs in the results of a loop, or do without such loops",
+        )
+
+
+def _check_place(iteration_count: int, phase: str) -> None:
+    is_count = isinstance(iteration_count, int) and not isinstance(iteration_count, bool)
+    if not is_count or not 0 <= iteration_count <= MAX_ITERATIONS:
+        allowed = f"a whole number from 0 to {MAX_ITERATIONS}"
+        value = repr(iteration_count)[:_MAX_MESSAGE]
+        raise InvalidRequestError(field="iteration_count", value=value, allowed=allowed)
+    is_word = isinstance(phase, str) and len(phase) <= MAX_PHASE
+    if not is_word or (phase and not phase.isprintable()):
+        allowed = f"a text of at most {MAX_PHASE} printable characters"
+        value = said(repr(phase))[:_MAX_MESSAGE]
+        raise InvalidRequestError(field="phase", value=value, allowed=allowed)

@@ -1,0 +1,1 @@
+"""What a handler raised, as a run keeps it."""

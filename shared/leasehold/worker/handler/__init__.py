@@ -1,0 +1,1 @@
+"""A handler and a gate: how they are found, checked and called."""

@@ -1,0 +1,134 @@
+"""Gates: how one is called, and what it comes to. Which have to be passed: `execute_step.py`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pydantic_core
+from pydantic import ValidationError
+
+from leasehold.attempt.calls import output_text_of
+from leasehold.attempt.files import RunArtifacts
+from leasehold.domain.kept_checkpoint import Load
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.result import Failed, Finished, Refused, Result, Unable
+from leasehold.domain.status import BlockCode
+from leasehold.errors import GatePolicyFailure
+from leasehold.logs.attempt import AttemptName, LinesOf
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.handler_runner import StepHandler
+from leasehold.worker.failures.error_chain import outage_in
+from leasehold.worker.failures.failures import record_of, safe_text
+from leasehold.worker.failures.kept_text import MAX_TEXT, cut
+from leasehold.worker.failures.misfits import record_of_misfit
+from leasehold.worker.failures.retry_hints import is_permanent
+from leasehold.worker.handler.handlers import handler_of
+from leasehold.worker.stopping.interrupts import Interrupts, is_ctrl_c
+
+GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
+
+_MAX_ID: Final = 100
+_MAX_WORDS: Final = 2000
+
+
+class GateContext:
+    """What a gate may ask of the engine.
+
+    Attributes:
+        run_id: the run.
+        step_type: the step whose output is judged.
+        trial: the number of the trial that the output is of, from 1.
+        given: what the step was given, as plain JSON values.
+        artifacts: files of this run.
+    """
+
+    def __init__(self, manifest: Manifest, artifacts: Artifacts, load: Load) -> None:
+        self.run_id = manifest.run_id
+        self.step_type = manifest.position.step
+        self.trial = manifest.position.trial
+        self.artifacts = RunArtifacts(artifacts, manifest)
+        self._manifest = manifest
+        self._load = load
+
+    @property
+    def given(self) -> Any:
+        """What the step was given, as plain JSON values."""
+        return pydantic_core.from_json(self._load(self._manifest.given))
+
+    def output_of(self, step_type: str) -> Any:
+        """Return the output of an earlier step of this run, as plain JSON values.
+
+        Raises:
+            InvalidRequestError: no earlier step of that name has an output.
+        """
+        return pydantic_core.from_json(output_text_of(self._manifest, self._load, step_type))
+
+
+class InlineGateRunner:
+    """The gate runner port, in the thread that asks.
+
+    Args:
+        artifacts: the files of runs.
+        load: reads a value of a run.
+        interrupts: where a Ctrl-C is kept that cuts a gate short.
+    """
+
+    def __init__(self, artifacts: Artifacts, load: Load, interrupts: Interrupts) -> None:
+        self._artifacts = artifacts
+        self._load = load
+        self._interrupts = interrupts
+
+    def run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
+        """Return the result as it is, or what the gate makes of it.
+
+        A gate that fails by itself fails the attempt: nobody knows whether the output is good.
+
+        Raises:
+            StoreUnavailableError: the gate met an outage; ask again.
+        """
+        with LinesOf(
+            AttemptName(manifest.run_id, manifest.position.step, manifest.position.attempt)
+        ):
+            return self._run(gate, manifest, finished)
+
+    def _run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
+        code = BlockCode.HANDLER_UNAVAILABLE
+        try:
+            check = handler_of(gate)
+            code = BlockCode.INPUT_MISMATCH
+            output = check.given.validate_json(finished.output)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the run
+            if outage := outage_in(error):
+                raise outage from None
+            return Unable(code, _record_of(gate, error), finished)
+        try:
+            context: Any = GateContext(manifest, self._artifacts, self._load)
+            check(context, output)
+        except GatePolicyFailure as refusal:
+            return Refused(finished.output, finished.status, _block(refusal))
+        except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
+            if is_ctrl_c(error):
+                return self._interrupts.stopped_by(error)
+            if outage := outage_in(error):
+                raise outage from None
+            record = _record_of(gate, error).with_(code="gate_raised")
+            return Failed(record, is_permanent(error, manifest.position.dispatch.retry))
+        return finished
+
+
+def _block(refusal: GatePolicyFailure) -> Block:
+    return Block(
+        code=GATE_POLICY_FAILURE,
+        check_id=safe_text(refusal.check_id, _MAX_ID),
+        finding=safe_text(refusal.finding, _MAX_WORDS),
+        remediation=safe_text(refusal.remediation, _MAX_WORDS),
+    )
+
+
+def _record_of(gate: StepHandler, error: BaseException) -> ErrorRecord:
+    if isinstance(error, ValidationError):
+        what = f"What {gate.step_type} is given"
+        return record_of_misfit(error, code="invalid_output", what=what)
+    record = record_of(error, gate.handler)
+    return record.with_(message=cut(f"{gate.step_type}: {record.message}", MAX_TEXT))

@@ -1,0 +1,1 @@
+"""What runs in the child, the process of an attempt."""

@@ -1,0 +1,293 @@
+"""The child's end of the conversation: calls are asked and answered, from any of its threads.
+
+One thread reads, and writes what the socket does not take at once. A short frame is taken whole or
+not at all, so nothing that is raised in a thread of the handler (a signal of its own, a soft
+limit) leaves half a frame in the socket. A fork of the process has no part in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from leasehold.errors import restored_error
+from leasehold.worker.sandbox.wire.frames import Frame, FrameReader, GarbledError, encoded
+from leasehold.worker.sandbox.wire.messages import (
+    MAX_CALLS,
+    Answer,
+    Call,
+    Job,
+    Message,
+    Refusal,
+    from_worker,
+)
+
+#: What the process exits with at its own hard limit, and where it has lost its worker.
+OUT_OF_TIME: Final = 10
+LINK_LOST: Final = 113
+
+#: What a call raises besides the errors of Leasehold; any other is a RuntimeError with its name.
+_PLAIN: Final = {kind.__name__: kind for kind in (OSError, RuntimeError, TypeError, ValueError)}
+
+#: How often it looks whether the handler has closed the socket: nothing tells it so.
+_LOOK_MS: Final = 500.0
+
+#: A worker that is not frozen has ended the process by then.
+_WORKERS_MARGIN_S: Final = 2.0
+
+_READ_BYTES: Final = 256 * 1024
+_WAKES: Final = 4096
+#: A body up to this length goes with its header in one piece.
+_SHORT: Final = 32 * 1024
+#: So many messages wait to be written; who has a further one waits.
+_MOST_UNWRITTEN: Final = 256
+
+#: What waits to be written, and what is to be called when all before it is.
+_Part = memoryview | Callable[[], object]
+
+
+class Link:
+    """The conversation of one process: that of its attempts, one after the other.
+
+    What is said before the first of them begins waits until then.
+
+    Args:
+        call: the socket.
+
+    Attributes:
+        hard_at: when this process ends if its worker has not ended it, in monotonic seconds.
+    """
+
+    def __init__(self, call: socket.socket) -> None:
+        self.hard_at = math.inf
+        self._call = call
+        self._pid = os.getpid()
+        self._sending = threading.RLock()  # a handler of signals may log meanwhile
+        self._unsent: deque[_Part] = deque()
+        self._room = _tokens(_MOST_UNWRITTEN)
+        self._calls = _tokens(MAX_CALLS)
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, SimpleQueue[Frame]] = {}
+        self._reader = FrameReader(from_worker)
+        self._jobs: SimpleQueue[Frame] = SimpleQueue()
+        self._heard: deque[Frame] = deque()
+        self._hear: Callable[[Frame], object] | None = None
+        self._woken = self._waker = -1
+        os.register_at_fork(after_in_child=call.close)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that has the conversation, and no fork of it."""
+        return os.getpid() == self._pid
+
+    def job(self, within: float | None = None) -> Frame | None:
+        """Return the next job; None: there was none within so many seconds."""
+        while not self._has_begun and self._jobs.empty():
+            self._take(self._received())
+        try:
+            return self._jobs.get(timeout=within)
+        except Empty:
+            return None
+
+    def begin(self, hear: Callable[[Frame], object], first: Message) -> None:
+        """Have an attempt begin: all is sent from now on, and the worker is heard.
+
+        Args:
+            hear: called in the thread that reads, with each frame that answers no call.
+            first: sent before this returns: what it says has to be known, however the process ends
+                after that.
+
+        Raises:
+            RuntimeError, MemoryError: the system has no thread for it; `first` is not sent.
+        """
+        self._hear = hear
+        with self._sending:
+            if not self._has_begun:
+                self._start()
+            self._unsent.append(memoryview(encoded(first)))
+            with suppress(OSError):  # the worker is gone; the thread that reads will see it
+                self._send_unsent(at_once=False)
+        if self._heard:
+            self._wake()
+
+    def end(self, message: Message, body: bytes = b"") -> None:
+        """Send the last message of an attempt, and wait until all is written; hear nothing more."""
+        self._hear, self.hard_at = None, math.inf
+        self._heard.clear()
+        self.say(message, body)
+        self.await_written()
+
+    def await_written(self) -> None:
+        """Wait until all is written that was said."""
+        written: SimpleQueue[None] = SimpleQueue()
+        with self._sending:
+            if not self._has_begun:
+                self._send_unsent(at_once=False)
+            if not self._unsent:
+                return
+            self._unsent.append(partial(written.put, None))
+        self._wake()
+        written.get()
+
+    def say(self, message: Message, body: bytes | memoryview = b"") -> None:
+        """Send a message; nothing where this is a fork of the process."""
+        if not self.is_here or self._is_sent_at_once(message, body):
+            return
+        if self._has_begun:
+            self._room.get()
+        with self._sending:
+            self._unsent.append(memoryview(encoded(message, body)))
+            if body:
+                self._unsent.append(memoryview(body).cast("B"))
+            if self._has_begun:
+                self._unsent.append(partial(self._room.put, None))
+        self._wake()
+
+    def ask(self, call: Call, body: bytes | memoryview = b"") -> Frame:
+        """Make a call, and return its answer.
+
+        Raises:
+            LeaseholdError, or another error: what the call raised in the worker.
+            RuntimeError: this is a fork of the process.
+        """
+        if not self.is_here:
+            raise RuntimeError("ctx cannot be used in a fork of the handler's process")
+        token = self._calls.get()
+        number = next(self._numbers)
+        answer = self._answers[number] = SimpleQueue()
+        try:
+            self.say(call.model_copy(update={"call": number}), body)
+            frame = answer.get()
+        finally:
+            del self._answers[number]
+            self._calls.put(token)
+        if isinstance(frame.message, Refusal):
+            raise _error_of(frame.message)
+        return frame
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._waker >= 0
+
+    def _start(self) -> None:
+        """Start the thread; nothing has begun if that fails."""
+        woken, waker = os.pipe()
+        try:
+            os.set_blocking(woken, False)
+            os.set_blocking(waker, False)
+            self._woken = woken
+            threading.Thread(target=self._converse, name="leasehold-link", daemon=True).start()
+        except BaseException:
+            os.close(woken)
+            os.close(waker)
+            raise
+        self._waker = waker
+
+    def _is_sent_at_once(self, message: Message, body: bytes | memoryview) -> bool:
+        if len(body) > _SHORT:
+            return False
+        frame = encoded(message, body) + bytes(body)
+        with self._sending:
+            if not self._has_begun or self._unsent:
+                return False
+            try:
+                sent = self._call.send(frame, socket.MSG_DONTWAIT)
+            except OSError:  # there is no room; or the worker is gone, as the thread will see
+                return False
+            if sent == len(frame):
+                return True
+            self._unsent.append(memoryview(frame)[sent:])  # not on Linux
+        self._wake()
+        return True
+
+    def _send_unsent(self, *, at_once: bool) -> None:
+        """Send what waits, as far as the socket takes it at once, or all of it."""
+        while self._unsent:
+            part = self._unsent[0]
+            if not isinstance(part, memoryview):
+                part()
+            elif len(part):
+                sent = self._call.send(part, socket.MSG_DONTWAIT if at_once else 0)
+                self._unsent[0] = part[sent:]
+                continue
+            self._unsent.popleft()
+
+    def _wake(self) -> None:
+        if self._has_begun:
+            with suppress(OSError):  # it is awake, or the handler has closed this
+                os.write(self._waker, b"w")
+
+    def _converse(self) -> None:
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        try:
+            while True:
+                self._pass_on()
+                poll.register(self._call, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+                ready = dict(poll.poll(min(_LOOK_MS, self._left_ms())))
+                if not ready and not self._left_ms():
+                    os._exit(OUT_OF_TIME)
+                if self._woken in ready:
+                    os.read(self._woken, _WAKES)
+                with self._sending, suppress(BlockingIOError):
+                    self._send_unsent(at_once=True)
+                if ready.get(self._call.fileno(), 0) & ~select.POLLOUT:
+                    self._take(self._received())
+        except (OSError, ValueError, GarbledError):
+            os._exit(LINK_LOST)
+
+    def _received(self) -> bytes:
+        data = self._call.recv(_READ_BYTES)
+        if not data:
+            os._exit(LINK_LOST)
+        return data
+
+    def _take(self, data: bytes) -> None:
+        for frame in self._reader.feed(data):
+            match frame.message:
+                case Job():
+                    self._jobs.put(frame)
+                case Answer(call=call) | Refusal(call=call):
+                    if waiting := self._answers.get(call):
+                        waiting.put(frame)
+                case _:
+                    self._heard.append(frame)
+
+    def _pass_on(self) -> None:
+        """Have the attempt hear what it is to hear, once it has begun."""
+        while self._heard and (hear := self._hear):
+            hear(self._heard.popleft())
+
+    def _left_ms(self) -> float:
+        return max(0.0, self.hard_at + _WORKERS_MARGIN_S - time.monotonic()) * 1000
+
+
+def _tokens(count: int) -> SimpleQueue[None]:
+    """Return what at most so many get before one of them gives back; a signal may cut in."""
+    tokens: SimpleQueue[None] = SimpleQueue()
+    for _ in range(count):
+        tokens.put(None)
+    return tokens
+
+
+def _error_of(refusal: Refusal) -> Exception:
+    error = restored_error(refusal.code, refusal.message, refusal.details)
+    if error is not None:
+        return error
+    kind = _PLAIN.get(refusal.type)
+    return (
+        RuntimeError(f"{refusal.type}: {refusal.message}")
+        if kind is None
+        else kind(refusal.message)
+    )

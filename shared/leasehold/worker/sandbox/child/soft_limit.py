@@ -1,0 +1,181 @@
+"""The soft limit, in the child: SoftTimeoutError is raised where the handler's main thread is.
+
+What is said here of a handler holds for its entry actions as well: they are called before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import replace
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any, Final, TypeVar
+
+from leasehold.bounded_calls import start_thread
+from leasehold.errors import SoftTimeoutError
+from leasehold.worker.context.step_context import StepContext
+from leasehold.worker.handler.handlers import StepFunction
+from leasehold.worker.sandbox.forking.footprint import LIMIT_SIGNAL
+
+F = TypeVar("F", bound=StepFunction)
+
+#: So long after it was given it is given again, unless it was raised.
+_AGAIN_S: Final = 0.1
+
+
+class SoftLimit:
+    """Raises SoftTimeoutError in a handler, when the limit is given, and never after its end.
+
+    In a coroutine that waits it is raised where that waits; in code that blocks, there.
+
+    Attributes:
+        task: the task of an async handler, once that runs.
+        coroutine: its coroutine.
+    """
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        self.coroutine: Coroutine[Any, Any, Any] | None = None
+        self._is_given = False
+        self._is_raised = False
+        self._is_over = False
+        self._is_cancelling = False
+        self._interrupted: list[asyncio.Task[Any]] = []
+
+    def within(self, function: F) -> F:
+        """Return a handler or an entry action as the limit reaches it.
+
+        In the main thread, which will call one after the other.
+        """
+        signal.signal(LIMIT_SIGNAL, self._on_signal)
+        call = self._call_async if function.is_async else self._call
+        return replace(function, function=partial(call, function.function))
+
+    def give(self) -> None:
+        """Give the limit, in any other thread."""
+        self._is_given = True
+        self._signal()
+        start_thread(self._insist, "leasehold-limit")
+
+    def end(self) -> None:
+        """Raise nothing any more; what wakes the main thread is kept from ending its process."""
+        signal.signal(LIMIT_SIGNAL, _ignore)
+        self.task = self.coroutine = None
+
+    def _insist(self) -> None:
+        """Give it again until it is raised: a handler that begins just now cannot be told yet."""
+        while not (self._is_raised or self._is_over):
+            time.sleep(_AGAIN_S)
+            self._signal()
+
+    def _signal(self) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, LIMIT_SIGNAL)
+
+    def _call(self, function: Callable[..., Any], ctx: StepContext, given: Any) -> Any:
+        self._begin()
+        try:
+            self._raise_if_given()
+            return function(ctx, given)
+        finally:
+            self._is_over = True
+
+    async def _call_async(self, function: Callable[..., Any], ctx: StepContext, given: Any) -> Any:
+        self._begin()
+        try:
+            self._raise_if_given()
+            self.coroutine = function(ctx, given)
+            self.task = asyncio.current_task()
+            return await _Driven(self.coroutine, self._in_place_of)
+        finally:
+            self._is_over = True
+
+    def _begin(self) -> None:
+        """Forget the call before this one, which has ended."""
+        self.task = self.coroutine = None
+        self._is_over = self._is_cancelling = False
+
+    def _raise_if_given(self) -> None:
+        if self._is_given and not self._is_raised:
+            self._is_raised = True
+            raise SoftTimeoutError
+
+    def _on_signal(self, _: int, frame: FrameType | None) -> None:
+        """Raise it here, if this is the handler: what it has returned counts already."""
+        if self._is_raised:
+            return
+        if self.task is None:
+            if _is_called_by(frame, SoftLimit._call.__code__):
+                self._raise_if_given()
+            return
+        if self.task.done():
+            return
+        runs = asyncio.current_task(self.task.get_loop())
+        if runs is self.task and _is_called_by(frame, _Driven.__await__.__code__):
+            self._raise_if_given()
+        if not self._is_cancelling:
+            self._is_cancelling = True
+            self.task.get_loop().call_soon_threadsafe(self._cancel)
+        if runs is not None and runs is not self.task and runs not in self._interrupted:
+            self._interrupted.append(runs)
+            raise SoftTimeoutError  # a task of the handler's blocks its loop
+
+    def _cancel(self) -> None:
+        if self.task is not None and not self._is_raised:
+            self.task.cancel()
+
+    def _in_place_of(self, thrown: BaseException) -> BaseException:
+        """Return what the coroutine gets for what its task has thrown into it."""
+        is_ours = isinstance(thrown, asyncio.CancelledError) and self._is_given
+        if not is_ours or self._is_raised:
+            return thrown
+        self._is_raised = True
+        if self.task is not None:
+            self.task.uncancel()
+        return SoftTimeoutError()
+
+
+class _Driven:
+    """Awaits a coroutine; what is thrown into it can be another error than its task was given."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        in_place_of: Callable[[BaseException], BaseException],
+    ) -> None:
+        self._coroutine = coroutine
+        self._in_place_of = in_place_of
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                if error is None:
+                    waits_for = self._coroutine.send(value)
+                else:
+                    waits_for = self._coroutine.throw(error)
+            except StopIteration as end:
+                return end.value
+            value, error = None, None
+            try:
+                value = yield waits_for
+            except BaseException as thrown:  # noqa: BLE001 - all of them are the coroutine's
+                error = self._in_place_of(thrown)
+
+
+def _ignore(_signal: int, _frame: object) -> None:
+    pass
+
+
+def _is_called_by(frame: FrameType | None, code: CodeType) -> bool:
+    """Return whether the frame is of something that this code has called, and not its own."""
+    caller = None if frame is None else frame.f_back
+    while caller is not None:
+        if caller.f_code is code:
+            return frame is not None and frame.f_code is not code
+        caller = caller.f_back
+    return False

@@ -1,0 +1,117 @@
+"""The memory that a process and its descendants take, as far as this machine tells it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from typing import Final
+
+from leasehold.worker.sandbox.forking.descendants import descendants_of, read_file
+
+_KIB: Final = 1024
+_OF_MACHINE: Final = re.compile(r"^(MemTotal|MemAvailable): +(\d+) kB$", re.MULTILINE)
+_SHORT_SHARE: Final = 0.05
+#: Of what kinds a process has pages, in kB.
+_OWN: Final = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB$", re.MULTILINE)
+_RESIDENT: Final = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
+_SHARES: Final = re.compile(r"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB$", re.MULTILINE)
+#: Of `smaps`: the line of a mapping, and how much of it is there, and is no file's.
+_MAPPINGS: Final = re.compile(
+    r"^(?:[0-9a-f]+-[0-9a-f]+ ...(?P<sharing>[ps]) \S+ \S+ \d+ *(?P<path>.*)"
+    r"|(?P<field>Rss|Anonymous): +(?P<kib>\d+) kB)$",
+    re.MULTILINE,
+)
+#: The paths of memory that processes share; what else is shared is of a file on a disk.
+_MEMORY: Final = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV")  # noqa: S108 - nothing is opened
+
+
+def memory_of(pid: int) -> int:
+    """Return the bytes that a process and its descendants take; 0: it is gone, or not told.
+
+    Counted is what only they can give back: their own pages, shared memory, and what is swapped
+    out; not the pages of files (programs, libraries), which the system takes when it needs them.
+    What is shared among several is counted once: with descendants, each page is divided by the
+    processes that have it. So it is never too much; it may be too little by the pages that the
+    process has in common with its fork server.
+
+    gVisor, in the first-generation environment of Cloud Run, divides nothing: there a page counts
+    in each process that has it.
+    """
+    own = _own(pid)
+    descendants = descendants_of(pid)
+    if not descendants:
+        return own
+    return max(own, sum(map(_share, [pid, *descendants])))
+
+
+@functools.cache
+def is_memory_told() -> bool:
+    """Return whether this machine tells at all how much memory a process takes."""
+    return _own(os.getpid()) > 0
+
+
+def own_memory_of(pid: int) -> int:
+    """Return the bytes that a process takes which has no descendants."""
+    return _own(pid)
+
+
+def is_memory_short() -> bool:
+    """Return whether little is left of this machine's memory: what need not be there should go."""
+    sizes = {name: int(kib) for name, kib in _OF_MACHINE.findall(_text("/proc/meminfo"))}
+    available = sizes.get("MemAvailable")
+    return available is not None and available < _SHORT_SHARE * sizes.get("MemTotal", 0)
+
+
+def own_bytes(status: str, read_smaps: Callable[[], str]) -> int:
+    """Return the bytes that a process takes, by the first text that tells them; 0: none does.
+
+    Args:
+        status: `/proc/PID/status`. Linux tells there what is not of files; gVisor does not.
+        read_smaps: returns `/proc/PID/smaps`, which is long, and not everybody's to read.
+    """
+    own = _sum(_OWN, status)
+    if own is None:
+        own = _own_of_mappings(read_smaps())
+    if own is None:
+        own = _sum(_RESIDENT, status)  # with the pages of files: rather too much than nothing
+    return own or 0
+
+
+def _own_of_mappings(smaps: str) -> int | None:
+    """Return the bytes of private pages and of shared memory; None: it tells nothing."""
+    counted, sizes = "Anonymous", list[int]()
+    for line in _MAPPINGS.finditer(smaps):
+        if line["sharing"]:
+            is_shared = line["sharing"] == "s" and line["path"].startswith(_MEMORY)
+            counted = "Rss" if is_shared else "Anonymous"
+        elif line["field"] == counted:
+            sizes.append(int(line["kib"]))
+    return _KIB * sum(sizes) if sizes else None
+
+
+def _own(pid: int) -> int:
+    return own_bytes(_read(pid, "status"), functools.partial(_read, pid, "smaps"))
+
+
+def _share(pid: int) -> int:
+    """Return its pages, each divided by the processes that have it, where the system does that."""
+    rollup = _read(pid, "smaps_rollup")
+    is_divided = "Pss_Anon:" in rollup  # Linux before 5.4 has the file, and not its kinds
+    return (_sum(_SHARES, rollup) if is_divided else None) or _own(pid)
+
+
+def _sum(fields: re.Pattern[str], text: str) -> int | None:
+    """Return the bytes of these fields; None: none of them is there."""
+    found = fields.findall(text)
+    return _KIB * sum(map(int, found)) if found else None
+
+
+def _read(pid: int, name: str) -> str:
+    """Return what a file of a process says; nothing: it is gone, or another user's."""
+    return _text(f"/proc/{pid}/{name}")
+
+
+def _text(path: str) -> str:
+    return read_file(path).decode("ascii", "replace")

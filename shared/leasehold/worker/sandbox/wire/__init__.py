@@ -1,0 +1,1 @@
+"""What crosses the socket between a worker and its child."""

@@ -1,0 +1,1 @@
+"""How a process of workers stops, and how its leases name it."""
