@@ -5,7 +5,9 @@ The user's code is imported, and nothing else happens: no store is opened, nothi
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
 import sys
 import sysconfig
 import traceback
@@ -53,7 +55,7 @@ from leasehold.services.check_chain import broken_links, misfit_reviewer
 from leasehold.worker.handler.call import entry_action_at
 from leasehold.worker.handler.channel_senders import sender_of
 from leasehold.worker.handler.checks import ImportedHandlerChecks
-from leasehold.worker.handler.handlers import handler_of, model_of
+from leasehold.worker.handler.handlers import handler_of, imports_within, model_of
 
 #: Where code lies that is not the user's own: Leasehold, libraries, Python itself.
 _NOT_THE_USERS: Final = (
@@ -159,6 +161,20 @@ def _checked(name: str, environ: Mapping[str, str], findings: list[Finding]) -> 
             *_unset_variables(catalog.channels, environ),
         ),
     )
+
+
+def unresolved_lines() -> list[str]:
+    """Return a line for each thing that does not resolve; all handlers are imported, each in time.
+
+    Raises:
+        SettingError, CatalogError, and the errors of the registries.
+    """
+    settings = read_settings(os.environ, lambda _: None)
+    name = settings["LEASEHOLD_CATALOG"]
+    with contextlib.redirect_stdout(sys.stderr):  # what modules print while they are imported
+        catalog = load_catalog(name)
+        with imports_within(settings["PIPELINE_IMPORT_TIMEOUT_S"]):
+            return [line_of(one) for one in unresolved(catalog, name)]
 
 
 def unresolved(catalog: Catalog, name: str) -> Iterator[Finding]:

@@ -112,8 +112,8 @@ def _answering(port: int) -> Iterator[LoopbackServer]:
 
 def _make_server(until_ready: LoopbackServer, **options: Any) -> DevServer:
     """Import the catalog and handlers; say what of them does not resolve."""
-    from leasehold.cli.settings_files import unresolved_lines  # noqa: PLC0415 - it takes long
     from leasehold.devserver.server import DevOptions, DevServer  # noqa: PLC0415 - as above
+    from leasehold.static_check import unresolved_lines  # noqa: PLC0415 - it takes long
 
     for line in unresolved_lines():
         warn(line)

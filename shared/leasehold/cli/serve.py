@@ -107,7 +107,7 @@ def _answering(host: str, port: int, workers: int) -> Iterator[HttpServer]:
 
 def _is_broken() -> bool:
     """Say what the catalog names and does not resolve, a line each; return whether there is any."""
-    from leasehold.cli.settings_files import unresolved_lines  # noqa: PLC0415 - it takes long
+    from leasehold.static_check import unresolved_lines  # noqa: PLC0415 - it takes long
 
     lines = unresolved_lines()
     for line in lines:

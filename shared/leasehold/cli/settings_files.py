@@ -7,21 +7,15 @@ them: no deployed function, and no program that uses Leasehold as a library.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import sys
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from leasehold.bootstrap import load_catalog
 from leasehold.cli.stderr import note
 from leasehold.domain.printable import counted
 from leasehold.errors import SettingsFileError
-from leasehold.registry.settings import read_settings
-from leasehold.static_check import line_of, unresolved
-from leasehold.worker.handler.handlers import imports_within
 
 ENV_FILE: Final = ".env"
 PROJECT_FILE: Final = "pyproject.toml"
@@ -212,20 +206,3 @@ def _check(setting: _Setting) -> None:
 
 def _refused(where: str, problem: str) -> SettingsFileError:
     return SettingsFileError(where=where, problem=problem)
-
-
-# What a server says before it begins: what its catalog names, and cannot be called.
-
-
-def unresolved_lines() -> list[str]:
-    """Return a line for each thing that does not resolve; all handlers are imported, each in time.
-
-    Raises:
-        SettingError, CatalogError, and the errors of the registries.
-    """
-    settings = read_settings(os.environ, lambda _: None)
-    name = settings["LEASEHOLD_CATALOG"]
-    with contextlib.redirect_stdout(sys.stderr):  # what modules print while they are imported
-        catalog = load_catalog(name)
-        with imports_within(settings["PIPELINE_IMPORT_TIMEOUT_S"]):
-            return [line_of(one) for one in unresolved(catalog, name)]
