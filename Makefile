@@ -49,12 +49,12 @@ check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh
 .PHONY: static
 static: .venv/.dev ## the gate but for the tests; it runs beside them, so its output comes at its end
 	@output=$$({ $(BIN)/ruff format --check && $(BIN)/ruff check && $(BIN)/lint-imports && \
-	  $(BIN)/python docs/generate.py --check && $(BIN)/mypy && $(BIN)/python -m infra.audit; } 2>&1); \
+	  $(BIN)/python docs/generate.py --check && $(BIN)/mypy && $(BIN)/python -m tools.audit; } 2>&1); \
 	  code=$$?; echo "$$output"; exit $$code
 
 .PHONY: audit
 audit: .venv/.dev ## ask whether a pinned package has a known vulnerability; LEASEHOLD_REQUIRE_AUDIT=1 fails where that cannot be asked
-	@$(BIN)/python -m infra.audit
+	@$(BIN)/python -m tools.audit
 
 .PHONY: fix
 fix: .venv/.dev ## format, fix what ruff can fix, draw the generated docs
@@ -136,11 +136,6 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 .venv/.runtime: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold into .venv (once)"
 	@$(INSTALL) -c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS))
-	@touch $@
-
-# What a build deploys with: no test, and no tool of the tests.
-.venv/.deploy: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
-	@$(INSTALL) -c constraints.txt -e '.[functions,google,channels,review,deploy]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python

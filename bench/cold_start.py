@@ -26,7 +26,7 @@ from leasehold.registry.functions import Trigger
 
 ROOT: Final = Path(__file__).parents[1]
 #: Where `main.py` of the bundle lies here.
-FILES: Final = ROOT / "infra/bundle/files"
+FILES: Final = ROOT / "shared/leasehold/deploy/bundle/files"
 #: `import pydantic` alone loads nothing of it; a model of one field does.
 _PYDANTIC: Final = """
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -35,7 +35,8 @@ class Model(BaseModel):
 """
 _FRAMEWORK: Final = f"import functions_framework, flask{_PYDANTIC}"
 #: As an image of the bundle serves a function: the framework first, then this.
-_MAIN: Final = f"import sys, functions_framework\nsys.path.append({str(FILES)!r})\nimport main"
+_PATHS: Final = [str(FILES), str(ROOT / "shared/leasehold")]  # whose functions/ a bundle has
+_MAIN: Final = f"import sys, functions_framework\nsys.path += {_PATHS!r}\nimport main"
 _FIRESTORE: Final = "import google.cloud.firestore"
 _TASKS: Final = "import google.cloud.tasks_v2"
 
@@ -79,7 +80,7 @@ def milliseconds(*lines: str) -> float:
 
 def measure(rounds: int, entries: Collection[str] = NEEDS.keys()) -> list[Figure]:
     """Return a figure for each of the entries."""
-    for folder in ("functions", "infra", "shared", "pipelines"):
+    for folder in ("shared", "pipelines"):
         compileall.compile_dir(str(ROOT / folder), quiet=2)
     figures = []
     for entry in entries:

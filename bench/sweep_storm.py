@@ -45,7 +45,7 @@ from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.engine import Engine
 from tests.emulators import MissingEmulatorError, environment, firestore_host
 
-FUNCTION: Final = Path(__file__).parents[1] / "functions" / "sweep_dead_letters.py"
+FUNCTION: Final = Path(__file__).parents[1] / "shared/leasehold/functions" / "sweep_dead_letters.py"
 WAITING: Final = 2000
 QUEUES: Final = tuple(f"step-{number}" for number in range(1, 5))
 DEAD: Final = "dead-worker"

@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Final
 
 from docs.markdown import table
-from infra import permissions as may
-from infra.alerts import ALERTS, Alert
-from infra.cloudbuild import substitutions
-from infra.installation import Installation
-from infra.metrics import METRICS
-from infra.permissions import Kind, Permission, permissions_of
 from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
+from leasehold.cli.deploy.cloudbuild import substitutions
+from leasehold.deploy import permissions as may
+from leasehold.deploy.alerts import ALERTS, Alert
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.metrics import METRICS
+from leasehold.deploy.permissions import Kind, Permission, permissions_of
+from leasehold.deploy.tables import DEFAULTS
 from leasehold.doctor import finding
 from leasehold.doctor.code_entry import Scope
 from leasehold.doctor.codes import CODES
@@ -92,7 +93,7 @@ def build_options() -> str:
     """Return what may be chosen for a build that deploys."""
     rows = [
         [f"`{each.name}`", f"`{each.default}`" if each.default else "", each.meaning]
-        for each in substitutions()
+        for each in substitutions(DEFAULTS)
     ]
     return table(["substitution", "default", "meaning"], rows)
 

@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its o
 
 from docs import costs, deployed, http_api, reference
 from docs.markdown import table as _table
-from infra.deployer import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold import errors
 from leasehold.api.calls import CALLS, OPERATIONS
 from leasehold.api.lease_calls import LEASE_CALLS
+from leasehold.deploy.deployer import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS

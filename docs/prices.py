@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from infra.cloudbuild import DEFAULTS
+from leasehold.cli.deploy.cloudbuild import REGION as BUILD_REGION
 
 #: Where the prices hold.
-REGION: Final = DEFAULTS["region"]
+REGION: Final = BUILD_REGION
 
 #: The pipeline that is compared.
 STEPS: Final = 3

@@ -227,7 +227,7 @@ def test_a_program_of_somebody_s_own_and_a_function_read_no_file(shell: Shell) -
     """What is deployed is configured where it is deployed; a file that came along says nothing."""
     (shell.folder / ".env").write_text("LEASEHOLD_CATALOG=nowhere\n")
     (shell.folder / "serve_api.py").write_text(
-        (Path(__file__).parents[2] / "functions" / "serve_api.py").read_text()
+        (Path(__file__).parents[2] / "shared/leasehold/functions/serve_api.py").read_text()
     )
     program = "import os, serve_api; print(os.environ.get('LEASEHOLD_CATALOG'))"
 

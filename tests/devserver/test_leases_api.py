@@ -46,7 +46,9 @@ def test_a_bundle_without_its_entry_file_is_refused(
 ) -> None:
     (tmp_path / "functions").mkdir()
     for name in ("execute_step", "serve_api", "sweep_dead_letters"):
-        (tmp_path / f"functions/{name}.py").symlink_to(ROOT / f"functions/{name}.py")
+        (tmp_path / f"functions/{name}.py").symlink_to(
+            ROOT / f"shared/leasehold/functions/{name}.py"
+        )
     monkeypatch.chdir(tmp_path)
     options = DevOptions(port=own_port(), environ=settings(tmp_path) | REMOTE)
 

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-from infra.resources.queue import numbers_of
+from leasehold.deploy.resources.queue import numbers_of
 from leasehold.devserver.server import QUEUES
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"

@@ -147,7 +147,7 @@ def test_a_new_row_is_served_without_another_edit() -> None:
 
 
 def test_a_new_row_needs_its_entry_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "functions").symlink_to(ROOT / "functions")
+    (tmp_path / "functions").symlink_to(ROOT / "shared/leasehold/functions")
     monkeypatch.chdir(tmp_path)
     options = DevOptions(port=own_port(), environ=settings(tmp_path))
 

@@ -106,7 +106,7 @@ def test_what_make_is_told_are_targets() -> None:
     assert [one for one in found if re.match(r"[a-z]", one[1]) and one[1] not in TARGETS] == []
 
 
-@pytest.mark.parametrize("package", ["infra", "bench"])
+@pytest.mark.parametrize("package", ["tools", "bench"])
 def test_each_module_that_python_is_to_run_is_there(package: str) -> None:
     found = {
         (page, module)
@@ -132,7 +132,7 @@ def test_each_setting_that_a_page_names_is_one() -> None:
     """A step has two of its own, named after it; the tests, the demo and the build have some."""
     elsewhere = "".join(
         path.read_text()
-        for folder in ("tests", "infra", "pipelines", "shared/leasehold")
+        for folder in ("tests", "tools", "pipelines", "shared/leasehold")
         for path in (ROOT / folder).rglob("*.py")
     )
     named = {

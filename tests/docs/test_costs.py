@@ -12,7 +12,8 @@ from bench.run_costs import measure
 from docs import costs
 from docs.costs import COUNTED, IDLE_SWEEP, Kind
 from docs.prices import ALTERNATIVES, PRICES, Price
-from infra.cloudbuild import substitutions
+from leasehold.cli.deploy.cloudbuild import substitutions
+from leasehold.deploy.tables import DEFAULTS
 from tests.emulators import need_firestore
 
 
@@ -47,7 +48,7 @@ def test_a_run_is_told_with_its_compute_and_the_ceiling_with_its_figures() -> No
 
 
 def test_prices_are_those_of_the_region_that_a_build_takes_by_default() -> None:
-    (region,) = [it.default for it in substitutions() if it.name == "_REGION"]
+    (region,) = [it.default for it in substitutions(DEFAULTS) if it.name == "_REGION"]
     page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
 
     assert f"for `{region}`, the default of a build" in page

@@ -30,6 +30,7 @@ PAGES = {
     "http-api.md": ["calls-of-runs", "calls-of-leases", "shapes", "error-statuses"],
     "events.md": ["events"],
     "operations.md": ["dead-letters"],
+    "reference.md": ["reference"],
     "costs.md": [
         "cost-region",
         "cost-operations",

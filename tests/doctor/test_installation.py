@@ -6,8 +6,8 @@ import json
 import shlex
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from leasehold.doctor.installation import examine_installation, half_emulated
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionTable, Secret
+from leasehold.registry.functions import Secret
 from tests.cli.shell import Shell, only_line
 from tests.doctor.installed import (
     LOCATION,
@@ -180,7 +180,7 @@ def test_queues_that_are_missing_drop_tasks_or_deliver_too_many_are_found(
         "queue_backoff",
         "queue_concurrency",
     ]
-    apply = f"python -m infra.provision apply --project={PROJECT} --region={REGION}"
+    apply = f"leasehold deploy apply --project={PROJECT} --region={REGION}"
     assert found[0]["repair"] == apply
 
 
@@ -203,7 +203,7 @@ def test_indexes_that_are_missing_being_built_or_broken_are_found(
         "exemption_missing",
     ]
     where = f"--project={PROJECT} --database='(default)'"
-    apply = f"python -m infra.provision apply --project={PROJECT} --region={REGION}"
+    apply = f"leasehold deploy apply --project={PROJECT} --region={REGION}"
     delete = f"gcloud firestore indexes composite delete {names[2].rpartition('/')[2]} {where}"
     assert found[2]["repair"] == f"{delete} && {apply}"
     admin.databases.clear()
@@ -220,7 +220,7 @@ def test_a_database_that_nobody_can_bring_back_is_warned_of(
     done = shell.run(*LIVE, "--json", **installed.clients.environ)
 
     backups, versions = json.loads(done.stdout)["warnings"]
-    apply = f"python -m infra.provision apply --project={PROJECT} --region={REGION}"
+    apply = f"leasehold deploy apply --project={PROJECT} --region={REGION}"
     assert done.returncode == 0  # a choice that somebody may have made
     assert (backups["code"], backups["repair"]) == ("no_backups", apply)
     assert versions["code"] == "no_earlier_versions"
@@ -247,8 +247,8 @@ def test_what_firestore_builds_says_since_when_and_what_it_could_not_is_found(
 
     assert [one["code"] for one in found] == ["index_building", "index_broken", "expiry_broken"]
     assert "since 2026-03-01T12:00:00Z: queries" in found[0]["message"]
-    assert found[1]["repair"].startswith("python -m infra.provision drift ")
-    assert "--disable-ttl && python -m infra.provision apply " in found[2]["repair"]
+    assert found[1]["repair"].startswith("leasehold deploy drift ")
+    assert "--disable-ttl && leasehold deploy apply " in found[2]["repair"]
 
 
 def test_functions_that_may_take_more_than_the_quota_are_found(
@@ -265,7 +265,7 @@ def test_functions_that_may_take_more_than_the_quota_are_found(
     assert cpus["message"] == (
         "The functions may take 20 CPUs together, and the project has 10 CPUs in europe-west1: "
         "under load instances are refused, of the sweep and the API too. Ask for more, or lower "
-        "max_instances in infra/functions.py."
+        "max_instances in deployment.py."
     )
     assert "28 GiB of memory together, and the project has 24 GiB of memory" in memory["message"]
     assert shlex.split(cpus["repair"])[-3:] == [
@@ -444,15 +444,17 @@ def test_a_secret_in_a_plain_variable_is_found(shell: Shell, installed: Installe
 
 
 def test_a_secret_of_a_row_that_its_function_lacks_is_found(
-    shell: Shell, installed: Installed, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, installed: Installed
 ) -> None:
     """A key that no row names is gone with the next build; one that a row names is looked after."""
     names = ("A_KEY", "B_KEY", "C_KEY", "D_KEY", "E_KEY")
     wanted = (*map(Secret, names[:-1]), Secret("E_KEY", version="7"))
-    row = replace(STEP, secrets=wanted)
-    table = FunctionTable([row, *(replace(one, secrets=()) for one in (*FUNCTIONS,)[1:])])
-    monkeypatch.setattr("leasehold.doctor.deployed.secrets.FUNCTIONS", table)
-    monkeypatch.setattr("leasehold.doctor.deployed.deployment.FUNCTIONS", table)
+    table = (Path(__file__).parents[2] / "deployment.py").read_text()
+    table = table.replace("import FunctionEntry,", "import Secret, FunctionEntry,")
+    table = table.replace(
+        "max_instances=12,", f"max_instances=12,\n            secrets={wanted!r},"
+    )
+    (shell.folder / "deployment.py").write_text(table)
     for name in names[1:]:
         installed.secret(name)
     installed.server.service(Secrets).set_state("B_KEY", 1, "DISABLED")

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.doctor.local.data_folder import little_space
 from leasehold.doctor.local.file_systems import kind_in
 from leasehold.doctor.local.limits import limits
-from leasehold.doctor.local.variables import OF_INFRA
+from leasehold.doctor.local.variables import OF_DEPLOY
 from leasehold.doctor.machine import examine_machine
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.domain.stored import Document, Ref, Write
@@ -202,7 +203,7 @@ def test_measured_cold_starts_make_a_proposal_and_no_finding(shell: Shell) -> No
 
     assert (done.returncode, done.stdout) == (0, "nothing found\n")
     assert only_line(done.stderr).startswith(
-        "proposal: min_instances=12 in the row execute_step of infra/functions.py (now 0): 95% of "
+        "proposal: min_instances=12 in the row execute_step of deployment.py (now 0): 95% of "
         "25 cold starts took up to 9.0 s"  # 12 of them: no more than there may be
     )
 
@@ -357,11 +358,26 @@ def test_runs_in_an_emulator_and_tasks_at_google_are_found() -> None:
     assert {"half_emulated", "emulator_address"} <= set(found)
 
 
+DIGEST = """
+        FunctionEntry(
+            "send_digest",
+            "tells somebody each morning",
+            Trigger.SCHEDULE,
+            (Use.DOCUMENTS,),
+            timeout=timedelta(minutes=1),
+            memory_mib=512,
+            concurrency=1,
+            max_instances=1,
+            schedule="0 6 * * *",
+        ),
+"""
+
+
 def test_a_row_without_its_file_is_found_in_a_bundle(shell: Shell) -> None:
     (shell.folder / "functions").mkdir()
-    (shell.folder / "infra").mkdir()
-    (shell.folder / "infra/functions.py").write_text("")
-    for entry in list(FUNCTIONS)[1:]:
+    table = (ROOT / "deployment.py").read_text().replace("    ]\n)\n", f"{DIGEST}    ]\n)\n", 1)
+    (shell.folder / "deployment.py").write_text(table)
+    for entry in FUNCTIONS:
         (shell.folder / f"functions/{entry.name}.py").write_text(f"def {entry.name}(request): ...")
     (shell.folder / "functions/extra.py").write_text("x = 1")
     last = list(FUNCTIONS)[-1]
@@ -369,8 +385,8 @@ def test_a_row_without_its_file_is_found_in_a_bundle(shell: Shell) -> None:
 
     assert codes(shell) == [
         "function_without_row",
-        "function_without_file",
         "function_without_entry",
+        "function_without_file",
     ]
 
 
@@ -387,7 +403,7 @@ def test_a_function_that_has_less_time_than_a_step_is_found() -> None:
     )
     setup = Setup({}, lenient_settings({}), Catalog(STEPS, PIPELINES))
 
-    found = list(limits(setup, FunctionTable([row])))
+    found = list(limits(replace(setup, functions=FunctionTable([row]))))
 
     assert {one.code for one in found} == {"function_timeout"}
     assert len(found) == len(STEPS)
@@ -502,11 +518,15 @@ def test_the_file_system_of_a_path_is_that_of_the_mount_that_lies_over_it() -> N
     assert kind_in("", Path("/")) == ""
 
 
-def test_the_variables_that_the_commands_of_infra_read_are_known() -> None:
+def test_the_variables_that_a_deploy_reads_are_known() -> None:
     """Else who has set one, as docs/deploy.md says, is told that nothing reads it."""
-    sources = [path.read_text() for path in (ROOT / "infra").rglob("*.py")]
+    sources = [
+        path.read_text()
+        for path in (ROOT / "shared/leasehold").rglob("*.py")
+        if "deploy" in path.parts[-3:]
+    ]
 
     read = set(re.findall(r'"(LEASEHOLD_[A-Z_]+)["=]', "\n".join(sources)))
 
     assert {"LEASEHOLD_TOKEN", "LEASEHOLD_REGION", "LEASEHOLD_BUILD"} <= read
-    assert read <= {*OF_INFRA, *SETTINGS.keys(), EMULATOR}
+    assert read <= {*OF_DEPLOY, *SETTINGS.keys(), EMULATOR}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from google.cloud import run_v2
 
-from infra.environment import environment_of
 from leasehold.bootstrap import load_catalog
+from leasehold.deploy.environment import environment_of
 from leasehold.doctor.installation import examine_installation
 from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.live.clients import ONE_TRY

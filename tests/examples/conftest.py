@@ -70,7 +70,7 @@ def url(environ: dict[str, str], engine: InProcessEngine, tmp_path: Path) -> Ite
     """manage_lease under the real framework's server, as a process."""
     port = own_port()
     server = "leasehold.devserver.server_main"
-    source = str(ROOT / "functions" / "manage_lease.py")
+    source = str(ROOT / "shared/leasehold/functions" / "manage_lease.py")
     where = ["--source", source, "--host", "127.0.0.1", "--port", str(port)]
     with (tmp_path / "server").open("w") as log:
         process = subprocess.Popen(

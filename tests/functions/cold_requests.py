@@ -15,7 +15,9 @@ import functions_framework
 
 def main(name: str, requests: str) -> None:
     """Answer the requests, and print what came of each."""
-    client = functions_framework.create_app(name, f"functions/{name}.py").test_client()
+    client = functions_framework.create_app(
+        name, f"shared/leasehold/functions/{name}.py"
+    ).test_client()
     told: list[tuple[int, Any, list[str]]] = [(0, None, sorted(sys.modules))]
     for method, path, body in json.loads(requests):
         answer = client.open(path, method=method, json=body)

@@ -50,7 +50,9 @@ class Function:
     """An entry file under the real framework."""
 
     def __init__(self, name: str) -> None:
-        app = functions_framework.create_app(name, str(ROOT / "functions" / f"{name}.py"))
+        app = functions_framework.create_app(
+            name, str(ROOT / "shared/leasehold/functions" / f"{name}.py")
+        )
         self.client: FlaskClient = app.test_client()
         self.provider: Any = sys.modules[name].provider
 

@@ -197,7 +197,7 @@ def test_functions_that_tell_nobody_do_not_import_what_tells(announcing: dict[st
     program = f"""
 import os, sys
 os.environ["LEASEHOLD_EVENTS"] = "in-process"
-from functions import execute_step, manage_lease, serve_api, sweep_dead_letters
+from leasehold.functions import execute_step, manage_lease, serve_api, sweep_dead_letters
 for function in (execute_step, manage_lease, serve_api, sweep_dead_letters):
     function.provider.engine
 print([name for name in {TELLING} if name in sys.modules])
@@ -213,7 +213,7 @@ def test_a_bus_of_pubsub_is_imported_with_the_first_message(announcing: dict[str
     program = """
 import os, sys
 os.environ["LEASEHOLD_EVENTS"] = "pubsub://project/topic"
-from functions import execute_step
+from leasehold.functions import execute_step
 execute_step.provider.engine
 print([name for name in sys.modules if name.startswith("google.pubsub")])
 """

@@ -23,7 +23,7 @@ from tests.in_process.sample import STEPS
 from tests.waiting import until
 
 PENDING = {"status": "PENDING"}
-ENTRIES = Path(__file__).parents[2] / "functions"
+ENTRIES = Path(__file__).parents[2] / "shared/leasehold/functions"
 QUEUE = {"X-CloudTasks-QueueName": "add"}
 
 

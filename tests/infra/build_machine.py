@@ -20,11 +20,13 @@ from unittest.mock import patch
 
 from pathspec import GitIgnoreSpec
 
+from tests.infra.cloud import deploy
+
 ROOT = Path(__file__).parents[2]
-#: What of a checkout the programs of infra/ read.
+#: What of a project `leasehold deploy` reads.
 SOURCE = (
-    *("functions", "infra", "pipelines", "shared"),
-    *("pyproject.toml", "constraints.txt", "hashes.txt"),
+    *("pipelines", "deployment.py", "cloudbuild.gate.yaml"),
+    *("requirements.txt", "constraints.txt", "hashes.txt"),
 )
 
 _SUBSTITUTION = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Z_][A-Z0-9_]*)")
@@ -72,7 +74,7 @@ class BuildMachine:
     Args:
         workspace: the copy of the source.
         environ: of each step, below its own variables.
-        in_process: the modules whose `main` is called here, in place of a process.
+        in_process: the commands of `leasehold deploy` that are called here, in place of a process.
         after: called after each step that was done, with its id.
 
     Attributes:
@@ -81,7 +83,7 @@ class BuildMachine:
 
     workspace: Path
     environ: Mapping[str, str]
-    in_process: Mapping[str, Callable[[Sequence[str]], int]] = field(default_factory=dict)
+    in_process: Collection[str] = ()
     after: Callable[[str], object] = lambda _: None
     done: dict[str, Done] = field(default_factory=dict)
 
@@ -117,10 +119,10 @@ class BuildMachine:
     def _run_step(self, step: dict[str, Any]) -> Done:
         own = dict(variable.split("=", 1) for variable in step.get("env", []))
         environ = {**self.environ, **own}
-        if step["args"][0] == "-m" and step["args"][1] in self.in_process:
-            _, module, *words = step["args"]
+        if step["args"][0] == "deploy" and step["args"][1] in self.in_process:
+            _, *words = step["args"]
             with contextlib.chdir(self.workspace), patch.dict("os.environ", environ, clear=True):
-                return _called(self.in_process[module], words)
+                return _called(deploy, words)
         return subprocess.run(
             [step["entrypoint"], *step["args"]],
             cwd=self.workspace,

@@ -9,15 +9,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra import provision
-from infra.installation import Installation
+from leasehold.cli.commands import program
+from leasehold.cli.exit_codes import DONE, exit_code_of
+from leasehold.deploy.installation import Installation
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.cloud_tasks.request import ApiError
 from leasehold.live.clients import EMULATOR, GoogleClients
@@ -54,6 +55,17 @@ class TasksRecorder:
             for method, path in self.calls
             if method not in reads and not path.endswith(":getIamPolicy")
         ]
+
+
+def deploy(words: Sequence[str]) -> int:
+    """Call `leasehold deploy WORDS` in this process; return its exit code."""
+
+    def call() -> int:
+        with program.make_context("leasehold", ["deploy", *words]) as context:
+            code: int | None = program.invoke(context)
+        return code or DONE
+
+    return exit_code_of(call, as_json="--json" in words)
 
 
 @dataclass
@@ -128,13 +140,13 @@ class Cloud:
             for name, value in (given | settings).items():
                 patch.setenv(name, value)
             with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-                code = provision.main(words)
+                code = deploy(words)
         return Done(code, stdout.getvalue(), stderr.getvalue())
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Start the command as a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "infra.provision", *words],
+            [sys.executable, "-m", "leasehold", "deploy", *words],
             cwd=Path(__file__).parents[2],
             env=os.environ | self._settings(),
             stdin=subprocess.DEVNULL,

@@ -17,14 +17,13 @@ from typing import Any
 
 import yaml
 
-from infra import cloudbuild, live_runs, provision, smoke, write_settings
-from infra.functions import FUNCTIONS
-from infra.service_calls import EMULATOR
+from leasehold.deploy.service_calls import EMULATOR
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.live.clients import ONE_TRY
+from leasehold.registry.function_table import FUNCTIONS
 from tests.bundle.conftest import settings
 from tests.emulators import firestore_host
-from tests.infra.build_machine import BuildMachine, copy_source
+from tests.infra.build_machine import ROOT, BuildMachine, copy_source
 from tests.infra.cloud import Cloud, cloud_servers
 from tests.infra.cloud_run import BY_TOKEN, TOKEN, cloud_run
 from tests.infra.google_services.firestore import FirestoreAdmin
@@ -37,16 +36,18 @@ from tests.ports import own_port
 #: What is written down, in place of being done.
 RECORDED = ("gcloud", "make", "apt-get", "cp")
 #: The steps of a build that need no process: the page's own commands start these as processes.
-IN_PROCESS = {
-    module.__name__: module.main for module in (live_runs, provision, smoke, write_settings)
-}
+IN_PROCESS = ("live-runs", "apply", "smoke", "settings")
+_RUN = (
+    """start summary --input '{"text": "One. Two."}'""",
+    """start review --input '{"folder": "pipelines/review/sample"}'""",
+)
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _BLOCK_S = 300
 
 
 def build() -> dict[str, Any]:
     """Return the committed build."""
-    read: dict[str, Any] = yaml.safe_load(cloudbuild.FILE.read_text())
+    read: dict[str, Any] = yaml.safe_load((ROOT / "cloudbuild.yaml").read_text())
     return read
 
 
@@ -76,6 +77,7 @@ class Deployment:
     def paste(self, block: str) -> str:
         """Run a block in the one shell that a page is followed in; return what it prints."""
         block = block.replace("=shop-prod\n", f"={self.cloud.project}\n")
+        block = block.replace(*_RUN)  # the workspace is this project
         block = block.replace("http://127.0.0.1:8080", self.url)
         kept = self.machine.workspace.with_name("variables")
         done = subprocess.run(
@@ -101,7 +103,7 @@ class Deployment:
         self.recorder.forget()
         number = self.cloud.server.world.number
         chosen |= {"PROJECT_ID": self.cloud.project, "PROJECT_NUMBER": number}
-        is_done = self.machine.run(build(), **chosen)
+        is_done = self.machine.run(build(), already=["install"], **chosen)
         last = list(self.machine.done.items())[-1]
         assert is_done, (last[0], last[1].stdout, last[1].stderr)
 

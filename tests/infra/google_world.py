@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from infra.installation import Installation
-from infra.queues import queues_of
-from infra.resources.resource import Resource
-from infra.steps import Patience, Step, apply, survey
 from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.queues import queues_of
+from leasehold.deploy.resources.resource import Resource
+from leasehold.deploy.steps import Patience, Step, apply, survey
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.channels import TopicChannel
@@ -74,7 +74,7 @@ class GoogleWorld:
         return replace(self, installation=replace(self.installation, **changes))
 
     def create_queues(self) -> None:
-        for queue in queues_of(CATALOG):
+        for queue in queues_of(CATALOG, {}, INSTALLATION.functions.of_tasks):
             name = f"{LOCATION}/queues/{queue.id}"
             self.clients.tasks.create_queue(parent=LOCATION, queue={"name": name}, **ONE_TRY)
 

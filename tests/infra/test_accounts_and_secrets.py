@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from infra.functions import FUNCTIONS
-from infra.resources.accounts import accounts
-from infra.resources.resource import State
-from infra.resources.secrets import secrets
-from infra.steps import Action
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.resources.accounts import accounts
+from leasehold.deploy.resources.resource import State
+from leasehold.deploy.resources.secrets import secrets
+from leasehold.deploy.steps import Action
+from leasehold.deploy.tables import Tables
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionTable, Secret
 from leasehold.registry.pipelines import NO_CATALOG
 from tests.infra.google_services.accounts import Accounts
@@ -22,6 +24,10 @@ OURS = "@shop-prod.iam.gserviceaccount.com"
 
 #: The table without what a project adds to it.
 PLAIN = FunctionTable(replace(row, secrets=()) for row in FUNCTIONS)
+
+
+def with_table(table: FunctionTable) -> Installation:
+    return replace(INSTALLATION, tables=Tables(table))
 
 
 def with_secrets(*secrets: Secret) -> FunctionTable:
@@ -65,10 +71,10 @@ def test_an_account_that_is_disabled_is_told(world: GoogleWorld) -> None:
 
 
 def test_a_secret_is_created_empty_and_waits_for_a_person(world: GoogleWorld) -> None:
-    (created,) = applied(*secrets(world.clients, INSTALLATION, CATALOG, PLAIN))
-    (waiting,) = applied(*secrets(world.clients, INSTALLATION, CATALOG, PLAIN))
+    (created,) = applied(*secrets(world.clients, with_table(PLAIN), CATALOG))
+    (waiting,) = applied(*secrets(world.clients, with_table(PLAIN), CATALOG))
     world.service(Secrets).give("TEAM_SLACK_URL")
-    (done,) = applied(*secrets(world.clients, INSTALLATION, CATALOG, PLAIN))
+    (done,) = applied(*secrets(world.clients, with_table(PLAIN), CATALOG))
 
     assert created.action is Action.CREATED
     assert waiting.action is Action.NONE
@@ -92,7 +98,7 @@ def test_a_secret_is_created_empty_and_waits_for_a_person(world: GoogleWorld) ->
 def test_a_secret_waits_for_each_version_that_a_function_is_given(world: GoogleWorld) -> None:
     table = with_secrets(Secret("A_KEY", version="2"), Secret("B_KEY"), Secret("C_KEY"))
     kept = world.service(Secrets)
-    wanted = [*secrets(world.clients, INSTALLATION, NO_CATALOG, table)]
+    wanted = [*secrets(world.clients, with_table(table), NO_CATALOG)]
     applied(*wanted)
     for name in ("A_KEY", "B_KEY", "C_KEY"):
         kept.give(name)

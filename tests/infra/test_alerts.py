@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from google.cloud.monitoring_v3 import AlertPolicy, NotificationChannel
 
-from infra.alerts import ALERTS, Alert
-from infra.metrics import METRICS
-from infra.resources.alert_policies import alert_policies
-from infra.resources.log_metrics import log_metrics
-from infra.resources.resource import Difference, State
-from infra.steps import Action, Step
+from leasehold.deploy.alerts import ALERTS, Alert
+from leasehold.deploy.metrics import METRICS
+from leasehold.deploy.resources.alert_policies import alert_policies
+from leasehold.deploy.resources.log_metrics import log_metrics
+from leasehold.deploy.resources.resource import Difference, State
+from leasehold.deploy.steps import Action, Step
 from leasehold.domain.status import DeadLetterReason, Termination
 from leasehold.live.clients import ONE_TRY
 from leasehold.registry.dead_letters import DEAD_LETTERS

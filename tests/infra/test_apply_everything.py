@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.functions import FUNCTIONS
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import Trigger
 from tests.infra.cloud import REGION, Cloud
 from tests.infra.google_services.firestore import FirestoreAdmin
@@ -106,7 +106,8 @@ def _calls_of(folder: str, verbs: tuple[str, ...]) -> list[str]:
 def test_no_program_of_a_deploy_can_delete_purge_or_pause() -> None:
     verbs = ("delete_", "purge_", "pause_", "resume_", "disable_", "undelete_", "patch_")
 
-    assert _calls_of("infra", verbs) == []
+    assert _calls_of("shared/leasehold/deploy", verbs) == []
+    assert _calls_of("shared/leasehold/cli/deploy", verbs) == []
 
 
 def test_what_looks_for_what_is_wrong_changes_nothing_in_google_cloud() -> None:

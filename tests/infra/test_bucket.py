@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.resources.bucket import Bucket
-from infra.resources.policies import policies
-from infra.resources.resource import Look, State
-from infra.steps import Action, Step
+from leasehold.deploy.resources.bucket import Bucket
+from leasehold.deploy.resources.policies import policies
+from leasehold.deploy.resources.resource import Look, State
+from leasehold.deploy.steps import Action, Step
 from tests.infra.google_world import CATALOG, GoogleWorld, applied, google_world, looked_at
 
 NAME = "shop-prod-leasehold"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra.functions import FUNCTIONS
-from infra.installation import Installation
 from leasehold.adapters.cloud_tasks import CloudTasks
+from leasehold.deploy.installation import Installation
 from leasehold.domain.effect import Task
 from leasehold.errors import CallerNotAllowedError
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.web.callers import CallerCheck
 from tests.functions.tokens import claims, removed

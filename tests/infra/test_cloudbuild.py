@@ -11,19 +11,22 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import cloudbuild
-from infra.deployer import GATE_ROLES
-from infra.functions import FUNCTIONS
+from leasehold.cli.deploy import cloudbuild
+from leasehold.deploy.deployer import GATE_ROLES
+from leasehold.deploy.tables import Tables, read_tables
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionTable, Secret
 from tests.infra.build_rules import problems
+from tests.infra.cloud import deploy
 from tests.infra.gcloud_commands import need_gcloud
 
+ROOT = Path(__file__).parents[2]
 Build = dict[str, Any]
 
 
 @pytest.fixture
 def build() -> Build:
-    read: Build = yaml.safe_load(cloudbuild.FILE.read_text())
+    read: Build = yaml.safe_load((ROOT / cloudbuild.FILE).read_text())
     return copy.deepcopy(read)
 
 
@@ -38,19 +41,18 @@ def flags(build: Build, service: str) -> dict[str, str]:
 
 
 def test_the_committed_file_is_what_the_table_says() -> None:
-    for file, text in cloudbuild.texts().items():
-        assert file.read_text() == text, "run: python -m infra.cloudbuild"
+    wanted = cloudbuild.text(cloudbuild.build(read_tables(ROOT), has_gate=True))
+
+    assert (ROOT / cloudbuild.FILE).read_text() == wanted, "run: leasehold deploy init"
 
 
 @pytest.mark.parametrize("word", ["--chek", "elsewhere.yaml", "--help"])
 def test_words_that_it_does_not_have_write_nothing(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cloudbuild, "FILE", tmp_path / "cloudbuild.yaml")
-    monkeypatch.setattr(cloudbuild, "GATE_FILE", tmp_path / "cloudbuild.gate.yaml")
+    monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(SystemExit):
-        cloudbuild.main([word])
+    deploy(["init", word])
 
     assert list(tmp_path.iterdir()) == []
 
@@ -65,7 +67,7 @@ def test_the_gate_runs_as_an_account_that_deploys_nothing_and_before_all_else(
     build: Build,
 ) -> None:
     need_gcloud()
-    gate = yaml.safe_load(cloudbuild.GATE_FILE.read_text())
+    gate = yaml.safe_load((ROOT / cloudbuild.GATE_FILE).read_text())
     account = "projects/$PROJECT_ID/serviceAccounts/leasehold-gate@$PROJECT_ID"
 
     assert problems(gate) == []
@@ -77,7 +79,7 @@ def test_the_gate_runs_as_an_account_that_deploys_nothing_and_before_all_else(
     ]
     assert step(build, "install")["waitFor"] == ["gate"]
     deploying = [*step(build, "install")["args"], *step(build, "bundle")["args"]]
-    assert not any("check" in word or ".dev" in word for word in deploying)
+    assert not any("make" in word or ".dev" in word for word in deploying)
 
 
 def test_each_function_is_deployed_and_what_follows_waits_for_all_of_them(build: Build) -> None:
@@ -146,17 +148,15 @@ def test_events_are_repeated_and_their_function_has_the_secrets_of_channels(buil
     assert all("--retry" not in other and "--flags-file" not in other for other in others)
 
 
-def test_a_function_has_the_secrets_of_its_row_and_no_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_function_has_the_secrets_of_its_row_and_no_others() -> None:
     """What somebody has set by hand is gone with the next build, of each function."""
     secrets = (Secret("OPENAI_API_KEY"), Secret("SEARCH_KEY", version="7"))
     rows = [
         replace(row, secrets=secrets if row.name == "execute_step" else ()) for row in FUNCTIONS
     ]
-    monkeypatch.setattr(cloudbuild, "FUNCTIONS", FunctionTable(rows))
+    tables = Tables(FunctionTable(rows))
 
-    build = yaml.safe_load(cloudbuild.text(cloudbuild.build()))
+    build = yaml.safe_load(cloudbuild.text(cloudbuild.build(tables, has_gate=True)))
 
     of_step = flags(build, "execute-step")
     others = [flags(build, name) for name in ("serve-api", "manage-lease", "sweep-dead-letters")]
@@ -191,7 +191,7 @@ def _add(*words: str) -> Callable[[Build], None]:
 MISTAKES: dict[str, tuple[Callable[[Build], None], str]] = {
     "a field that is none": (_step(waitfor=["connect"]), 'no field named "waitfor"'),
     "a duration that is none": (lambda b: b.update(timeout="30m"), "not a build"),
-    "args that are no list": (_step(args="-m infra.smoke"), "not a build"),
+    "args that are no list": (_step(args="deploy smoke"), "not a build"),
     "a step that waits for none": (_step(waitFor=["conect"]), "waits for 'conect'"),
     "a step that waits for a later one": (
         lambda b: b["steps"][0].update(waitFor=["smoke"]),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from infra.report import PLANNED
-from infra.resources.queue import queues
 from leasehold.bootstrap import load_catalog
+from leasehold.cli.deploy.report import PLANNED
+from leasehold.deploy.resources.queue import queues
 from tests.infra.cloud import Cloud
 
 PAGE = (Path(__file__).parents[2] / "docs" / "provisioning.md").read_text()
 
 
 def test_its_commands_of_provisioning_work_in_the_order_of_the_page(cloud: Cloud) -> None:
-    commands = re.findall(r"^python -m infra\.provision ([^#\n]*)", PAGE, re.MULTILINE)
+    commands = re.findall(r"^leasehold deploy ([^#\n]*)", PAGE, re.MULTILINE)
 
     codes = [cloud.provision(*command.split()).code for command in commands]
 
@@ -29,7 +29,8 @@ def test_it_has_each_state_that_a_plan_may_say() -> None:
 
 
 def test_it_has_the_lines_that_are_printed() -> None:
-    sources = [*Path("infra").rglob("*.py"), Path("shared/leasehold/live/call_errors.py")]
+    sources = [path for path in Path("shared/leasehold").rglob("*.py") if "deploy" in path.parts]
+    sources.append(Path("shared/leasehold/live/call_errors.py"))
     printed = "".join(path.read_text() for path in sources)
     lines = re.findall(r"^\| `((?:there|the|one|it|--region)[^`]*)` \|", PAGE, re.MULTILINE)
     parts = [part.strip(" ;") for line in lines for part in line.split("…")]

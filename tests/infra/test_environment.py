@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from infra import write_settings
-from infra.environment import catalog_of, environment_of
-from infra.functions import FUNCTIONS
-from infra.installation import Installation
 from leasehold import Registry, SlackChannel, WebhookChannel
+from leasehold.cli.deploy import settings as settings_command
+from leasehold.deploy.environment import catalog_of, environment_of
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.tables import Tables
 from leasehold.errors import PlatformLimitError, SettingError
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Secret
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from tests.in_process.sample import PIPELINES, STEPS
+from tests.infra.cloud import deploy
 
 PLACE = Installation("shop-prod", "123456789012", "europe-west1", retention_days=30)
+ROOT = Path(__file__).parents[2]
 OPTIONS = ("--project=shop-prod", "--project-number=123456789012", "--region=europe-west1")
 
 HOOK = ("HOOK_URL", "HOOK_SECRET")
+
+
+def with_variables(variables: dict[str, Any]) -> Installation:
+    return replace(PLACE, tables=Tables(variables=variables))
+
 
 functions = pytest.mark.parametrize("function", FUNCTIONS, ids=FUNCTIONS.keys())
 
@@ -42,7 +52,7 @@ def catalog() -> Catalog:
 def test_a_function_starts_with_its_environment(function: FunctionEntry, catalog: Catalog) -> None:
     environment = environment_of(function, PLACE, catalog)
 
-    write_settings.check(function, environment)
+    settings_command.check(function, environment)
 
     settings = read_settings(environment)
     assert settings["LEASEHOLD_STORE"] == "firestore://shop-prod/(default)"
@@ -103,14 +113,14 @@ def test_the_secrets_of_a_row_are_for_its_function_in_the_version_that_it_names(
 def test_a_secret_may_not_have_the_name_of_what_the_deployment_sets(catalog: Catalog) -> None:
     row = replace(FUNCTIONS["execute_step"], secrets=(Secret("LEASEHOLD_STORE"),))
 
-    with pytest.raises(SettingError, match="a secret of execute_step in infra/"):
+    with pytest.raises(SettingError, match=r"a secret of execute_step in deployment\.py"):
         environment_of(row, PLACE, catalog)
 
 
 def test_further_variables_are_for_every_function(catalog: Catalog) -> None:
     further = {"PIPELINE_MAX_RETRIES": "3"}
 
-    environment = environment_of(FUNCTIONS["serve_api"], PLACE, catalog, further)
+    environment = environment_of(FUNCTIONS["serve_api"], with_variables(further), catalog)
 
     assert environment["PIPELINE_MAX_RETRIES"] == "3"
 
@@ -127,7 +137,7 @@ def test_further_variables_are_for_every_function(catalog: Catalog) -> None:
         ("X_GOOGLE_ONE", "1", "Cloud Run sets it"),  # gcloud refuses it
         ("HOOK_SECRET", "whsec_abc", "gcloud secrets versions add HOOK_SECRET"),
         ("SHOP_API_KEY", "whsec_abc", r'`secrets=\(Secret\("SHOP_API_KEY"\),\)` in a row of'),
-        ("SHOP_TOKEN", "whsec_abc", "infra/functions.py gives to a function"),
+        ("SHOP_TOKEN", "whsec_abc", "deployment.py gives to a function"),
         ("ClientSecret", "whsec_abc", "docs/deploy.md#a-models-key"),
         ("DB_PASSWORD", "whsec_abc", "docs/deploy.md#a-models-key"),
         ("DB", "postgres://me:whsec_abc@db/shop", "docs/deploy.md#a-models-key"),
@@ -140,10 +150,10 @@ def test_a_further_variable_that_would_break_something_is_refused(
     catalog: Catalog, name: str, value: str, told: str
 ) -> None:
     with pytest.raises(SettingError, match=told) as refused:
-        environment_of(FUNCTIONS["serve_api"], PLACE, catalog, {name: value})
+        environment_of(FUNCTIONS["serve_api"], with_variables({name: value}), catalog)
 
     assert "whsec" not in str(refused.value)
-    assert "infra/environment.py" in str(refused.value)
+    assert "deployment.py" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -160,16 +170,14 @@ def test_a_further_variable_that_would_break_something_is_refused(
 def test_a_further_variable_that_only_sounds_like_a_secret_is_taken(
     catalog: Catalog, name: str, value: str
 ) -> None:
-    assert environment_of(FUNCTIONS["execute_step"], PLACE, catalog, {name: value})[name] == value
+    place = with_variables({name: value})
+
+    assert environment_of(FUNCTIONS["execute_step"], place, catalog)[name] == value
 
 
-def test_further_variables_are_looked_at_before_the_catalog_may_read_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("infra.environment.FURTHER", {"RETRIES": 3})
-
+def test_further_variables_are_looked_at_before_the_catalog_may_read_them() -> None:
     with pytest.raises(SettingError, match="a text, in quotes"):
-        catalog_of(PLACE)
+        catalog_of(with_variables({"RETRIES": 3}))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +185,7 @@ def test_further_variables_are_looked_at_before_the_catalog_may_read_them(
     ["yes", "1e3", "null", "a\nb: c", "#x", "{a}", '"', "\\U1", "\x7f\x85\u2028", "\U0001f600é"],
 )
 def test_yaml_reads_a_value_as_it_is(value: str) -> None:
-    assert yaml.safe_load(write_settings.as_yaml({"X": value})) == {"X": value}
+    assert yaml.safe_load(settings_command.as_yaml({"X": value})) == {"X": value}
 
 
 # -- the command ---------------------------------------------------------------------------------
@@ -188,36 +196,37 @@ def test_the_files_are_yaml_that_gcloud_takes(
 ) -> None:
     folder = tmp_path / "settings"
 
-    code = write_settings.main([*OPTIONS, "--retention-days=30", f"--folder={folder}"])
+    code = deploy(["settings", *OPTIONS, "--retention-days=30", f"--folder={folder}"])
 
     assert code == 0, capsys.readouterr().err
     for function in FUNCTIONS:
         text = (folder / f"{function.service}.yaml").read_text()
         assert yaml.safe_load(text) == environment_of(function, PLACE, catalog)
     assert len(list(folder.iterdir())) == len(FUNCTIONS) + 1
-    assert write_settings.main([*OPTIONS, f"--folder={folder}"]) == 0  # again
+    assert deploy(["settings", *OPTIONS, f"--folder={folder}"]) == 0  # again
 
 
 def test_secrets_are_named_and_their_newest_version_is_read() -> None:
-    text = write_settings.secret_flags((Secret("SLACK_URL"), Secret("HOOK_SECRET", version="2")))
+    text = settings_command.secret_flags((Secret("SLACK_URL"), Secret("HOOK_SECRET", version="2")))
 
     assert yaml.safe_load(text) == {
         "--set-secrets": "SLACK_URL=SLACK_URL:latest,HOOK_SECRET=HOOK_SECRET:2"
     }
-    assert yaml.safe_load(write_settings.secret_flags(())) == {"--clear-secrets": None}
+    assert yaml.safe_load(settings_command.secret_flags(())) == {"--clear-secrets": None}
 
 
 def test_a_function_is_shown_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    monkeypatch.syspath_prepend(ROOT)
+    table = shutil.copy(ROOT / "deployment.py", tmp_path)
 
-    code = write_settings.main([*OPTIONS, "--show=serve_api"])
+    code = deploy(["settings", *OPTIONS, "--show=serve_api"])
 
     assert code == 0
     assert 'LEASEHOLD_CALLERS: "iam"\n' in capsys.readouterr().out
-    assert list(tmp_path.iterdir()) == []
+    assert [str(path) for path in tmp_path.iterdir()] == [str(table)]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +241,7 @@ def test_a_function_is_shown_and_nothing_is_written(
 def test_what_no_function_could_start_with_is_one_line(
     words: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = write_settings.main([*OPTIONS, f"--folder={tmp_path / 'made'}", *words])
+    code = deploy(["settings", *OPTIONS, f"--folder={tmp_path / 'made'}", *words])
 
     said = capsys.readouterr().err
     assert code == 2

@@ -8,12 +8,12 @@ from datetime import timedelta
 import flask
 import pytest
 
-from infra.resources.dead_letter_permissions import dead_letter_permissions
-from infra.resources.event_subscription import EventSubscription
-from infra.resources.resource import MISSING, PRESENT, Resource, State
-from infra.resources.topic import topics
-from infra.steps import Action, apply
 from leasehold.bootstrap import load_catalog
+from leasehold.deploy.resources.dead_letter_permissions import dead_letter_permissions
+from leasehold.deploy.resources.event_subscription import EventSubscription
+from leasehold.deploy.resources.resource import MISSING, PRESENT, Resource, State
+from leasehold.deploy.resources.topic import topics
+from leasehold.deploy.steps import Action, apply
 from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.live.clients import ONE_TRY
 from tests.infra.cloud import REGION, Cloud

@@ -13,14 +13,14 @@ import pytest
 from google.cloud.firestore_admin_v1.types import Database as Kept
 from google.cloud.firestore_admin_v1.types import Field, Index
 
-from infra.report import details_of
-from infra.resources.backups import backups
-from infra.resources.database import Database
-from infra.resources.expiry import Expiry, expiries
-from infra.resources.indexes import DECLARED, CompositeIndex, indexes
-from infra.resources.resource import Difference, State
-from infra.steps import Action, Patience, apply
 from leasehold.adapters.firestore.values import encoded
+from leasehold.cli.deploy.report import details_of
+from leasehold.deploy.resources.backups import backups
+from leasehold.deploy.resources.database import Database
+from leasehold.deploy.resources.expiry import Expiry, expiries
+from leasehold.deploy.resources.indexes import DECLARED, CompositeIndex, indexes
+from leasehold.deploy.resources.resource import Difference, State
+from leasehold.deploy.steps import Action, Patience, apply
 from leasehold.domain.ledger import LedgerEntry
 from tests.infra.gcloud_commands import need_gcloud, problems_of
 from tests.infra.google_services.firestore import BEGUN, FirestoreAdmin

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra import cloudbuild, images
+from leasehold.cli.deploy import cloudbuild
+from tools import images
 
+ROOT = Path(__file__).parents[2]
 MANIFEST = json.dumps({"schemaVersion": 2, "manifests": []}).encode()
 DIGEST = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
 
@@ -59,13 +61,15 @@ def registry() -> Iterator[str]:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(images, "FILE", tmp_path / "images.txt")
+    monkeypatch.setattr(cloudbuild, "IMAGES", tmp_path / "images.txt")
     return tmp_path / "images.txt"
 
 
 def test_no_step_of_a_build_runs_in_an_image_that_somebody_may_replace() -> None:
-    for file in cloudbuild.FILES:
-        for step in yaml.safe_load(file.read_text())["steps"]:
+    for name in (cloudbuild.FILE, cloudbuild.GATE_FILE):
+        for step in yaml.safe_load((ROOT / name).read_text())["steps"]:
             assert re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", step["name"]), step["id"]
+            assert step["name"] in cloudbuild.IMAGES.read_text().splitlines()
 
 
 def test_a_tag_is_looked_up_and_written_with_the_digest_of_what_it_names(
@@ -76,7 +80,7 @@ def test_a_tag_is_looked_up_and_written_with_the_digest_of_what_it_names(
     assert images.main([image], scheme="http") == 0
 
     assert file.read_text().splitlines()[1:] == [f"{image}@{DIGEST}"]
-    assert images.pinned(image) == f"{image}@{DIGEST}"
+    assert cloudbuild.pinned(image) == f"{image}@{DIGEST}"
 
 
 def test_what_cannot_be_looked_up_leaves_the_file_as_it_is(

@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 import pytest
 
-from infra import live_runs
-from infra.installation import Installation
-from infra.resources.database import Database
-from infra.resources.indexes import indexes
 from leasehold import PipelineEntry, Registry
+from leasehold.cli.deploy.live_runs import INDEXES
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.resources.database import Database
+from leasehold.deploy.resources.indexes import indexes
 from leasehold.domain.status import RunStatus
 from leasehold.live.clients import EMULATOR, GoogleClients
 from leasehold.services.read_runs import RunFilter, query_of
@@ -27,7 +27,7 @@ from leasehold.testing import InProcessEngine
 from tests.emulators import firestore_host, need_firestore, storage_bucket
 from tests.in_process.sample import PIPELINES, STEPS
 from tests.infra.build_machine import ROOT, BuildMachine, Done
-from tests.infra.deployment import build
+from tests.infra.deployment import IN_PROCESS, build
 from tests.infra.google_server import GoogleServer
 from tests.infra.google_services.firestore import FirestoreAdmin
 from tests.infra.google_services.refusals import permission_denied
@@ -92,8 +92,7 @@ class Project:
 
     def build(self, already: list[str], **chosen: str) -> tuple[BuildMachine, Done]:
         """Run the build; return what was done, and what its last step said."""
-        main = {live_runs.__name__: live_runs.main}
-        machine = BuildMachine(ROOT, self.environ, main)
+        machine = BuildMachine(ROOT, self.environ, IN_PROCESS)
         place = {"PROJECT_ID": self.name, "PROJECT_NUMBER": NUMBER, "_BUCKET": self.bucket}
         catalog = {"_CATALOG": "tests.in_process.sample"}
         machine.run(build(), already=already, **place, **catalog, **chosen)
@@ -187,7 +186,7 @@ def test_a_first_deploy_has_no_runs(servers: tuple[GoogleServer, str, str]) -> N
         "no live run to look at: there is no database (default) yet (a first deploy)\n"
     )
     assert building.stdout == (
-        f"no live run to look at: index {live_runs.INDEXES[0]} waits for Firestore, which is "
+        f"no live run to look at: index {INDEXES[0]} waits for Firestore, which is "
         "building it: some minutes (a first deploy)\n"
     )
 
@@ -222,6 +221,6 @@ def test_the_indexes_are_those_of_the_query() -> None:
     query = query_of(RunFilter(status=status, dead_lettered=False))
 
     order = "DESCENDING" if query.descending else "ASCENDING"
-    assert set(live_runs.INDEXES) == {
+    assert set(INDEXES) == {
         f"runs ({field} ASCENDING, {query.order_by} {order})" for field in query.equal
     }

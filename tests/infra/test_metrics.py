@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from infra.metrics import METRICS, LogMetric
 from leasehold import (
     AgentClientError,
     GateEntry,
@@ -28,6 +27,7 @@ from leasehold import (
 )
 from leasehold.adapters.channels.log import LogSender
 from leasehold.bootstrap.hooks import log_report
+from leasehold.deploy.metrics import METRICS, LogMetric
 from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.registry.pipelines import Catalog

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.environment import FURTHER
-from infra.functions import FUNCTIONS
+from leasehold.deploy.tables import read_tables
+from leasehold.registry.function_table import FUNCTIONS
 from tests.emulators import need_pubsub
 from tests.infra.build_machine import ROOT, BuildMachine, copy_source
 from tests.infra.cloud import Cloud, cloud_servers
@@ -22,14 +22,15 @@ from tests.infra.gcloud_commands import need_gcloud, problems_of
 from tests.infra.google_services.secrets import Secrets
 from tests.infra.recorder import Recorder
 
+EMPTY = "VARIABLES: Final[Mapping[str, str]] = {}\n"
 PAGE = (ROOT / "docs/deploy.md").read_text()
 CHAPTER = PAGE.partition("\n## A model's key\n")[2].partition("\n## ")[0]
 pytestmark = pytest.mark.skipif(
-    bool(FURTHER) or any(function.secrets for function in FUNCTIONS),
+    bool(read_tables(ROOT).variables) or any(function.secrets for function in FUNCTIONS),
     reason="this project has done what the chapter says",
 )
 #: Of a build: what needs runs, or the services that are deployed.
-LATER = ("emulators", "check", "live-runs", "connect", "smoke")
+LATER = ("install", "live-runs", "connect", "smoke")
 
 
 def blocks() -> list[str]:
@@ -41,17 +42,15 @@ def blocks() -> list[str]:
 def follow(workspace: Path) -> None:
     """Change the files as the chapter has it."""
     imports, row, further, *_ = blocks()
-    table = workspace / "infra/functions.py"
+    table = workspace / "deployment.py"
     text = re.sub(
         r"^from leasehold\.registry\.functions .*\n", imports, table.read_text(), flags=re.MULTILINE
     )
     kept, _, secret = row.strip().partition("\n")
     assert text.count(kept) == 1
-    table.write_text(text.replace(kept, f"{kept}\n{secret}"))
-    environment = workspace / "infra/environment.py"
-    empty = "FURTHER: Final[Mapping[str, str]] = {}\n"
-    assert environment.read_text().count(empty) == 1
-    environment.write_text(environment.read_text().replace(empty, further))
+    text = text.replace(kept, f"{kept}\n{secret}")
+    assert text.count(EMPTY) == 1
+    table.write_text(text.replace(EMPTY, further))
 
 
 @pytest.fixture
@@ -67,12 +66,12 @@ def test_the_chapter_leads_from_a_row_to_a_function_that_has_the_key(
     need_gcloud()
     recorder = Recorder(tmp_path / "recorder", *RECORDED)
     workspace = copy_source(tmp_path / "workspace")
-    environ = {**environ_of(recorder), **cloud.environ, "PYTHONPATH": f"{workspace}/shared"}
+    environ = {**environ_of(recorder), **cloud.environ}
     machine = BuildMachine(workspace, environ)
     values = {"PROJECT_ID": cloud.project, "PROJECT_NUMBER": cloud.server.world.number}
 
     follow(workspace)
-    package, write, _, apply, give = blocks()[3].splitlines()
+    package, write, apply, give = blocks()[3].splitlines()
     here = environ | {"GOOGLE_CLOUD_PROJECT": cloud.project, "LEASEHOLD_REGION": "europe-west1"}
     paste(f"{package}\n{write}", workspace, here)
     applied = paste(apply, workspace, here)
@@ -145,16 +144,13 @@ def test_a_key_that_is_written_where_it_is_no_secret_is_refused_with_what_to_wri
     tmp_path: Path,
 ) -> None:
     workspace = copy_source(tmp_path / "workspace")
-    environment = workspace / "infra/environment.py"
-    text = environment.read_text().replace(
-        "FURTHER: Final[Mapping[str, str]] = {}\n",
-        'FURTHER: Final[Mapping[str, str]] = {"OPENAI_API_KEY": "sk-abcdef"}\n',
-    )
-    environment.write_text(text)
+    table = workspace / "deployment.py"
+    text = table.read_text().replace(EMPTY, EMPTY.replace("{}", '{"OPENAI_API_KEY": "sk-abcdef"}'))
+    table.write_text(text)
 
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "infra.write_settings", "--project=shop-prod"),
+            *(sys.executable, "-m", "leasehold", "deploy", "settings", "--project=shop-prod"),
             *("--project-number=123456789012", "--region=europe-west1"),
         ],
         cwd=workspace,
@@ -165,7 +161,7 @@ def test_a_key_that_is_written_where_it_is_no_secret_is_refused_with_what_to_wri
 
     assert done.returncode == 2
     assert done.stderr == (
-        "error: OPENAI_API_KEY in FURTHER of infra/environment.py is '[not shown]'; allowed: a "
-        'secret, which `secrets=(Secret("OPENAI_API_KEY"),)` in a row of infra/functions.py gives '
+        "error: OPENAI_API_KEY in VARIABLES of deployment.py is '[not shown]'; allowed: a "
+        'secret, which `secrets=(Secret("OPENAI_API_KEY"),)` in a row of deployment.py gives '
         "to a function (docs/deploy.md#a-models-key).\n"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("shared", "functions", "infra", "pipelines")
+FOLDERS = ("shared", "pipelines", "tools")
 FILES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
 
 #: Modules that run what they read.

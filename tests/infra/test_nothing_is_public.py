@@ -24,7 +24,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     """Yield what is run or deployed; of a page, what a reader pastes."""
     yield from ((file, file.read_text()) for file in ROOT.glob("*.yaml"))
     yield ROOT / "Makefile", (ROOT / "Makefile").read_text()
-    for folder in ("infra", "functions", "shared", "pipelines", "examples"):
+    for folder in ("shared", "pipelines", "examples", "tools"):
         for file in (ROOT / folder).rglob("*"):
             if file.suffix in {".py", ".yaml", ".yml", ".json", ".sh", ".toml"}:
                 yield file, file.read_text()

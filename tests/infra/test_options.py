@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any
 import click
 import pytest
 
-from infra import provision, write_settings
-from infra.functions import FUNCTIONS
-from infra.options import installation_of
+from leasehold.cli.deploy.options import installation_of
 from leasehold.errors import InvalidEntryError
 from leasehold.live.clients import EMULATOR
+from leasehold.registry.function_table import FUNCTIONS
+from tests.infra.cloud import deploy
 
 ROOT = Path(__file__).parents[2]
 GIVEN = {"project": "shop-prod", "project_number": "123456789012", "region": "europe-west1"}
@@ -79,7 +78,7 @@ def test_the_ledger_is_kept_no_longer_than_firestore_can_count(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Of `Field.TtlConfig.expiration_offset`: at most 2,147,483,647 seconds."""
-    assert provision.main(["plan", "--ledger-days=24856"]) == 2
+    assert deploy(["plan", "--ledger-days=24856"]) == 2
     assert "24856 is not in the range 1<=x<=24855" in capsys.readouterr().err
     assert (
         timedelta(days=24_855).total_seconds() <= 2**31 - 1 < timedelta(days=24_856).total_seconds()
@@ -98,25 +97,24 @@ def test_no_name_of_the_table_makes_an_address_too_long() -> None:
         replace(longest, name="a" * 21)
 
 
-@pytest.mark.parametrize("program", [provision.main, write_settings.main])
+@pytest.mark.parametrize("command", ["plan", "settings"])
 def test_what_is_not_installed_is_told_with_what_to_type(
-    program: Callable[[Sequence[str]], int],
+    command: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, "google.api_core.exceptions", None)  # as without it
     monkeypatch.setattr("leasehold.registry.extras._is_installed", lambda _: False)
     words = ["--project=shop-prod", "--region=europe-west1"]
-    plan = ["plan"] if program is provision.main else []
 
-    assert program([*plan, *words]) == 2
+    assert deploy([command, *words]) == 2
 
     assert f"Type: pip install -e '{ROOT}[google]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("program", [provision.main, write_settings.main])
+@pytest.mark.parametrize("command", ["plan", "settings"])
 def test_a_catalog_that_ends_the_process_is_told_and_never_counts_as_done(
-    program: Callable[[Sequence[str]], int],
+    command: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -125,9 +123,8 @@ def test_a_catalog_that_ends_the_process_is_told_and_never_counts_as_done(
     (tmp_path / "ending_catalog.py").write_text("import os\n\nos._exit(0)\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(EMULATOR, "127.0.0.1:1")  # where nobody listens: no account is needed
-    plan = ["plan"] if program is provision.main else []
     words = ["--project=shop-prod", "--project-number=123456789012", "--region=europe-west1"]
 
-    assert program([*plan, *words, "--catalog=ending_catalog"]) == 2
+    assert deploy([command, *words, "--catalog=ending_catalog"]) == 2
 
     assert "importing it raised SystemExit: os._exit(0)" in capsys.readouterr().err

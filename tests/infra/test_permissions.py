@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from infra.functions import FUNCTIONS
-from infra.permissions import Permission, permissions_of
+from leasehold.deploy.permissions import Permission, permissions_of
+from leasehold.deploy.tables import Tables
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionTable, Secret, Use
 from tests.infra.google_world import CATALOG, INSTALLATION
 
@@ -68,9 +69,9 @@ def with_model() -> FunctionTable:
 
 
 def test_what_handlers_need_is_for_the_account_of_their_function_alone() -> None:
-    before = set(permissions_of(INSTALLATION, CATALOG, PLAIN))
+    before = set(permissions_of(replace(INSTALLATION, tables=Tables(PLAIN)), CATALOG))
 
-    after = permissions_of(INSTALLATION, CATALOG, with_model())
+    after = permissions_of(replace(INSTALLATION, tables=Tables(with_model())), CATALOG)
     added = [each for each in after if each not in before]
 
     assert [*map(line, added)] == [
@@ -101,7 +102,10 @@ def test_a_role_of_the_project_is_for_the_one_database() -> None:
 
 def test_no_role_is_a_basic_one_or_rules_over_a_service() -> None:
     """Owners, editors and administrators may do what no function needs."""
-    roles = {each.role for each in permissions_of(INSTALLATION, CATALOG, with_model())}
+    roles = {
+        each.role
+        for each in permissions_of(replace(INSTALLATION, tables=Tables(with_model())), CATALOG)
+    }
 
     assert not roles & {"roles/owner", "roles/editor", "roles/viewer"}
     assert not [role for role in roles if "admin" in role.lower() or "*" in role]

@@ -11,13 +11,13 @@ import grpc
 import pytest
 from google.iam.v1.policy_pb2 import Binding, Policy
 
-from infra.functions import FUNCTIONS
-from infra.permissions import Kind
-from infra.resources.policies import Permissions, policies
-from infra.resources.resource import State
-from infra.steps import Action
 from leasehold import Registry
+from leasehold.deploy.permissions import Kind
+from leasehold.deploy.resources.policies import Permissions, policies
+from leasehold.deploy.resources.resource import State
+from leasehold.deploy.steps import Action
 from leasehold.registry.channels import TopicChannel
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import Use
 from tests.infra.google_server import GoogleServer
 from tests.infra.google_services.projects import Projects

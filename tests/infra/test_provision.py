@@ -8,17 +8,19 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from infra import provision
-from infra.resources.all import all_resources
-from infra.steps import Action, apply
 from leasehold.bootstrap import load_catalog
+from leasehold.cli import main
+from leasehold.cli.deploy import COMMANDS, provision
+from leasehold.deploy.resources.all import all_resources
+from leasehold.deploy.steps import Action, apply
 from leasehold.devserver.cloud_tasks.request import ApiError
 from leasehold.live.clients import ONE_TRY
 from tests.emulators import pubsub_host
-from tests.infra.cloud import REGION, Cloud
+from tests.infra.cloud import REGION, Cloud, deploy
 from tests.infra.google_services.refusals import api_disabled, permission_denied, unavailable
 
 OURS = ("queue", "topic", "subscription", "scheduler job", "event subscription")
@@ -242,10 +244,13 @@ def test_what_failed_is_not_told_as_done_where_the_answer_cannot_be_written(
 def test_without_a_stdout_nothing_is_done(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["provision.py", "apply"])
+    monkeypatch.setattr(sys, "argv", ["leasehold", "deploy", "apply"])
     monkeypatch.setattr(sys, "stdout", None)
 
-    code = provision.main()
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    code = ended.value.code
 
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (2, 1)
@@ -317,12 +322,32 @@ def test_what_is_played_on_this_machine_is_made_there_without_credentials(
     assert cloud.server.calls == []
 
 
-def test_without_a_command_one_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    code = provision.main([])
+def test_without_a_command_all_of_them_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    code = deploy([])
+
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "Commands:" in said
+    assert "apply" in said
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "init"])
+def test_in_a_folder_without_its_tables_it_says_what_to_type(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = ["--project=shop-prod", "--project-number=123456789012", "--region=europe-west1"]
+
+    code = deploy([command, *([] if command in {"bundle", "hashes"} else place)])
 
     said = capsys.readouterr().err
-    assert code == 2
-    assert said == "error: Missing command. See `python -m infra.provision --help`.\n"
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("error: there is no deployment.py in ")
+    assert said.endswith("type: leasehold deploy init\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_not_given_is_one_line_with_the_variable_that_gives_it(
@@ -330,7 +355,7 @@ def test_what_is_not_given_is_one_line_with_the_variable_that_gives_it(
 ) -> None:
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
 
-    code = provision.main(["apply"])
+    code = deploy(["apply"])
 
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (2, 1)

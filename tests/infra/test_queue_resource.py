@@ -7,15 +7,15 @@ from datetime import timedelta
 import pytest
 from google.api_core.exceptions import ClientError
 
-from infra.functions import FUNCTIONS
-from infra.resources.queue import QueueResource, queues
-from infra.resources.resource import MISSING, PRESENT, Difference, State
-from infra.steps import Action, Patience, apply
 from leasehold.bootstrap import load_catalog
+from leasehold.deploy.resources.queue import QueueResource, queues
+from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, State
+from leasehold.deploy.steps import Action, Patience, apply
 from leasehold.devserver.cloud_tasks.request import ApiError, not_found
 from leasehold.errors import SettingError
 from leasehold.live.call_errors import explain
 from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.registry.function_table import FUNCTIONS
 from tests.infra.cloud import REGION, Cloud
 
 AT_ONCE = Patience(tries=3, sleep=lambda _: None)

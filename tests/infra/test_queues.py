@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from infra.functions import FUNCTIONS
-from infra.queues import Queue, queues_of
 from leasehold.bootstrap import load_catalog
+from leasehold.deploy.queues import Queue, queues_of
 from leasehold.errors import SettingError
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
@@ -47,7 +47,7 @@ def _function(max_instances: int, concurrency: int = 1) -> FunctionEntry:
 
 
 def test_the_queues_of_this_bundle_deliver_no_more_than_its_function_answers_at_once() -> None:
-    queues = queues_of(load_catalog("pipelines.catalog"))
+    queues = queues_of(load_catalog("pipelines.catalog"), {}, FUNCTIONS.of_tasks)
 
     assert [queue.id for queue in queues] == ["extraction", "synthesis", "review", "publish"]
     assert sum(queue.concurrency for queue in queues) <= FUNCTIONS["execute_step"].requests_at_once
@@ -102,11 +102,11 @@ def test_no_queue_gets_more_than_the_service_allows() -> None:
 @pytest.mark.parametrize(
     ("concurrency", "instances", "words"),
     [
-        ({}, 1, "is 1; allowed: 2 or more: CONCURRENCY of infra/queues.py gives 0 of them away"),
-        ({"one": 9, "two": 2}, 10, "is 10; allowed: 11 or more: CONCURRENCY of infra/queues.py"),
+        ({}, 1, "is 1; allowed: 2 or more: CONCURRENCY of deployment.py gives 0 of them away"),
+        ({"one": 9, "two": 2}, 10, "is 10; allowed: 11 or more: CONCURRENCY of deployment.py"),
         ({"one": 10}, 10, "gives 10 of them away, and each of 1 other queues needs one; change"),
         ({"three": 1}, 10, "is 'three'; allowed: the queues of the catalog: one, two."),
-        ({"one": 0}, 10, "'one' in CONCURRENCY of infra/queues.py is 0; allowed: a whole number"),
+        ({"one": 0}, 10, "'one' in CONCURRENCY of deployment.py is 0; allowed: a whole number"),
         ({"one": 5001}, 9000, "is 5001; allowed: a whole number from 1 to 5000."),
         ({"one": "4"}, 10, "is '4'; allowed: a whole number from 1 to 5000."),
         ({"one": True}, 10, "is True; allowed: a whole number from 1 to 5000."),

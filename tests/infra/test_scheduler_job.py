@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from google.cloud.scheduler_v1 import Job
 
-from infra.resources.resource import MISSING, PRESENT, Difference, State
-from infra.resources.scheduler_job import SchedulerJob, scheduler_jobs
-from infra.steps import Action, apply
+from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, State
+from leasehold.deploy.resources.scheduler_job import SchedulerJob, scheduler_jobs
+from leasehold.deploy.steps import Action, apply
 from leasehold.live.clients import ONE_TRY
 from tests.infra.cloud import REGION, Cloud
 from tests.infra.google_services.scheduler import Scheduler
@@ -54,7 +54,7 @@ def test_a_job_that_differs_is_left_alone_unless_an_update_is_asked_for(cloud: C
     (changed,) = apply([sweep(cloud)], cloud.project, update=True)
 
     assert left.look.differences == (Difference("schedule", "0 * * * *", "* * * * *"),)
-    assert left.repair == "python -m infra.provision apply --update"
+    assert left.repair == "leasehold deploy apply --update"
     assert writes == []
     assert changed.action is Action.UPDATED
     assert sweep(cloud).look() == PRESENT

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from google.iam.v1.policy_pb2 import Binding, Policy
 
-from infra.resources.resource import State
-from infra.resources.service_agents import SERVICES, service_agents
-from infra.steps import Action
+from leasehold.deploy.resources.resource import State
+from leasehold.deploy.resources.service_agents import SERVICES, service_agents
+from leasehold.deploy.steps import Action
 from tests.infra.google_services.refusals import invalid
 from tests.infra.google_world import GoogleWorld, applied, google_world
 

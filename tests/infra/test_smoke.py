@@ -19,17 +19,18 @@ import pytest
 from google.cloud import scheduler_v1
 from google.cloud.scheduler_v1 import Job
 
-from infra import service_calls, smoke
-from infra.functions import FUNCTIONS
-from infra.installation import Installation
-from infra.service_calls import EMULATOR, Answer, ServiceCalls
-from infra.smoke import Smoke
+from leasehold.cli.deploy.smoke import Smoke, SmokeError
+from leasehold.deploy import service_calls
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.service_calls import EMULATOR, Answer, ServiceCalls
 from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.live.clients import EMULATOR as GOOGLE
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.testing import InProcessEngine
 from tests.builders import environ_of
 from tests.bundle.conftest import Api
 from tests.in_process.sample import PIPELINES, STEPS
+from tests.infra.cloud import deploy
 from tests.infra.cloud_run import BY_TOKEN, CloudRun, cloud_run
 from tests.infra.google_server import GoogleServer
 from tests.infra.google_services.scheduler import Scheduler
@@ -83,7 +84,7 @@ def call(
     def call(*words: str) -> tuple[int, list[str]]:
         for name, value in {EMULATOR: run.url, **BY_TOKEN}.items():
             monkeypatch.setenv(name, value)
-        code = smoke.main([*OPTIONS, *words])
+        code = deploy(["smoke", *OPTIONS, *words])
         return code, capsys.readouterr().out.splitlines()
 
     return call
@@ -184,9 +185,7 @@ def test_a_function_that_has_to_refuse_strangers_itself_is_found(run: CloudRun) 
     run.unasked = {"execute-step"}
     smoke_test = smoke_of(run, lambda _: None)
 
-    with pytest.raises(
-        smoke.SmokeError, match=r"execute-step is reached .* \(401\): IAM lets every"
-    ):
+    with pytest.raises(SmokeError, match=r"execute-step is reached .* \(401\): IAM lets every"):
         smoke_test.check_strangers(FUNCTIONS["execute_step"])
 
     assert "refuses" in smoke_test.check_strangers(FUNCTIONS["serve_api"])
@@ -195,7 +194,7 @@ def test_a_function_that_has_to_refuse_strangers_itself_is_found(run: CloudRun) 
 def test_it_comes_to_an_end_where_nobody_is_let_in(run: CloudRun) -> None:
     run.not_yet = 1_000_000
 
-    with pytest.raises(smoke.SmokeError, match=r"after 0\.05 s /health is answered 403"):
+    with pytest.raises(SmokeError, match=r"after 0\.05 s /health is answered 403"):
         smoke_of(run, lambda _: None, timeout_s=0.05).check_api()
 
 
@@ -203,9 +202,9 @@ def test_nobody_at_the_address_is_told_with_the_address() -> None:
     with cloud_run() as gone:
         pass
 
-    with pytest.raises(smoke.SmokeError, match="does not answer"):
+    with pytest.raises(SmokeError, match="does not answer"):
         smoke_of(gone, lambda _: None, timeout_s=0.05).check_api()
-    with pytest.raises(smoke.SmokeError, match="execute-step/ does not answer"):
+    with pytest.raises(SmokeError, match="execute-step/ does not answer"):
         smoke_of(gone, lambda _: None).check_strangers(FUNCTIONS["execute_step"])
 
 
@@ -214,7 +213,7 @@ def test_something_else_at_the_address_is_found(run: CloudRun) -> None:
         other.public = {"serve-api"}
         found = Smoke(ServiceCalls(PLACE, {EMULATOR: other.url, "LEASEHOLD_TOKEN": "x"}), "b", 0.05)
 
-        with pytest.raises(smoke.SmokeError, match=r"answered by something else: \{\}"):
+        with pytest.raises(SmokeError, match=r"answered by something else: \{\}"):
             found.check_api()
 
 
@@ -223,7 +222,7 @@ def test_an_answer_without_a_run_is_no_run(run: CloudRun, text: str) -> None:
     testing = smoke_of(run, lambda _: None)
     body = json.loads(text) if text.startswith("{") else None
 
-    with pytest.raises(smoke.SmokeError, match="no run is started: 200"):
+    with pytest.raises(SmokeError, match="no run is started: 200"):
         testing._run_id(Answer(200, body))  # noqa: SLF001 - what a stranger answers
 
 
@@ -237,7 +236,7 @@ def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
     answers: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte of it comes in time, so that no timeout of a socket ends it."""
-    monkeypatch.setattr("infra.service_calls._LEAST_S", 0.2)
+    monkeypatch.setattr("leasehold.deploy.service_calls._LEAST_S", 0.2)
     is_over = threading.Event()
 
     def drip() -> None:
@@ -252,7 +251,7 @@ def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
         threads.submit(drip)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         calls = ServiceCalls(PLACE, {EMULATOR: url, **BY_TOKEN})
-        with pytest.raises(smoke.SmokeError, match="does not answer") as failed:
+        with pytest.raises(SmokeError, match="does not answer") as failed:
             Smoke(calls, "b-1", 0.1).check_api()
         is_over.set()
 
@@ -261,7 +260,7 @@ def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
 
 @pytest.mark.parametrize("text", ["{", "a\x1b[31m", "[" * 100_000, '{"n": NaN}'])
 def test_input_that_is_no_json_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code = smoke.main([*OPTIONS, "--pipeline=add", f"--input={text}"])
+    code = deploy(["smoke", *OPTIONS, "--pipeline=add", f"--input={text}"])
 
     said = capsys.readouterr()
     assert code == 2
@@ -273,7 +272,7 @@ def test_input_that_is_no_json_is_one_line(text: str, capsys: pytest.CaptureFixt
 def test_what_is_no_token_is_told_and_not_repeated(run: CloudRun) -> None:
     environ = {EMULATOR: run.url, "LEASEHOLD_TOKEN": "ERROR: log in\nX-Other: header"}
 
-    with pytest.raises(smoke.SmokeError, match="LEASEHOLD_TOKEN is not a token") as refused:
+    with pytest.raises(SmokeError, match="LEASEHOLD_TOKEN is not a token") as refused:
         Smoke(ServiceCalls(PLACE, environ), "b-1", 60).check_api()
 
     assert "log in" not in str(refused.value)
@@ -292,7 +291,7 @@ def test_a_token_without_an_email_is_told_before_anybody_is_called(run: CloudRun
 
     for token, told in ((without, r"names no e-mail.*--include-email"), (with_it, "is answered")):
         environ = {EMULATOR: run.url, "LEASEHOLD_TOKEN": token}
-        with pytest.raises(smoke.SmokeError, match=told):
+        with pytest.raises(SmokeError, match=told):
             Smoke(ServiceCalls(PLACE, environ), "b-1", 0.05, lambda _: None).check_api()
 
 
@@ -318,8 +317,8 @@ def test_the_token_of_a_build_has_its_email(run: CloudRun, monkeypatch: pytest.M
     server = LoopbackServer(Metadata(), "metadata")
     host = server.start().removeprefix("http://")
     code = (
-        "from infra.installation import Installation; "
-        "from infra.service_calls import ServiceCalls; "
+        "from leasehold.deploy.installation import Installation; "
+        "from leasehold.deploy.service_calls import ServiceCalls; "
         "calls = ServiceCalls(Installation('shop-prod', '123456789012', 'europe-west1'), {}); "
         "print(calls._token)"
     )

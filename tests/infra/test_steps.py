@@ -13,8 +13,8 @@ from google.api_core.exceptions import (
     ServiceUnavailable,
 )
 
-from infra.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
-from infra.steps import Action, Patience, apply, survey
+from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
+from leasehold.deploy.steps import Action, Patience, apply, survey
 
 DIFFERENT = Look(State.DIFFERENT, (Difference("size", "1", "2"),))
 KNOWN = AlreadyExists("it exists")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.infra.build_machine import ROOT, upload_rules
 
-FOLDERS = (".ci", "bench", "docs", "examples", "functions", "infra", "pipelines", "shared", "tests")
+FOLDERS = (".ci", "bench", "docs", "examples", "pipelines", "shared", "tests", "tools")
 MADE_BY_TOOLS = {"__pycache__", "leasehold.egg-info", "out"}
 
 
@@ -19,7 +19,7 @@ def test_all_of_the_source_is_uploaded() -> None:
     assert list(upload_rules().match_files(names)) == []
     hidden = {name.as_posix() for name in names if name.name.startswith(".")}
     assert hidden == {
-        "infra/bundle/files/.gcloudignore",
+        "shared/leasehold/deploy/bundle/files/.gcloudignore",
         "shared/leasehold/cli/new-project/.gitignore",
     }
 
@@ -36,7 +36,7 @@ def test_each_file_beside_the_folders_is_uploaded_too() -> None:
     [
         *(".git/config", ".venv/bin/python", ".leasehold/leasehold.db", "build/bundle/main.py"),
         *(".env", "pipelines/.env", ".env.local", "prod.env", "tests/key.pem", "pipelines/a.key"),
-        *("infra/__pycache__/a.pyc", "bench/out/serve.json"),
+        *("tools/__pycache__/a.pyc", "bench/out/serve.json"),
     ],
 )
 def test_what_is_private_or_made_here_is_not(private: str) -> None:

@@ -32,7 +32,7 @@ def build(folder: Path) -> None:
     """Build the sdist of this repository, and the wheel from that sdist alone."""
     source, out = folder / "source", folder / "dist"
     out.mkdir()
-    for name in ("shared", "functions", "infra"):
+    for name in ("shared",):
         junk = shutil.ignore_patterns("*.egg-info", "__pycache__")
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=junk)
     for name in ("pyproject.toml", "README.md"):

@@ -21,7 +21,7 @@ def function_process(
 ) -> Iterator[str]:
     """Serve a function with these variables, at this port or any; give its address."""
     port = port or own_port()
-    source = _ROOT / "functions" / f"{function}.py"
+    source = _ROOT / "shared/leasehold/functions" / f"{function}.py"
     words = ["--target", function, "--source", str(source)]
     command = [sys.executable, "-m", "functions_framework", *words]
     server = subprocess.Popen(

@@ -100,7 +100,7 @@ class _Instance:
         self.name, self._port = name, own_port()
         self.url = f"http://127.0.0.1:{self._port}/"
         self.log = folder / f"{name}.log"
-        source = _ROOT / "functions" / f"{function}.py"
+        source = _ROOT / "shared/leasehold/functions" / f"{function}.py"
         words = ["--target", function, "--source", str(source), "--port", str(self._port)]
         with self.log.open("wb") as told:
             self._process = subprocess.Popen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -90,42 +90,56 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "serve", "Serve in one process: the runs API, workers and clockwork, until Ctrl-C."
     ),
     "dev": CommandRow("dev", "Serve the whole bundle on this machine, until Ctrl-C."),
+    "deploy": CommandRow("deploy", "Deploy the project in this folder to Google Cloud."),
 }
 
 
 class LazyCommands(click.Group):
-    """The commands of a table; only the one that is called is imported."""
+    """The commands of a table; only the one that is called is imported.
+
+    Args:
+        rows: the table.
+        package: what has the modules of the rows.
+        options: click's own.
+    """
+
+    def __init__(
+        self, *, rows: Mapping[str, CommandRow], package: str = "leasehold.cli", **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self._rows, self._package = rows, package
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
         """Return the names, in the order of the table."""
-        return list(COMMANDS)
+        return list(self._rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import the command; None: there is no such one."""
-        row = COMMANDS.get(cmd_name)
+        row = self._rows.get(cmd_name)
         if row is None:
             return None
-        module = importlib.import_module(f"leasehold.cli.{row.module}")
-        command: click.Command = getattr(module, cmd_name)
+        module = importlib.import_module(f"{self._package}.{row.module}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first word names; refuse another one with all of them."""
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            allowed = ", ".join(sorted(COMMANDS))
+        if args and not args[0].startswith("-") and args[0] not in self._rows:
+            allowed = ", ".join(sorted(self._rows))
             raise click.UsageError(f"No such command {args[0]!r}; allowed: {allowed}.", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the table."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, row.summary) for name, row in COMMANDS.items()])
+            formatter.write_dl([(name, row.summary) for name, row in self._rows.items()])
 
 
 @click.group(
     cls=LazyCommands,
+    rows=COMMANDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

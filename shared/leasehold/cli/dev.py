@@ -112,12 +112,14 @@ def _answering(port: int) -> Iterator[LoopbackServer]:
 
 def _make_server(until_ready: LoopbackServer, **options: Any) -> DevServer:
     """Import the catalog and handlers; say what of them does not resolve."""
+    from leasehold.deploy.tables import read_tables  # noqa: PLC0415 - as above
     from leasehold.devserver.server import DevOptions, DevServer  # noqa: PLC0415 - as above
     from leasehold.static_check import unresolved_lines  # noqa: PLC0415 - it takes long
 
     for line in unresolved_lines():
         warn(line)
-    return DevServer(DevOptions(**options), note, until_ready=until_ready)
+    table = read_tables(Path.cwd()).functions
+    return DevServer(DevOptions(**options), note, table=table, until_ready=until_ready)
 
 
 def _serve(signals: StopSignals, server: DevServer) -> int:

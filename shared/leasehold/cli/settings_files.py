@@ -170,9 +170,9 @@ def _is_known(name: str) -> bool:
 
 
 def _others() -> set[str]:
-    from leasehold.doctor.local.variables import OF_INFRA, OTHERS  # noqa: PLC0415 - seldom
+    from leasehold.doctor.local.variables import OF_DEPLOY, OTHERS  # noqa: PLC0415 - seldom
 
-    return {*OTHERS, *OF_INFRA}
+    return {*OTHERS, *OF_DEPLOY}
 
 
 def _unknown(name: str) -> str:

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import load_catalog, system_clock
+from leasehold.deploy.tables import FILE as TABLES
+from leasehold.deploy.tables import read_tables
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.data_folder import folders, store_damages, store_on_network
 from leasehold.doctor.local.emulators import emulators
@@ -54,6 +56,10 @@ def examine_machine(
     setup = Setup(environ, lenient_settings(environ))
     catalog, findings = _checked(setup, within_s)
     setup = replace(setup, catalog=catalog or NO_CATALOG)
+    try:
+        setup = replace(setup, functions=read_tables(setup.folder).functions)
+    except LeaseholdError as error:
+        findings.append(Finding(error.code, error.message, file=TABLES))
     found = examine(_looks(setup, has_catalog=catalog is not None), system_clock(), within_s)
     known = {finding.message for finding in findings}
     findings += [finding for finding in found if finding.message not in known]

@@ -9,6 +9,8 @@ from typing import Any
 
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionTable
 from leasehold.registry.pipelines import NO_CATALOG, Catalog
 from leasehold.registry.settings import SETTINGS
 
@@ -21,12 +23,14 @@ class Setup:
         environ: the environment; its values are never shown as a whole.
         settings: the value of each setting; the default, where it is refused.
         catalog: what is run; an empty one, where it cannot be loaded.
+        functions: what is deployed, as `deployment.py` has it, or else the package.
         folder: the working folder.
     """
 
     environ: Mapping[str, str] = field(repr=False)
     settings: Mapping[str, Any] = field(repr=False)
     catalog: Catalog = NO_CATALOG
+    functions: FunctionTable = FUNCTIONS
     folder: Path = field(default_factory=Path.cwd)
 
     @property

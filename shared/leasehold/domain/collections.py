@@ -1,7 +1,7 @@
 """The collections a store keeps, and the queries each can serve.
 
 SQLite makes its indexes from this table; Firestore's are deployed from
-`infra/firestore.indexes.json`, which a test compares with it.
+`deploy/firestore.indexes.json`, which a test compares with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of each function of a bundle; its table is `infra/functions.py`."""
+"""What is known of each function of a bundle; its table is `deployment.py`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ STEPS = Registry("dispatch", [
 ])
 PIPELINES = Registry("pipelines", [PipelineEntry(name="greeting", steps=("greet",))])
 """
-PINNED_BY = ("pyproject.toml", "constraints.txt", "hashes.txt")
+PINNED_BY = ("constraints.txt", "hashes.txt")
 STEPS = """
 def greet(ctx, given):
     return given
@@ -37,11 +37,11 @@ def image(once: Callable[..., Path]) -> Image:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A small repository: one entry, a package of one module and a link, a catalog of one step."""
+    """A small repository: one entry, a package of one module, a catalog of one step."""
     root = tmp_path / "repository"
     files = {
         "functions/greet.py": "def greet(request): return 'hello'\n",
-        "infra/functions.py": "FUNCTIONS = ('greet',)\n",
+        "deployment.py": (ROOT / "deployment.py").read_text(),
         "shared/leasehold/__init__.py": "",
         "pipelines/__init__.py": "",
         "pipelines/catalog.py": CATALOG,
@@ -52,6 +52,4 @@ def root(tmp_path: Path) -> Path:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    (root / "shared/leasehold/functions").symlink_to("../../functions")
-    (root / "shared/leasehold/function_table.py").symlink_to("../../infra/functions.py")
     return root

@@ -22,10 +22,10 @@ from google.pubsub_v1 import PublisherClient, SubscriberClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-from infra.bundle.build_environment import BUILD_ENVIRONMENT
-from infra.functions import FUNCTIONS
+from leasehold.deploy.bundle.build_environment import BUILD_ENVIRONMENT
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.live.clients import ONE_TRY
+from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
 from tests.emulators import firestore_host, pubsub_host, storage_bucket
 from tests.package.clean_environment import ROOT, CleanEnvironment, install_requirements
@@ -56,8 +56,8 @@ class Image:
         """Return the first commands of the page, for another folder and this Python."""
         page = (ROOT / "docs" / "bundle.md").read_text()
         commands = page.partition("```sh\n")[2].partition("```")[0]
-        make = f"{sys.executable} -m infra.bundle --out build/bundle"
-        commands = commands.replace(".venv/bin/python -m infra.bundle", make)
+        make = f"{sys.executable} -m leasehold deploy bundle --out build/bundle"
+        commands = commands.replace(".venv/bin/leasehold deploy bundle", make)
         return commands.replace("build/bundle", shlex.quote(str(self.bundle)))
 
     def build(self) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-from infra.bundle.__main__ import main
-from infra.bundle.assemble import assemble
-from infra.bundle.bundle_error import BundleError
-from infra.bundle.contents import sources
-from infra.bundle.requirements import closure_of, hashes_of
-from infra.functions import FUNCTIONS
+from leasehold.deploy.bundle.assemble import assemble
+from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle.contents import sources
+from leasehold.deploy.bundle.requirements import closure_of, hashes_of
+from leasehold.registry.function_table import FUNCTIONS
 from tests.infra.bundle.deployed import Image
+from tests.infra.cloud import deploy
 from tests.package.clean_environment import ROOT
 
 LAZY = """
@@ -30,14 +29,6 @@ def greet(ctx, given):
     from google.cloud import build_v1
 """
 HYPOTHESIS = "hypothesis"  # it is installed here, and no function needs it
-
-
-@pytest.fixture
-def root(root: Path) -> Path:
-    """The small repository with all of Leasehold."""
-    shutil.rmtree(root / "shared")
-    shutil.copytree(ROOT / "shared" / "leasehold", root / "shared" / "leasehold")
-    return root
 
 
 def give(root: Path, steps: str) -> None:
@@ -120,7 +111,9 @@ def test_a_module_in_whose_place_a_package_would_be_imported_is_refused(root: Pa
 def test_the_same_repository_gives_the_same_bytes(image: Image) -> None:
     """Those that the command wrote in another process, with other settings."""
     contents = sources(ROOT, FUNCTIONS.keys(), "pipelines.catalog")
-    contents["requirements.txt"] = closure_of(ROOT, ["pipelines"]).text(hashes_of(ROOT)).encode()
+    contents["requirements.txt"] = (
+        closure_of(ROOT, ["pipelines"], ["review"]).text(hashes_of(ROOT)).encode()
+    )
 
     files = [path for path in image.bundle.rglob("*") if path.is_file() and path.suffix != ".pyc"]
 
@@ -130,12 +123,11 @@ def test_the_same_repository_gives_the_same_bytes(image: Image) -> None:
 
 
 def test_the_command_refuses_in_one_line_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--out", str(tmp_path / "out"), "--extra", "gpu"]
-    monkeypatch.setattr(sys, "argv", ["infra.bundle", *words])
 
-    assert main() == 2
+    assert deploy(["bundle", *words]) == 2
 
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
@@ -149,19 +141,16 @@ def test_an_interrupt_is_one_line(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infra.bundle.__main__.assemble", interrupt)
-    monkeypatch.setattr(sys, "argv", ["infra.bundle"])
+    monkeypatch.setattr("leasehold.cli.deploy.bundle.assemble", interrupt)
 
-    assert main() == 130
+    assert deploy(["bundle"]) == 130
 
     assert capsys.readouterr().err == "error: interrupted.\n"
 
 
 def test_the_command_writes_nothing_into_what_it_reads(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["infra.bundle", "--out", str(ROOT / "pipelines" / "out")])
-
-    assert main() == 2
+    assert deploy(["bundle", "--out", str(ROOT / "pipelines" / "out")]) == 2
 
     assert "is in pipelines/, which is read; name another folder" in capsys.readouterr().err

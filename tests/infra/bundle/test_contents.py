@@ -8,33 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundle.bundle_error import BundleError
-from infra.bundle.contents import sources
-from infra.bundle.missing_imports import missing_imports
-from infra.bundle.modules import Modules
+from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle.contents import sources
+from leasehold.deploy.bundle.missing_imports import missing_imports
+from leasehold.deploy.bundle.modules import Modules
 
 KEY = f"-----BEGIN PRIVATE KEY-----\n{'MIIEvQIBADANBgkqhkiG9w0BAQEFAASC' * 3}\n"
 
 
 def names(root: Path, catalog: str = "pipelines.catalog") -> set[str]:
-    return set(sources(root, ["greet"], catalog))
+    return set(sources(root, ["greet"], catalog, root / "shared/leasehold"))
 
 
 def test_it_holds_each_source_once_as_a_file(root: Path) -> None:
-    contents = sources(root, ["greet"], "pipelines.catalog")
+    contents = sources(root, ["greet"], "pipelines.catalog", root / "shared/leasehold")
 
     assert list(contents) == [
         ".gcloudignore",
         "functions/greet.py",
         "leasehold/__init__.py",
-        "leasehold/function_table.py",
+        "leasehold/registry/function_table.py",
         "main.py",
         "pipelines/__init__.py",
         "pipelines/catalog.py",
         "pipelines/steps.py",
         "pipelines/words.json",
     ]
-    assert contents["leasehold/function_table.py"] == b"FUNCTIONS = ('greet',)\n"
+    assert contents["leasehold/registry/function_table.py"] == (root / "deployment.py").read_bytes()
 
 
 def test_what_is_hidden_or_made_by_tools_stays_out(root: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_catalog_that_no_function_would_find_is_refused(
 
 def test_a_row_without_its_entry_is_refused(root: Path) -> None:
     with pytest.raises(BundleError, match=r"has a row for functions/wave.py, which is missing"):
-        sources(root, ["greet", "wave"], "pipelines.catalog")
+        sources(root, ["greet", "wave"], "pipelines.catalog", root / "shared/leasehold")
 
 
 def large(path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_file_of_a_thousand_branches_is_read_as_any_other(root: Path) -> None:
     text = f"x = 1\nif x:\n    pass\n{branches}else:\n    import nowhere\nPATTERN = '\\d'\n"
     (root / "pipelines" / "generated.py").write_text(text)
 
-    contents = sources(root, ["greet"], "pipelines.catalog")
+    contents = sources(root, ["greet"], "pipelines.catalog", root / "shared/leasehold")
 
     (line,) = missing_imports(contents, ("pipelines/generated",), Modules([]))
     assert line.startswith("pipelines/generated.py:3005 imports nowhere, which requirements.txt")

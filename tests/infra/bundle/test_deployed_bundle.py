@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.functions import FUNCTIONS
+from leasehold.registry.function_table import FUNCTIONS
 from tests.emulators import need_firestore, need_pubsub
 from tests.infra.bundle.deployed import Deployed, Image, deployed
 from tests.waiting import until

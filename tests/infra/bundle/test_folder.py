@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundle.bundle_error import BundleError
-from infra.bundle.folder import Changes, write
+from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle.folder import Changes, write
 
 FIRST = {"main.py": b"1", "old/a.py": b"a", "same.py": b"s"}
 SECOND = {"main.py": b"2", "new/b.py": b"b", "same.py": b"s"}

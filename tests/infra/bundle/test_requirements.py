@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundle.bundle_error import BundleError
-from infra.bundle.requirements import closure_of, hashes_of
+from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle.requirements import closure_of, hashes_of
 from tests.package.clean_environment import ROOT
 
 
 def lines(root: Path = ROOT, *extras: str) -> list[str]:
-    text = closure_of(root, ["pipelines"], extras).text()
+    text = closure_of(root, ["pipelines"], ("review", *extras)).text()
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
@@ -141,9 +141,9 @@ def test_a_package_that_comes_from_no_index_is_not_pinned(
 
 
 def test_each_package_that_a_function_may_need_has_the_hash_of_its_file() -> None:
-    """If one is missing, or left over: python -m infra.bundle.hashes, and commit hashes.txt."""
+    """If one is missing, or left over: leasehold deploy hashes --extra llm."""
     hashes = hashes_of(ROOT)
-    closure = closure_of(ROOT, ["pipelines"], ["llm"])
+    closure = closure_of(ROOT, ["pipelines"], ["llm", "review"])
 
     assert {*hashes} == {closure.pin(name) for name in closure.installed}
     for digests in hashes.values():

@@ -1,4 +1,4 @@
-"""infra/firestore.indexes.json serves each query the services ask.
+"""deploy/firestore.indexes.json serves each query the services ask.
 
 The emulator answers any query, with an index or without. Firestore refuses one that none serves;
 so these tests are what stands between a new query and an error in production.
@@ -35,7 +35,7 @@ from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import Presence, live_workers
 from leasehold.testing import FrozenClock
 
-FILE = Path(__file__).parents[3] / "infra" / "firestore.indexes.json"
+FILE = Path(__file__).parents[3] / "shared/leasehold/deploy/firestore.indexes.json"
 DECLARED: Mapping[str, Any] = json.loads(FILE.read_text())
 
 #: The collection; fields that a filter compares, then the field that sorts and its direction.

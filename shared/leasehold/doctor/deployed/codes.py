@@ -57,7 +57,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         _LIVE,
         "All functions together may take more CPUs or memory than the project has in the region: "
         "under load instances are refused, of the sweep and the API too.",
-        "Ask for more, or a lower `max_instances` in `infra/functions.py`, and a deploy.",
+        "Ask for more, or a lower `max_instances` in `deployment.py`, and a deploy.",
     ),
     CodeEntry(
         "function_account",
@@ -116,7 +116,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "queue_missing",
         _LIVE,
         "A step has no queue: its tasks cannot be created.",
-        "`python -m infra.provision apply`.",
+        "`leasehold deploy apply`.",
     ),
     CodeEntry("queue_paused", _LIVE, "A queue is paused or disabled: runs wait.", "Resume it."),
     CodeEntry(
@@ -141,7 +141,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "job_missing",
         _LIVE,
         "No job calls a function that has a schedule: the sweep never runs.",
-        "`python -m infra.provision apply`.",
+        "`leasehold deploy apply`.",
     ),
     CodeEntry("job_paused", _LIVE, "A job is paused, or its last change failed.", "Resume it."),
     CodeEntry("job_failed", _LIVE, "The last call of a job failed.", "What its log says."),
@@ -149,7 +149,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "job_schedule",
         _LIVE,
         "A job has another schedule than the table.",
-        "`python -m infra.provision apply --update`, or the command of the line.",
+        "`leasehold deploy apply --update`, or the command of the line.",
     ),
     CodeEntry(
         "job_deadline",
@@ -167,7 +167,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "topic_missing",
         _LIVE,
         "The topic of announcements does not exist.",
-        "`python -m infra.provision apply`.",
+        "`leasehold deploy apply`.",
     ),
     CodeEntry(
         "subscription_missing",
@@ -186,7 +186,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         _LIVE,
         "A subscription has no dead-letter topic, or nobody keeps what goes there: what is "
         "given up is gone.",
-        "`python -m infra.provision apply`.",
+        "`leasehold deploy apply`.",
     ),
     CodeEntry(
         "subscription_deadline",
@@ -217,13 +217,13 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "database_missing",
         _LIVE,
         "The Firestore database does not exist.",
-        "`python -m infra.provision apply`.",
+        "`leasehold deploy apply`.",
     ),
     CodeEntry(
         "no_backups",
         _LIVE,
         "No schedule backs the database up.",
-        "`python -m infra.provision apply`.",
+        "`leasehold deploy apply`.",
         kind=Kind.WARNING,
     ),
     CodeEntry(
@@ -238,7 +238,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "index_missing",
         _LIVE,
         "An index is missing: queries that need it fail, in production alone.",
-        "`python -m infra.provision apply`.",
+        "`leasehold deploy apply`.",
     ),
     CodeEntry(
         "index_building",
@@ -258,7 +258,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         _LIVE,
         "Fields are indexed that nobody asks for: each write costs more, and slows down "
         "under load.",
-        "`python -m infra.provision apply`.",
+        "`leasehold deploy apply`.",
     ),
     CodeEntry(
         "secret_missing",

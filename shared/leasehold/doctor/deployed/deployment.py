@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from leasehold.doctor.setup import Setup
 from leasehold.live.clients import ONE_TRY, GoogleClients
-from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
 
 if TYPE_CHECKING:
@@ -73,12 +72,14 @@ class Deployment:
         """Return the functions of the table that are deployed, with their services."""
         services = self.services
         return [
-            (entry, services[entry.service]) for entry in FUNCTIONS if entry.service in services
+            (entry, services[entry.service])
+            for entry in self.setup.functions
+            if entry.service in services
         ]
 
     def setting(self, name: str) -> str:
         """Return a setting as the functions have it; where none has it, as this machine has it."""
-        for entry in FUNCTIONS:
+        for entry in self.setup.functions:
             service = self.services_if_known.get(entry.service)
             if service is not None and (value := variables_of(service).get(name)):
                 return value
@@ -104,7 +105,7 @@ class Deployment:
         return self._provision("drift")
 
     def _provision(self, verb: str) -> str:
-        return f"python -m infra.provision {verb} --project={self.project} --region={self.region}"
+        return f"leasehold deploy {verb} --project={self.project} --region={self.region}"
 
     def of_run(self, verb: str, service: str, *flags: str) -> str:
         """Return a command about a service of Cloud Run."""

@@ -12,7 +12,6 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.limits import MARGIN, longest_deadline
 from leasehold.domain.printable import one_line
 from leasehold.errors import without_user
-from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def functions(deployment: Deployment) -> Iterator[Finding]:
         yield Finding("nothing_deployed", message, _deploy(deployment))
         return
     there = {entry.name for entry, _ in deployed}
-    for entry in FUNCTIONS:
+    for entry in deployment.setup.functions:
         if entry.name not in there:
             message = f"Function {entry.service} is not deployed: nothing {entry.summary}."
             yield Finding("function_missing", message, _deploy(deployment))
@@ -184,7 +183,7 @@ def _target(
     deployment: Deployment, entry: FunctionEntry, variables: dict[str, str]
 ) -> Iterator[Finding]:
     """Yield a finding where a function has tasks delivered to where nobody runs steps."""
-    step = deployment.services.get(FUNCTIONS.of_tasks.service)
+    step = deployment.services.get(deployment.setup.functions.of_tasks.service)
     url = variables.get("LEASEHOLD_FUNCTION_URL", "").rstrip("/")
     if step is None or Use.TASKS not in entry.uses or not url:
         return
@@ -192,7 +191,7 @@ def _target(
     if known and url not in known:
         message = (
             f"Function {entry.service} has tasks sent to {_shown(url)}, which is no address of "
-            f"{FUNCTIONS.of_tasks.service}."
+            f"{deployment.setup.functions.of_tasks.service}."
         )
         address = next(iter(sorted(known)))
         repair = _set(deployment, entry, f"LEASEHOLD_FUNCTION_URL={address}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import leasehold.live
+import leasehold.deploy
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
 from leasehold.domain.moment import stamp
@@ -18,8 +18,7 @@ from leasehold.live.firestore_builds import begun_at
 if TYPE_CHECKING:
     from google.cloud.firestore_admin_v1 import Field, Index
 
-#: A link to `infra/firestore.indexes.json`, so that it is known where only the package is.
-DECLARED: Final = Path(leasehold.live.__file__).with_name("firestore.indexes.json")
+DECLARED: Final = Path(leasehold.deploy.__file__).with_name("firestore.indexes.json")
 
 #: A collection, and its fields with their order: `createdAt DESCENDING`.
 _Index = tuple[str, tuple[str, ...]]

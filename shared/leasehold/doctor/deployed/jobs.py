@@ -11,7 +11,6 @@ from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
 from leasehold.domain.printable import one_line
 from leasehold.live.clients import ONE_TRY
-from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def jobs(deployment: Deployment) -> Iterator[Finding]:
     listed = list(
         deployment.clients.scheduler.list_jobs({"parent": deployment.location}, **ONE_TRY)
     )
-    for entry in FUNCTIONS.called_by(Trigger.SCHEDULE):
+    for entry in deployment.setup.functions.called_by(Trigger.SCHEDULE):
         found = [job for job in listed if _calls(deployment, entry, job)]
         if not found:
             message = f"No job of Cloud Scheduler calls {entry.service}: it never runs."

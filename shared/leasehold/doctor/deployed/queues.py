@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
 from leasehold.live.clients import ONE_TRY
-from leasehold.registry.function_table import FUNCTIONS
 
 if TYPE_CHECKING:
     from google.cloud.tasks_v2 import Queue
@@ -77,7 +76,7 @@ def _retries(deployment: Deployment, queue_id: str, queue: Queue) -> Iterator[Fi
 
 def _concurrency(deployment: Deployment, found: dict[str, Queue]) -> Iterator[Finding]:
     """Yield a finding where queues deliver more at once than there are instances for."""
-    entry = FUNCTIONS.of_tasks
+    entry = deployment.setup.functions.of_tasks
     service = deployment.services_if_known.get(entry.service)
     instances, at_once = entry.max_instances, entry.concurrency
     if service is not None:

@@ -83,7 +83,7 @@ def quota(deployment: Deployment) -> Iterator[Finding]:
             f"The functions may take {_shown(one, taken)} together, and the project has "
             f"{_shown(one, has / one.unit)} in {deployment.region}: under load instances are "
             "refused, of the sweep and the API too. Ask for more, or lower max_instances in "
-            "infra/functions.py."
+            "deployment.py."
         )
         repair = (
             f"gcloud beta quotas preferences create --service=run.googleapis.com "

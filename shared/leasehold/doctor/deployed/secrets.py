@@ -9,7 +9,6 @@ from leasehold.doctor.deployed.deployment import Deployment, secrets_of, variabl
 from leasehold.doctor.finding import Finding
 from leasehold.domain.printable import one_line
 from leasehold.live.clients import ONE_TRY
-from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Secret
 
 _MOST: Final = 120
@@ -17,7 +16,7 @@ _MOST: Final = 120
 
 def secrets(deployment: Deployment) -> Iterator[Finding]:
     """Yield which secrets are missing, or have no version that can be read."""
-    for secret, having in FUNCTIONS.secrets_with(deployment.setup.catalog).items():
+    for secret, having in deployment.setup.functions.secrets_with(deployment.setup.catalog).items():
         problem = _problem(deployment, secret)
         if problem:
             name, whose = secret.variable, ", ".join(entry.service for entry in having)

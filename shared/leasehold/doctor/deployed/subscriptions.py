@@ -11,7 +11,6 @@ from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
 from leasehold.domain.printable import one_line
 from leasehold.live.clients import ONE_TRY
-from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import Trigger
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def _policy(deployment: Deployment, subscription: Subscription) -> Iterator[Find
         repair = f"{update} --min-retry-delay=10s --max-retry-delay=600s"
         yield Finding("subscription_retry", message, repair)
     yield from _dead_letters(deployment, subscription, short)
-    for entry in FUNCTIONS.called_by(Trigger.EVENTS):
+    for entry in deployment.setup.functions.called_by(Trigger.EVENTS):
         wanted = f"{entry.timeout.total_seconds():g}"
         if timedelta(seconds=subscription.ack_deadline_seconds) < entry.timeout:
             message = (

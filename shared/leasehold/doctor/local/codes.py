@@ -36,7 +36,7 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         _HERE,
         "A function has less time than a step's dispatch deadline and a minute: it is ended "
         "before it can record what became of the step.",
-        "A longer `timeout` in `infra/functions.py`, and a deploy; or a shorter deadline.",
+        "A longer `timeout` in `deployment.py`, and a deploy; or a shorter deadline.",
     ),
     CodeEntry(
         "memory_not_told",
@@ -243,7 +243,7 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         _HERE,
         "Cold starts of `execute_step` were measured, in the [ledger](ledger.md), to take long "
         "and to be many: at least 20, a 95th percentile of 5 s or more, one an hour or more.",
-        "A higher `min_instances` in its row of `infra/functions.py`, if the waits matter more "
+        "A higher `min_instances` in its row of `deployment.py`, if the waits matter more "
         "than instances that are paid for while idle.",
         kind=Kind.PROPOSAL,
     ),
@@ -275,13 +275,13 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "function_without_row",
         _HERE,
-        "A file in `functions/` is in no row of `infra/functions.py`, so it is not deployed.",
+        "A file in `functions/` is in no row of `deployment.py`, so it is not deployed.",
         "Add its row, or delete the file.",
     ),
     CodeEntry(
         "function_without_file",
         _HERE,
-        "A row of `infra/functions.py` has no file in `functions/`.",
+        "A row of `deployment.py` has no file in `functions/`.",
         "Add the file, or delete the row.",
     ),
     CodeEntry(

@@ -7,25 +7,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from leasehold.deploy.tables import FILE as TABLES
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.setup import Setup
-from leasehold.registry.function_table import FUNCTIONS
 
 _FOLDER: Final = Path("functions")
-_TABLE: Final = Path("infra", "functions.py")
+_TABLE: Final = Path(TABLES)
+_PACKAGE: Final = Path(__file__).parents[2]
 _LONGEST: Final = 1_000_000
 
 
 def function_files(setup: Setup) -> Iterator[Finding]:
     """Yield what the table and the folder of a bundle do not agree on."""
     folder = setup.folder / _FOLDER
-    if not (setup.folder / _TABLE).is_file() or not folder.is_dir():
+    if not (setup.folder / _TABLE).is_file():
         return  # no bundle is deployed from here
-    files = {path.stem: path for path in folder.glob("*.py") if path.stem != "__init__"}
-    for name in sorted(set(files) - set(FUNCTIONS.keys())):
+    own = {path.stem: path for path in folder.glob("*.py") if path.stem != "__init__"}
+    known = {path.stem: path for path in (_PACKAGE / _FOLDER).glob("*.py")}
+    files = {**known, **own}
+    for name in sorted(set(own) - set(setup.functions.keys())):
         message = f"{_FOLDER / name}.py has no row in {_TABLE}: it is never deployed."
         yield Finding("function_without_row", message, file=str(_FOLDER / f"{name}.py"))
-    for entry in FUNCTIONS:
+    for entry in setup.functions:
         if entry.name not in files:
             message = f"{_TABLE} has a row {entry.name}, and there is no {_FOLDER}/{entry.name}.py."
             yield Finding("function_without_file", message, file=str(_TABLE))

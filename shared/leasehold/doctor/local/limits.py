@@ -10,16 +10,16 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.registry.dispatch import PLATFORM_DEADLINE
 from leasehold.registry.effective_settings import effective_settings
-from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
+from leasehold.registry.functions import FunctionEntry, Trigger
 from leasehold.worker.sandbox.forking.memory import is_memory_told
 
 #: What a function has beyond a step's dispatch deadline, to record what became of it.
 MARGIN: Final = timedelta(seconds=60)
 
 
-def limits(setup: Setup, functions: FunctionTable = FUNCTIONS) -> Iterator[Finding]:
+def limits(setup: Setup) -> Iterator[Finding]:
     """Yield what the functions of the table have no time for."""
+    functions = setup.functions
     step = functions.of_tasks
     for name, deadline in deadlines(setup):
         if step.timeout < deadline + MARGIN and deadline <= PLATFORM_DEADLINE:
@@ -72,7 +72,7 @@ def _too_short(step: str, deadline: timedelta, function: FunctionEntry) -> Findi
     timeout = _s(function.timeout)
     message = (
         f"Step {step} has {_s(deadline)} (dispatch deadline), and {function.name} {timeout}: it "
-        f"needs a minute more than the step; set its timeout in infra/functions.py to "
+        f"needs a minute more than the step; set its timeout in deployment.py to "
         f"{_s(deadline + MARGIN)}."
     )
     return Finding("function_timeout", message)

@@ -17,7 +17,6 @@ from leasehold.domain.prewarming import ColdStart, prewarming
 from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Query
-from leasehold.registry.function_table import FUNCTIONS
 
 #: So many entries are read: a proposal is no report.
 _ENTRIES: Final = Query("ledger", limit=500, within=5.0)
@@ -35,11 +34,11 @@ def proposals(setup: Setup, clock: Clock) -> Iterator[Finding]:
     except LeaseholdError:
         return  # the store's own look says what is wrong with it
     starts = [start for entry in entries for start in cold_starts(entry)]
-    step = FUNCTIONS.of_tasks
+    step = setup.functions.of_tasks
     found = prewarming(starts, step.max_instances)
     if found is not None and found.instances > step.min_instances:
         message = (
-            f"min_instances={found.instances} in the row {step.name} of infra/functions.py (now "
+            f"min_instances={found.instances} in the row {step.name} of deployment.py (now "
             f"{step.min_instances}): 95% of {found.starts} cold starts took up to "
             f"{found.p95.total_seconds():.1f} s, and there are {found.per_hour:.1f} of them an "
             "hour. It costs that many idle instances."

@@ -19,8 +19,8 @@ from leasehold.registry.settings import SETTINGS
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
 #: Ours, and no settings of a bundle: of the command line, of processes that were started by ours.
 OTHERS: Final = ("LEASEHOLD_DEBUG", "LEASEHOLD_HOLDER", "LEASEHOLD_FORK_SERVER", EMULATOR)
-#: What the commands of `infra/` read, most of it in place of their options, and the gate.
-OF_INFRA: Final = (
+#: What the commands of `leasehold deploy` read, most of it in place of their options, and the gate.
+OF_DEPLOY: Final = (
     "LEASEHOLD_ALERT_EMAIL",
     "LEASEHOLD_ALLOW_MISFITS",
     "LEASEHOLD_API_CALLERS",
@@ -53,7 +53,7 @@ def misspelled_settings(setup: Setup) -> Iterator[Finding]:
 
     It may be what keeps the catalog from being found.
     """
-    known = {*SETTINGS.keys(), *OTHERS, *OF_INFRA}
+    known = {*SETTINGS.keys(), *OTHERS, *OF_DEPLOY}
     for name in sorted(set(setup.environ) - known):
         if name.startswith("LEASEHOLD_") and difflib.get_close_matches(name, known, 1, _ALIKE):
             yield _unread(name, sorted(known))
@@ -64,7 +64,7 @@ def unread_variables(setup: Setup) -> Iterator[Finding]:
     of_steps = [name for step in setup.steps for name in step.env_overrides]
     of_channels = setup.catalog.channel_variables
     files = [f"{name}{FILE_SUFFIX}" for name in of_channels]
-    known = {*SETTINGS.keys(), *OTHERS, *OF_INFRA, *of_steps, *of_channels, *files}
+    known = {*SETTINGS.keys(), *OTHERS, *OF_DEPLOY, *of_steps, *of_channels, *files}
     for name in sorted(set(setup.environ) - known):
         if name.startswith(_PREFIXES):
             yield _unread(name, sorted(known))

@@ -1,0 +1,133 @@
+"""`leasehold deploy init`: the files that a project is deployed with."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import click
+
+from leasehold.cli.deploy.cloudbuild import FILE, GATE_FILE, HEADER, REQUIREMENTS, build, text
+from leasehold.cli.exit_codes import DONE, FOUND
+from leasehold.cli.stderr import note, print_error
+from leasehold.cli.stdout import print_line
+from leasehold.deploy.tables import FILE as TABLES
+from leasehold.deploy.tables import read_tables
+from leasehold.registry import function_table
+
+#: Where the wheel is that a build installs.
+_WHEELS: Final = "wheels"
+#: What `gcloud builds submit` leaves out of what it uploads.
+_NOT_UPLOADED: Final = """\
+.git
+.venv/
+.leasehold/
+/build/
+__pycache__/
+*.egg-info/
+.mypy_cache/
+.ruff_cache/
+.pytest_cache/
+.env
+.env.*
+*.env
+*.pem
+*.key
+*.p12
+*.pfx
+"""
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if cloudbuild.yaml is stale.")
+def init(*, check: bool) -> int:
+    """Write what a project in this folder is deployed with.
+
+    deployment.py has the tables, which are yours to change; requirements.txt what a build installs.
+    What is there is left alone, but for cloudbuild.yaml, which follows from deployment.py: give the
+    command again when you have changed that.
+    """
+    folder = Path.cwd()
+    build_file = folder / FILE
+    wanted = _build_text(folder)
+    before = build_file.read_text(encoding="utf-8") if build_file.is_file() else ""
+    if check:
+        if before == wanted:
+            return DONE
+        print_error(f"{FILE} is stale; type: leasehold deploy init")
+        return FOUND
+    if before and not before.startswith(HEADER):
+        raise click.ClickException(
+            f"{FILE} is there, and is not one that this command wrote: move it away, as "
+            f"another build of yours may have any other name"
+        )
+    written = [name for name, content in _files(folder).items() if _write(folder / name, content)]
+    if before != wanted:
+        build_file.write_text(wanted, encoding="utf-8")
+        written.append(FILE)
+    print_line(f"written: {', '.join(written)}" if written else "nothing to write: all is there")
+    note("next:", "leasehold deploy plan --project PROJECT --region REGION")
+    return DONE
+
+
+def _build_text(folder: Path) -> str:
+    tables = read_tables(folder)
+    return text(build(tables, has_gate=(folder / GATE_FILE).is_file()))
+
+
+def _files(folder: Path) -> Mapping[str, str]:
+    """Return what is written where it is not there."""
+    files = {TABLES: inspect.getsource(function_table), ".gcloudignore": _NOT_UPLOADED}
+    if not (folder / REQUIREMENTS).exists():
+        files[REQUIREMENTS] = "".join(f"{line}\n" for line in _requirements(folder))
+    return files
+
+
+def _requirements(folder: Path) -> Iterator[str]:
+    yield _leasehold(folder)
+    for path in sorted(folder.glob(f"*/{REQUIREMENTS}")):
+        yield f"-r {path.relative_to(folder)}"
+
+
+def _leasehold(folder: Path) -> str:
+    """Return what a build installs: leasehold as it is installed here, and never another one.
+
+    It is on no index, so its wheel is kept in the folder.
+    """
+    package = distribution("leasehold")
+    wheels = folder / _WHEELS
+    if found := next(wheels.glob(f"leasehold-{package.version}-*.whl"), None):
+        return f"./{_WHEELS}/{found.name}[deploy]"
+    origin = package.read_text("direct_url.json")
+    if origin is None:  # of an index that pip is set up with
+        return f"leasehold[deploy]=={package.version}"
+    url = str(json.loads(origin)["url"])
+    source = Path(url2pathname(urlsplit(url).path))
+    if urlsplit(url).scheme != "file":
+        return f"leasehold[deploy] @ {url}"
+    if source.suffix != ".whl" or not source.is_file():
+        raise click.ClickException(
+            f"a build installs leasehold from a wheel in this folder. Type: pip wheel --no-deps "
+            f"--wheel-dir {_WHEELS} {shlex.quote(str(source))}"
+        )
+    wheels.mkdir(exist_ok=True)
+    shutil.copy(source, wheels)
+    return f"./{_WHEELS}/{source.name}[deploy]"
+
+
+def _write(path: Path, content: str) -> bool:
+    """Write a file that is not there; return whether it was not."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(content)
+    except FileExistsError:
+        return False
+    return True

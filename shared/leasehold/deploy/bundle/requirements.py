@@ -1,0 +1,224 @@
+"""Exact versions of all that a deployed function needs: the requirements.txt of a bundle.
+
+Which packages need which is read from what is installed; that is also what was tested, so it has
+to be what constraints.txt says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle.contents import REQUIREMENTS
+
+#: The extras of what every bundle needs. Channels depend on settings, which come after the bundle.
+EXTRAS: Final = ("channels", "functions", "google")
+_OURS: Final = "leasehold"
+#: Where a function may run; a package that only some of them need gets a marker.
+PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
+_LINUX: Final = {
+    "implementation_name": "cpython",
+    "os_name": "posix",
+    "platform_machine": "x86_64",
+    "platform_python_implementation": "CPython",
+    "platform_system": "Linux",
+    "sys_platform": "linux",
+}
+#: The hashes of all that a function may need, as `leasehold deploy hashes` writes them.
+HASHES: Final = "hashes.txt"
+_HEADER: Final = """\
+# Made by `leasehold deploy bundle` of what is installed, which constraints.txt may pin.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """Packages with all that they need.
+
+    Args:
+        installed: the package of each name.
+        pythons: the versions of Python that need it.
+    """
+
+    installed: dict[str, Distribution] = field(default_factory=dict)
+    pythons: dict[str, list[str]] = field(default_factory=dict)
+
+    def text(self, hashes: Mapping[str, Sequence[str]] = MappingProxyType({})) -> str:
+        """Return the lines of a requirements.txt, sorted.
+
+        Args:
+            hashes: of each package, by its pin. pip asks for all of them or for none, so where one
+                is not known no line has any.
+        """
+        known = {} if self.without(hashes) else hashes
+        return _HEADER + "".join(f"{self._line(name, known)}\n" for name in sorted(self.installed))
+
+    def without(self, hashes: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return the pins of which no hash is known."""
+        return [pin for pin in map(self.pin, sorted(self.installed)) if pin not in hashes]
+
+    def pin(self, name: str) -> str:
+        """Return the name of a package with its version."""
+        return f"{name}=={self.installed[name].version}"
+
+    @staticmethod
+    def name_of(package: str) -> str:
+        """Return the name that a package is found by, however it is written."""
+        return canonicalize_name(package)
+
+    def _line(self, name: str, hashes: Mapping[str, Sequence[str]]) -> str:
+        line = pin = self.pin(name)
+        if len(self.pythons[name]) < len(PYTHONS):
+            where = " or ".join(f"python_version == {it!r}" for it in self.pythons[name])
+            line = f"{line}; {where}"
+        return " ".join([line, *(f"--hash=sha256:{digest}" for digest in hashes.get(pin, ()))])
+
+
+def hashes_of(root: Path) -> dict[str, tuple[str, ...]]:
+    """Return the hashes of `hashes.txt`, by the pin of the package."""
+    path = root / HASHES
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    parts = (line.split() for line in lines if "==" in line)
+    return {pin: tuple(it.removeprefix("--hash=sha256:") for it in its) for pin, *its in parts}
+
+
+def closure_of(root: Path, folders: Sequence[str], extras: Sequence[str] = ()) -> Closure:
+    """Return all that the functions need.
+
+    Args:
+        root: the folder of the project; it may have a constraints.txt.
+        folders: of the user; each may have a requirements.txt.
+        extras: further ones of leasehold.
+
+    Raises:
+        BundleError: an extra or a requirement that is not known, not installed, or not the version
+            of constraints.txt.
+    """
+    package = _distribution(_OURS)
+    wanted = _extras_of(package, extras)
+    roots = [(_OURS, needed) for needed in _needs(package) if needed.name != _OURS]
+    for folder in folders:
+        roots += _of_the_user(root / folder / REQUIREMENTS)
+    pins = _pins(root / "constraints.txt")
+    closure = Closure()
+    for python in PYTHONS:
+        seen: set[str] = set()
+        for source, requirement in roots:
+            if _applies(requirement, python, ("", *wanted)):
+                _add(closure, requirement, source, python, seen)
+    for name, found in closure.installed.items():
+        if pins.get(name, found.version) != found.version:
+            raise BundleError(
+                f"{name} {found.version} is installed, and constraints.txt has {pins[name]}; type: "
+                f"pip install {name}=={pins[name]}"
+            )
+    return closure
+
+
+def _extras_of(package: Distribution, extras: Sequence[str]) -> Sequence[str]:
+    """Return the extras that a bundle needs, with those that they bring."""
+    known = package.metadata.get_all("Provides-Extra") or []
+    wanted = sorted({*EXTRAS, *extras})
+    for extra in wanted:
+        if extra not in known:
+            there = ", ".join(sorted(known))
+            raise BundleError(f"--extra {extra}: there is none of that name; there are {there}")
+        for needed in _needs(package):
+            if needed.name == _OURS and _applies(needed, PYTHONS[0], (extra,)):
+                wanted += sorted(needed.extras - {*wanted})
+    return wanted
+
+
+def _of_the_user(path: Path) -> Iterator[tuple[str, Requirement]]:
+    """Yield the requirements of a file: names, versions and markers, and nothing else."""
+    if not path.is_file():
+        return
+    source = f"{path.parent.name}/{path.name}"
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
+    ):
+        text = line.partition(" #")[0].strip()
+        if not text or text.startswith("#"):
+            continue
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            requirement = None
+        if requirement is None or requirement.url:
+            allowed = "the name of a package, with its version if you like: httpx>=0.28"
+            raise BundleError(f"{source}:{number}: {text!r} cannot be used; allowed: {allowed}")
+        if canonicalize_name(requirement.name) == _OURS:
+            raise BundleError(
+                f"{source}:{number}: the bundle has leasehold itself; delete the line"
+            )
+        yield source, requirement
+
+
+def _pins(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    pairs = (line.partition("==") for line in lines if "==" in line)
+    return {canonicalize_name(name): version.strip() for name, _, version in pairs}
+
+
+def _add(
+    closure: Closure, requirement: Requirement, source: str, python: str, seen: set[str]
+) -> None:
+    """Add a package, and what it needs with that Python on Linux."""
+    name = canonicalize_name(requirement.name)
+    found = closure.installed[name] = _installed(requirement, source)
+    key = f"{name}[{','.join(sorted(requirement.extras))}]"
+    if key in seen:
+        return
+    seen.add(key)
+    if python not in closure.pythons.setdefault(name, []):
+        closure.pythons[name].append(python)
+    for needed in _needs(found):
+        if _applies(needed, python, ("", *requirement.extras)):
+            _add(closure, needed, name, python, seen)
+
+
+@functools.cache
+def _needs(package: Distribution) -> tuple[Requirement, ...]:
+    return tuple(map(Requirement, package.requires or ()))
+
+
+def _applies(requirement: Requirement, python: str, extras: Sequence[str]) -> bool:
+    marker = requirement.marker
+    where = {**_LINUX, "python_version": python, "python_full_version": f"{python}.0"}
+    return marker is None or any(marker.evaluate({**where, "extra": extra}) for extra in extras)
+
+
+def _installed(requirement: Requirement, source: str) -> Distribution:
+    wanted = f"{requirement.name}{requirement.specifier}"
+    try:
+        found = _distribution(canonicalize_name(requirement.name))
+    except PackageNotFoundError:
+        raise BundleError(
+            f"{source} needs {wanted}, which is not installed; type: pip install '{wanted}'"
+        ) from None
+    if not requirement.specifier.contains(found.version, prereleases=True):
+        raise BundleError(
+            f"{source} needs {wanted}, and {found.version} is installed; type: "
+            f"pip install '{wanted}'"
+        )
+    if found.read_text("direct_url.json") is not None:  # of PEP 610: not from an index
+        raise BundleError(
+            f"{source} needs {wanted}, which is installed from a folder or a repository: a build "
+            "would take what an index has by that name; give it to an index, or put its code into "
+            "your pipelines"
+        )
+    return found
+
+
+@functools.cache
+def _distribution(name: str) -> Distribution:
+    return distribution(name)

@@ -1,0 +1,145 @@
+"""Eventarc's subscription of the announcements, completed with what Eventarc does not give it.
+
+`gcloud functions deploy --trigger-topic` has Eventarc make a push subscription. It keeps a message
+for 24 hours and then drops it: only a dead-letter topic shows that something was given up.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from google.api_core.exceptions import NotFound
+
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
+from leasehold.deploy.resources.topic import Topic
+from leasehold.deploy.resources.values import differences, seconds
+from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.registry.functions import FunctionEntry, Trigger
+
+#: The waits between two deliveries of a message that was refused.
+MIN_RETRY: Final = timedelta(seconds=10)
+MAX_RETRY: Final = timedelta(seconds=600)
+#: After so many deliveries, over two hours, a message is given up. It was a hint: what it is about
+#: stands in the store, and the sweep publishes again what is due.
+ATTEMPTS: Final = 20
+#: What Pub/Sub waits for an answer where nobody has said how long; Eventarc may leave it at that.
+#: https://github.com/hashicorp/terraform-provider-google/issues/17701
+_UNSAID_ACK_S: Final = 10
+_BY_EVENTARC: Final = "eventarc-"
+
+
+@dataclass(frozen=True)
+class EventSubscription:
+    """What the subscription of the function that is called by events lacks."""
+
+    clients: GoogleClients
+    installation: Installation
+    attempts: int = ATTEMPTS
+    kind = "event subscription"
+
+    @property
+    def name(self) -> str:
+        """The service that it pushes to: its own name is known once it is there."""
+        return self._function.service
+
+    @property
+    def needs(self) -> tuple[Resource, ...]:
+        """Both topics."""
+        names = (self.installation.topic_name, self.installation.dead_topic_name)
+        return tuple(Topic(self.clients, self.installation, name) for name in names)
+
+    @property
+    def _function(self) -> FunctionEntry:
+        (function,) = self.installation.functions.called_by(Trigger.EVENTS)
+        return function
+
+    def look(self) -> Look:
+        """Return what it lacks (MISSING), or what it has that is another value (DIFFERENT)."""
+        found = self._found()
+        if found is None:
+            return Look(State.WAITING, why=f"{self.name} to be deployed")
+        if self._lacking(found):
+            return MISSING
+        if not (differing := tuple(self._differing(found))):
+            return PRESENT
+        return Look(State.DIFFERENT, differing, repair=self._repair(found, differing))
+
+    def create(self) -> None:
+        """Give it what it lacks, and leave what it has."""
+        found = self._found()
+        lacking = {} if found is None else self._lacking(found)
+        if found is None or not lacking:
+            return
+        request = {
+            "subscription": {"name": found.name, **lacking},
+            "update_mask": {"paths": list(lacking)},
+        }
+        self.clients.subscriber.update_subscription(request, **ONE_TRY)
+
+    def full_name(self) -> str | None:
+        """Return the full name of Eventarc's subscription; None: there is none yet."""
+        found = self._found()
+        return None if found is None else str(found.name)
+
+    def _found(self) -> Any | None:
+        """Return the subscription that pushes to the function, or None."""
+        topic = {"topic": self.installation.topic_name}
+        start = f"projects/{self.installation.project}/subscriptions/{_BY_EVENTARC}"
+        try:
+            names = list(self.clients.publisher.list_topic_subscriptions(topic, **ONE_TRY))
+        except NotFound:
+            return None
+        for name in sorted(name for name in names if name.startswith(start)):
+            subscription = {"subscription": name}
+            found = self.clients.subscriber.get_subscription(subscription, **ONE_TRY)
+            pushes_to = found.push_config.push_endpoint
+            if f"-{self.name}-" in name or pushes_to.startswith(f"https://{self.name}-"):
+                return found
+        return None
+
+    def _lacking(self, found: Any) -> dict[str, Any]:
+        lacking: dict[str, Any] = {}
+        if not found.dead_letter_policy.dead_letter_topic:
+            lacking["dead_letter_policy"] = {
+                "dead_letter_topic": self.installation.dead_topic_name,
+                "max_delivery_attempts": self.attempts,
+            }
+        if "retry_policy" not in found:
+            lacking["retry_policy"] = {"minimum_backoff": MIN_RETRY, "maximum_backoff": MAX_RETRY}
+        if found.ack_deadline_seconds <= _UNSAID_ACK_S < self._answers_within:
+            lacking["ack_deadline_seconds"] = self._answers_within
+        return lacking
+
+    @property
+    def _answers_within(self) -> int:
+        """The seconds that the function may take; one that takes longer is called once more."""
+        return int(self._function.timeout.total_seconds())
+
+    def _differing(self, found: Any) -> list[Difference]:
+        words = {
+            "dead-letter-topic": found.dead_letter_policy.dead_letter_topic,
+            "max-delivery-attempts": str(found.dead_letter_policy.max_delivery_attempts),
+            "min-retry-delay": seconds(found.retry_policy.minimum_backoff),
+            "max-retry-delay": seconds(found.retry_policy.maximum_backoff),
+        }
+        wanted = {
+            "dead-letter-topic": self.installation.dead_topic_name,
+            "max-delivery-attempts": str(self.attempts),
+            "min-retry-delay": seconds(MIN_RETRY),
+            "max-retry-delay": seconds(MAX_RETRY),
+        }
+        differing = list(differences(words, wanted))
+        if found.ack_deadline_seconds < self._answers_within:
+            given, needed = str(found.ack_deadline_seconds), str(self._answers_within)
+            differing.append(Difference("ack-deadline", given, needed))
+        return differing
+
+    def _repair(self, found: Any, differing: tuple[Difference, ...]) -> str:
+        name = shlex.quote(found.name.rpartition("/")[2])
+        flags = " ".join(f"--{it.field}={it.wanted}" for it in differing)
+        where = f"--project={self.installation.project}"
+        return f"gcloud pubsub subscriptions update {name} {where} {flags}"

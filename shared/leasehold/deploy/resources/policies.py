@@ -1,0 +1,177 @@
+"""The permissions of an installation, by the place where they stand: those missing are added."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound
+from google.iam.v1.policy_pb2 import Policy
+
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.permissions import Kind, Permission, Place, permissions_of, service_of
+from leasehold.deploy.resources.bucket import Bucket
+from leasehold.deploy.resources.policy_access import PolicyAccess, add_to, missing_from
+from leasehold.deploy.resources.resource import (
+    MISSING,
+    PRESENT,
+    Difference,
+    Look,
+    NotYetError,
+    Resource,
+    State,
+)
+from leasehold.live.clients import GoogleClients
+from leasehold.live.iam import EVERYBODY
+from leasehold.registry.pipelines import Catalog
+
+#: How a line is taken out of a policy by hand, and what names its place.
+_GCLOUD: Final = {
+    Kind.PROJECT: "projects",
+    Kind.ACCOUNT: "iam service-accounts",
+    Kind.QUEUE: "tasks queues",
+    Kind.TOPIC: "pubsub topics",
+    Kind.SUBSCRIPTION: "pubsub subscriptions",
+    Kind.BUCKET: "storage buckets",
+    Kind.SECRET: "secrets",
+    Kind.SERVICE: "run services",
+}
+
+
+def policies(
+    clients: GoogleClients, installation: Installation, catalog: Catalog
+) -> Iterator[Resource]:
+    """Yield the permissions at each place; a service that nobody is to call is a place too."""
+    wanted: dict[Place, list[Permission]] = {
+        service_of(function, installation): [] for function in installation.functions
+    }
+    for permission in permissions_of(installation, catalog):
+        wanted.setdefault(permission.place, []).append(permission)
+    for place in sorted(wanted, key=_rank):
+        access = PolicyAccess(clients, place)
+        yield Permissions(place, tuple(wanted[place]), access, installation)
+
+
+def _rank(place: Place) -> tuple[int, str]:
+    return list(Kind).index(place.kind), place.name
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What must be allowed at one place, and that nobody may do anything there without a name."""
+
+    place: Place
+    wanted: Sequence[Permission]
+    policy: PolicyAccess
+    installation: Installation
+    kind = "permissions"
+
+    @property
+    def name(self) -> str:
+        """Where they stand."""
+        name = self.place.name if self._is_foreign else _short(self.place.short_name)
+        return f"{self.place.kind} {name}"
+
+    @property
+    def needs(self) -> Sequence[Resource]:
+        """The bucket, which may be somebody else's; what lacks another place is told by a look."""
+        is_of_bucket = self.place.kind is Kind.BUCKET
+        return (Bucket(self.policy.clients, self.installation),) if is_of_bucket else ()
+
+    def look(self) -> Look:
+        """Return whether all are there (else `why` has those that are not), and who else is."""
+        try:
+            policy = self.policy.seen
+        except (Forbidden, NotFound) as error:
+            return self._unseen(error)
+        public = list(_public(policy))
+        told = tuple(_warning(member, role) for member, role in public)
+        repair = "; ".join(self._change("remove", member, role) for member, role in public)
+        if missing := missing_from(policy, self.wanted):
+            return Look(State.MISSING, told, why=_words(missing), repair=repair)
+        return Look(State.DIFFERENT, told, repair=repair) if public else PRESENT
+
+    def create(self) -> None:
+        """Add what is missing to the policy as it is now.
+
+        Raises:
+            Aborted: somebody has changed it at the same time.
+            NotYetError: there is no such place, or it is so new that it is not known everywhere.
+        """
+        try:
+            policy = self.policy.read()
+            missing = missing_from(policy, self.wanted)
+            for permission in missing:
+                add_to(policy, permission)
+            if missing:
+                self.policy.write(policy)
+        except NotFound as error:  # some services tell it of a write alone
+            raise NotYetError(f"{self.name}, which is not there") from error
+        except Forbidden as error:
+            raise (NotYetError(self._others()) if self._is_foreign else error) from error
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether the place is in another project: a topic that a channel publishes to."""
+        of_project = f"projects/{self.installation.project}"
+        is_ours = f"{self.place.name}/".startswith(f"{of_project}/")
+        return self.place.kind is not Kind.BUCKET and not is_ours
+
+    def _unseen(self, error: GoogleAPICallError) -> Look:
+        """Return what it means that the policy cannot be read."""
+        if self._is_foreign:
+            repair = "; ".join(self._change("add", each.member, each.role) for each in self.wanted)
+            return Look(State.WAITING, why=self._others(), repair=repair)
+        if isinstance(error, Forbidden):
+            raise error
+        if not self.wanted:
+            return PRESENT  # what is not there lets nobody in
+        if self.place.kind is Kind.SERVICE:
+            return Look(State.WAITING, why=f"{self.place.short_name} to be deployed")
+        return MISSING  # it is created before its permissions are
+
+    def _others(self) -> str:
+        project = self.place.name.split("/")[1]
+        return f"somebody of project {project} to allow {_words(self.wanted)}"
+
+    def _change(self, verb: str, member: str, role: str) -> str:
+        """Return the command that adds or removes a line of the policy."""
+        place = self.place
+        name = f"gs://{place.name}" if place.kind is Kind.BUCKET else place.short_name
+        options = [f"--member={shlex.quote(member)}", f"--role={shlex.quote(role)}"]
+        if place.kind is Kind.QUEUE:
+            options.append(f"--location={self.installation.region}")
+        if place.kind is Kind.SERVICE:
+            options.append(f"--region={self.installation.region}")
+        if place.kind not in {Kind.PROJECT, Kind.BUCKET}:
+            options.append(f"--project={shlex.quote(place.name.split('/')[1])}")
+        words = f"{_GCLOUD[place.kind]} {verb}-iam-policy-binding {shlex.quote(name)}"
+        return f"gcloud {words} {' '.join(options)}"
+
+
+def _public(policy: Policy) -> Iterator[tuple[str, str]]:
+    for binding in policy.bindings:
+        for member in binding.members:
+            if member in EVERYBODY:
+                yield member, binding.role
+
+
+def _warning(member: str, role: str) -> Difference:
+    return Difference("OPEN TO THE WHOLE WORLD", found=f"{role} for {member}", wanted="nobody")
+
+
+def _words(permissions: Iterable[Permission]) -> str:
+    """Return permissions in a line: each role once, with whom it is for."""
+    members: dict[str, list[str]] = {}
+    for each in permissions:
+        members.setdefault(each.role, []).append(_short(each.member))
+    return "; ".join(f"{role} for {', '.join(whom)}" for role, whom in members.items())
+
+
+def _short(name: str) -> str:
+    """Return a service account by its id, and anything else as it is."""
+    email = name.removeprefix("serviceAccount:")
+    is_account = email.endswith(".gserviceaccount.com")
+    return email.partition("@")[0] if is_account else name

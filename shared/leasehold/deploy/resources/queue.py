@@ -1,0 +1,180 @@
+"""The queues of the step types. One that exists is never changed, whatever the settings say.
+
+Who operates an installation changes a queue by hand, in an incident or for good: its pace, how
+many at once, paused. A deploy that set it back would undo that at the worst time (decision 0030).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from google.api_core.exceptions import NotFound
+
+from leasehold.deploy.installation import Installation
+from leasehold.deploy.queues import Queue, queues_of
+from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, State
+from leasehold.deploy.resources.values import differences, seconds
+from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.registry.pipelines import Catalog
+from leasehold.registry.settings import read_settings
+
+#: How many of its tasks a queue delivers at once, as gcloud calls it.
+AT_ONCE: Final = "max-concurrent-dispatches"
+_UNLIMITED: Final = "unlimited"
+_RUNNING: Final = "RUNNING"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNumbers:
+    """What a queue is created with, beside its concurrency.
+
+    Args:
+        min_backoff: the wait after a first delivery that was not answered with 2xx.
+        max_backoff: no wait is longer.
+        max_doublings: how often the wait doubles.
+    """
+
+    min_backoff: timedelta
+    max_backoff: timedelta
+    max_doublings: int
+
+
+def numbers_of(environ: Mapping[str, str]) -> QueueNumbers:
+    """Return the numbers that the environment gives, or the defaults: 10 s doubling to 300 s.
+
+    Raises:
+        SettingError: a variable has a value that is not allowed.
+    """
+    values = read_settings(environ)
+    return QueueNumbers(
+        timedelta(seconds=values["PIPELINE_MIN_BACKOFF_S"]),
+        timedelta(seconds=values["PIPELINE_MAX_BACKOFF_S"]),
+        values["PIPELINE_MAX_DOUBLINGS"],
+    )
+
+
+@dataclass(frozen=True)
+class QueueResource:
+    """One queue of Cloud Tasks."""
+
+    clients: GoogleClients
+    installation: Installation
+    queue: Queue
+    numbers: QueueNumbers
+    kind = "queue"
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.queue.id
+
+    @property
+    def _full_name(self) -> str:
+        return f"{self.installation.location}/queues/{self.queue.id}"
+
+    def look(self) -> Look:
+        """Return how the queue is; a person may have paused it."""
+        try:
+            found = self.clients.tasks.get_queue({"name": self._full_name}, **ONE_TRY)
+        except NotFound:
+            return MISSING
+        found_words = _words_of(found)
+        differing = tuple(differences(found_words, self._wanted()))
+        if not differing:
+            return PRESENT
+        return Look(State.DIFFERENT, differing, repair=self._repair(differing))
+
+    def create(self) -> None:
+        """Create the queue, and look whether it is there: a create may only appear to succeed."""
+        request = {"parent": self.installation.location, "queue": self._message()}
+        self.clients.tasks.create_queue(request, **ONE_TRY)
+        try:
+            self.clients.tasks.get_queue({"name": self._full_name}, **ONE_TRY)
+        except NotFound as error:
+            raise TimeoutError(
+                "it was created, and Cloud Tasks does not know it yet; apply again in a minute"
+            ) from error
+
+    def _message(self) -> dict[str, Any]:
+        return {
+            "name": self._full_name,
+            "rate_limits": {"max_concurrent_dispatches": self.queue.concurrency},
+            "retry_config": {
+                "max_attempts": -1,
+                "max_retry_duration": timedelta(),
+                "min_backoff": self.numbers.min_backoff,
+                "max_backoff": self.numbers.max_backoff,
+                "max_doublings": self.numbers.max_doublings,
+            },
+        }
+
+    def _wanted(self) -> dict[str, str]:
+        return {
+            "state": _RUNNING,
+            AT_ONCE: str(self.queue.concurrency),
+            "max-attempts": _UNLIMITED,
+            "max-retry-duration": _UNLIMITED,
+            "min-backoff": seconds(self.numbers.min_backoff),
+            "max-backoff": seconds(self.numbers.max_backoff),
+            "max-doublings": str(self.numbers.max_doublings),
+        }
+
+    def command_with(self, flags: str) -> str:
+        """Return the command that changes numbers of the queue by hand."""
+        return f"gcloud tasks queues update {self._place} {flags}"
+
+    @property
+    def _place(self) -> str:
+        """The queue, as gcloud takes it."""
+        where = f"--location={self.installation.region}"
+        return f"{self.name} {where} --project={shlex.quote(self.installation.project)}"
+
+    def _repair(self, differing: tuple[Difference, ...]) -> str:
+        """Return the commands that make it what it would be created as."""
+        numbers = [it for it in differing if it.field != "state"]
+        is_paused = len(numbers) < len(differing)
+        commands = [f"gcloud tasks queues resume {self._place}"] if is_paused else []
+        if numbers:
+            commands.append(
+                self.command_with(" ".join(f"--{it.field}={_flag(it)}" for it in numbers))
+            )
+        return " && ".join(commands)
+
+
+def queues(
+    clients: GoogleClients, installation: Installation, catalog: Catalog
+) -> Iterator[QueueResource]:
+    """Yield the queue of each step type; steps of remote workers have none.
+
+    Raises:
+        SettingError: a number that no queue can have, or more at once than are answered.
+    """
+    numbers = numbers_of(clients.environ)
+    for queue in queues_of(
+        catalog, installation.tables.concurrency, installation.functions.of_tasks
+    ):
+        yield QueueResource(clients, installation, queue, numbers)
+
+
+def _words_of(found: Any) -> dict[str, str]:
+    """Return what a queue has, by the flags of gcloud."""
+    retry = found.retry_config
+    limit = retry.max_retry_duration
+    return {
+        "state": found.state.name,
+        AT_ONCE: str(found.rate_limits.max_concurrent_dispatches),
+        "max-attempts": _UNLIMITED if retry.max_attempts == -1 else str(retry.max_attempts),
+        "max-retry-duration": seconds(limit) if limit else _UNLIMITED,
+        "min-backoff": seconds(retry.min_backoff),
+        "max-backoff": seconds(retry.max_backoff),
+        "max-doublings": str(retry.max_doublings),
+    }
+
+
+def _flag(difference: Difference) -> str:
+    is_limit = difference.field == "max-retry-duration"
+    return "0s" if is_limit and difference.wanted == _UNLIMITED else difference.wanted

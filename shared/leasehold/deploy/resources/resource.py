@@ -1,0 +1,132 @@
+"""A resource of an installation: looked at, created where it is missing, and never deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+
+class State(StrEnum):
+    """What a look at a resource found."""
+
+    MISSING = "missing"  # it is created
+    PRESENT = "present"  # it is as it should be
+    DIFFERENT = "different"  # it is left alone, unless it may be changed and that is asked for
+    WAITING = "waiting"  # for something that is deployed later, or that a person has to do
+    UNKNOWN = "unknown"  # it could not be looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value that is not what it should be."""
+
+    field: str
+    found: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found.
+
+    Args:
+        state: what that comes to.
+        differences: for `State.DIFFERENT`, what differs.
+        why: for `State.WAITING`, for what; for `State.UNKNOWN`, what went wrong; in one line.
+        repair: a command that a person may type about it; empty: there is none.
+        since: for `State.WAITING`, since when, where Google says so.
+        by_hand: whether a person alone changes it, even where an update is asked for.
+    """
+
+    state: State
+    differences: tuple[Difference, ...] = ()
+    why: str = ""
+    repair: str = ""
+    since: datetime | None = None
+    by_hand: bool = False
+
+
+class NotYetError(Exception):
+    """It cannot be created yet, which is no failure: the next `apply` does; the text says why."""
+
+
+class BusyError(Exception):
+    """It takes no further change before earlier ones are done, which is no failure either.
+
+    Args:
+        why: who is busy with what, in one line without a full stop.
+        progressed: whether this call has changed something before it was refused.
+    """
+
+    def __init__(self, why: str, *, progressed: bool = False) -> None:
+        super().__init__(why)
+        self.progressed = progressed
+
+
+MISSING = Look(State.MISSING)
+PRESENT = Look(State.PRESENT)
+
+
+class Resource(Protocol):
+    """Something that an installation has in Google Cloud.
+
+    `look` makes no call that writes. `create` is called where a look found it missing; where that
+    raises AlreadyExists, it is looked at again. Calls have the keywords `**ONE_TRY` of
+    `leasehold.live.clients`: `leasehold.deploy.steps` calls either once more for what may
+    pass, as an outage, or an etag that is another one meanwhile, and waits where `create`
+    raises BusyError. What is raised in the end is told in one line (see
+    `leasehold.live.call_errors`), and the other resources go on.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a word or two: `queue`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Which one, as people know it."""
+        ...
+
+    def look(self) -> Look:
+        """Return what is there."""
+        ...
+
+    def create(self) -> None:
+        """Create it."""
+        ...
+
+
+@runtime_checkable
+class Updatable(Resource, Protocol):
+    """A resource that `apply --update` may change."""
+
+    def update(self) -> None:
+        """Make it what it should be."""
+        ...
+
+
+@runtime_checkable
+class Dependent(Resource, Protocol):
+    """A resource that is not looked at while another one is not there."""
+
+    @property
+    def needs(self) -> Sequence[Resource]:
+        """What has to be there, and stands before it in the order; known by kind and name."""
+        ...
+
+
+@runtime_checkable
+class LookedAtAgain(Resource, Protocol):
+    """A resource of which there is more to say once it is created: a secret is empty then.
+
+    What Google names may be there twice, after two applies at once: no create can be refused. The
+    later apply sees both.
+    """
+
+    def look_again(self) -> Look:
+        """Return what is there now, whatever was found before."""
+        ...

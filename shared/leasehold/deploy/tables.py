@@ -1,0 +1,93 @@
+"""The tables of a deployment: `deployment.py` of a project, or what the package has."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, Final
+
+from leasehold.errors import LeaseholdError, SettingError
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import FunctionTable
+
+FILE: Final = "deployment.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What is deployed.
+
+    Args:
+        functions: a row each.
+        concurrency: by the id of a queue, how many of its tasks run at once.
+        variables: what every function has in its environment besides.
+        extras: of leasehold, which the pipelines need.
+        smoke: the pipeline and input of the run that a build ends with; None: it starts none.
+    """
+
+    functions: FunctionTable = FUNCTIONS
+    concurrency: Mapping[str, int] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    extras: Sequence[str] = ()
+    smoke: tuple[str, Any] | None = None
+
+
+DEFAULTS: Final = Tables()
+
+
+def read_tables(folder: Path) -> Tables:
+    """Return the tables of a project; where it has no `deployment.py`, those of the package.
+
+    Raises:
+        SettingError: the file cannot be imported, or a table in it is none.
+        InvalidEntryError: a row of it cannot be right.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return DEFAULTS
+    found = _imported(path)
+    functions = found.get("FUNCTIONS")
+    if not isinstance(functions, FunctionTable):
+        raise _refusal(functions, "FUNCTIONS = FunctionTable([…])")
+    for function in FUNCTIONS:
+        if function.name not in functions:
+            raise _refusal(f"no row {function.name}", "a row for each function of the package")
+    concurrency, variables = found.get("CONCURRENCY", {}), found.get("VARIABLES", {})
+    for name, table in (("CONCURRENCY", concurrency), ("VARIABLES", variables)):
+        if not isinstance(table, Mapping):
+            raise _refusal(table, f"{name} = {{…}}")
+    extras, smoke = found.get("EXTRAS", ()), found.get("SMOKE")
+    if isinstance(extras, str) or not isinstance(extras, Sequence):
+        raise _refusal(extras, 'EXTRAS = ("llm",)')
+    if smoke is not None and not _is_pair(smoke):
+        raise _refusal(smoke, 'SMOKE = ("summary", {"text": "One."})')
+    return Tables(functions, concurrency, variables, extras, smoke)
+
+
+def _is_pair(smoke: object) -> bool:
+    return isinstance(smoke, tuple) and len(smoke) == 2 and isinstance(smoke[0], str)  # noqa: PLR2004 - name and input
+
+
+def _imported(path: Path) -> Mapping[str, Any]:
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None  # noqa: S101 - it is a file
+    assert spec.loader is not None  # noqa: S101 - its name ends in .py
+    module = module_from_spec(spec)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except LeaseholdError:
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise _refusal(why, "what Python can import") from error
+    return vars(module)
+
+
+def _refusal(value: object, allowed: str) -> SettingError:
+    allowed = f"{allowed}; `leasehold deploy init` writes one where there is none"
+    return SettingError(name=FILE, value=value, allowed=allowed)
