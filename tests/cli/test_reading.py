@@ -245,6 +245,25 @@ def test_registry_names_the_source_of_each_value_and_what_was_refused(shell: She
     assert answer.stderr.startswith("warning: PIPELINE_CHARGE_DEADLINE_S refused")
 
 
+def test_registry_lists_the_options_that_no_other_table_has(shell: Shell) -> None:
+    catalog = shell.folder / "shop.py"
+    without = shell.run("registry").stdout
+    entry = "step_type=name,"
+    catalog.write_text(
+        catalog.read_text().replace(
+            entry, f'{entry} schedule_to_start=timedelta(seconds=90), entry_actions=("shop:x",),'
+        )
+    )
+
+    steps = {step["stepType"]: step["options"] for step in shell.json("registry")["steps"]}
+    shown = shell.run("registry").stdout
+
+    assert "OPTION" not in without
+    assert steps["charge"] == {"scheduleToStartS": 90.0, "entryActions": ["shop:x"]}
+    assert steps["ship"] == steps["charge"]
+    assert "charge\tscheduleToStartS\t90.0\ncharge\tentryActions\tshop:x\n" in shown
+
+
 @pytest.mark.sandboxed
 def test_registry_shows_where_each_handler_runs_and_who_said_so(shell: Shell) -> None:
     as_entered = shell.run("registry").stdout

@@ -126,6 +126,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "queue": "the queue of its tasks",
     "agentTimeoutMs": "how long its handler may run",
     "dispatchDeadlineS": "how long the queue listens to an attempt",
+    "options": "the other options of its entry that are not left at their defaults, by their names",
     "cleanupMs": "how long before its end its handler is told to finish; at most half of its time",
     "memoryLimitBytes": "how many bytes its handler may use; null: as many as there are",
     "maxRetries": "how often a failed attempt is repeated",

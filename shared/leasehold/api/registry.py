@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -44,6 +45,7 @@ class StepReport(ResponseModel):
     memory_limit_bytes: SettingInForce
     heartbeat_s: SettingInForce
     retry: RetryInForce
+    options: Mapping[str, Any] = {}
     override: OverrideReport | None = None
     refused: list[str]
 

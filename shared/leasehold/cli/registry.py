@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import click
@@ -51,6 +52,10 @@ def registry(*, url: str | None, as_json: bool) -> None:
     print_table(_COLUMNS, map(_row, report.steps))
     click.echo()
     print_table(_COLUMNS_OF_PROCESSES, map(_row_of_process, report.steps))
+    options = [row for step in report.steps for row in _rows_of_options(step)]
+    if options:
+        click.echo()
+        print_table(("STEP", "OPTION", "VALUE"), options)
     click.echo()
     print_table(("PIPELINE", "STEPS"), map(_row_of_pipeline, report.pipelines))
     if report.channels:
@@ -107,6 +112,13 @@ def _row_of_process(step: StepReport) -> Row:
         _value(step.cleanup_ms, " s", per_unit=1000),
         _value(step.memory_limit_bytes, " MiB", per_unit=_MIB),
     )
+
+
+def _rows_of_options(step: StepReport) -> Iterator[Row]:
+    """Yield a row for each option that no other table has."""
+    for name, value in step.options.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        yield step.step_type, name, text
 
 
 def _isolation(step: StepReport) -> str:

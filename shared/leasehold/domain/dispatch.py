@@ -6,16 +6,23 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, Dispatch, RetryRule
+from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, Dispatch, RetryRule
 from leasehold.domain.retry import Backoff
 from leasehold.domain.stored import trusted
 from leasehold.errors import UnknownKeyError
 
 _dispatch = trusted(Dispatch)
+
+
+#: Those of an entry that says nothing of them.
+_DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
+    "cleanup_ms": DEFAULT_CLEANUP // timedelta(milliseconds=1)
+}
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,6 @@ class StepSettings:
     Args:
         step_type: the step type.
         agent_timeout: the hard limit of the handler.
-        cleanup_ttl: what is left between its soft limit and the hard one; at most half counts.
-        memory_limit: how many bytes its process may use; None: as many as there are.
         dispatch_deadline: after this Cloud Tasks stops listening.
         max_retries: how often a failed attempt is repeated.
         retry: the retry policy of its own; None: the waits of all steps.
@@ -37,6 +42,7 @@ class StepSettings:
         sources: for each field the place of its value: `entry`, `threshold`, a variable's name;
             in the dispatch of a run that says so itself, `run`.
         refused: one sentence for each value that was set but cannot be used.
+        options: what the entry says alone, by the `ENTRY_OPTIONS` of a dispatch.
     """
 
     step_type: str
@@ -50,8 +56,7 @@ class StepSettings:
     sources: Mapping[str, str]
     refused: tuple[str, ...] = ()
     retry: RetryRule | None = None
-    cleanup_ttl: timedelta = DEFAULT_CLEANUP
-    memory_limit: int | None = None
+    options: Mapping[str, Any] = field(default_factory=lambda: _DEFAULT_OPTIONS)
 
     @functools.cached_property
     def frozen(self) -> Dispatch:
@@ -64,8 +69,6 @@ class StepSettings:
             trial=0,
             not_before=datetime.max.replace(tzinfo=UTC),
             timeout_ms=_milliseconds(self.agent_timeout),
-            cleanup_ms=_milliseconds(self.cleanup_ttl),
-            memory_limit_bytes=self.memory_limit,
             deadline_s=round(self.dispatch_deadline.total_seconds()),
             max_retries=self.max_retries,
             retry=self.retry,
@@ -77,6 +80,7 @@ class StepSettings:
             else round(claimed_within.total_seconds()),
             sources=self.sources,
             nonce="",
+            **self.options,
         )
 
 
@@ -155,8 +159,7 @@ def as_dispatched(rules: Rules, dispatch: Dispatch) -> Rules:
         schedule_to_start=timedelta(seconds=claimed_within or 0),
         sources=dispatch.sources,
         retry=dispatch.retry,
-        cleanup_ttl=dispatch.cleanup,
-        memory_limit=dispatch.memory_limit_bytes,
+        options={name: getattr(dispatch, name) for name in ENTRY_OPTIONS},
     )
     return replace(rules, settings_for=lambda _: settings)
 

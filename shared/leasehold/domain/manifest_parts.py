@@ -111,6 +111,10 @@ class Block(Stored):
         return f"{self.finding}{end} {self.remediation}"
 
 
+#: The fields of a `Dispatch` that are the entry's of the step, as it was at the dispatch.
+ENTRY_OPTIONS: Final = ("cleanup_ms", "memory_limit_bytes")
+
+
 class DispatchUpdate(TypedDict, total=False):
     """What may be replaced of a `Dispatch`."""
 

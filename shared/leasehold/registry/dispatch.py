@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from datetime import timedelta
+from functools import partial
 from types import UnionType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from leasehold.domain.manifest_parts import DEFAULT_CLEANUP
+from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS
 from leasehold.errors import InvalidEntryError, PlatformLimitError
 from leasehold.registry.function_path import FUNCTION_WORDS, UserFunction, path_of
 from leasehold.registry.retry_policy import RetryPolicy
@@ -49,24 +50,75 @@ _HANDLER_WORDS: Final = "'module:function' or 'remote'"
 _MODULE_WORDS: Final = "a module (a process of its own has another __main__), or isolation='inline'"
 _ACTIONS_WORDS: Final = "a tuple of 'module:function', each once"
 
-#: What a field must be before it can be looked at any closer.
-_CLASSES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
-    "step_type": (str, STEP_TYPE_WORDS),
-    "handler": (str, _HANDLER_WORDS),
-    "agent_timeout": (timedelta, "a timedelta"),
-    "dispatch_deadline": (timedelta, "a timedelta"),
-    "heartbeat_interval": (timedelta | None, "a timedelta, or None"),
-    "cleanup_ttl": (timedelta, "a timedelta"),
-    "memory_limit": (int | None, _MEMORY_WORDS),
-    "reuse": (int, _REUSE_WORDS),
-    "max_retries": (int | None, "a whole number, 0 or more, or None"),
-    "retry": (RetryPolicy | None, "a RetryPolicy, or None"),
-    "schedule_to_start": (timedelta, "a timedelta"),
-    "output": (str, "'module:Model', or nothing"),
-    "gates": (tuple | list, "a tuple of names of gates"),
-    "entry_actions": (tuple | list, _ACTIONS_WORDS),
-    "queue": (str, _QUEUE_WORDS),
+
+class StepOption(NamedTuple):
+    """What an option of a step may be, and where else it stands.
+
+    An option that is the same for all attempts of a step needs a row, and the code that uses it.
+    One that an attempt keeps whatever is deployed meanwhile is a field of `Dispatch`, too, and one
+    of its `ENTRY_OPTIONS`.
+
+    Args:
+        kind: what a value must be an instance of.
+        allowed: what it may be, in words.
+        usable: whether a value of this kind may be used; what depends on other options is checked
+            in `StepDispatchEntry`.
+        is_listed: whether the report of a step lists it among its `options`; the others have
+            fields of their own there.
+        field: its name with the unit, in the report and in `Dispatch`; empty: its own name.
+        plain: its value there.
+    """
+
+    kind: type | UnionType
+    allowed: str
+    usable: Callable[[Any], bool] = lambda _: True
+    is_listed: bool = True
+    field: str = ""
+    plain: Callable[[Any], Any] = lambda value: value
+
+
+_named: Final = partial(StepOption, is_listed=False)
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)
+
+
+#: The options of a step, in the order in which they are checked.
+OPTIONS: Final[Mapping[str, StepOption]] = {
+    "step_type": _named(str, STEP_TYPE_WORDS),
+    "handler": _named(str, _HANDLER_WORDS),
+    "agent_timeout": _named(timedelta, "a timedelta"),
+    "dispatch_deadline": _named(timedelta, "a timedelta"),
+    "heartbeat_interval": _named(timedelta | None, "a timedelta, or None"),
+    "isolation": _named(str, "'process' or 'inline'", lambda where: where in ("process", "inline")),
+    "cleanup_ttl": _named(timedelta, "a timedelta", field="cleanup_ms", plain=_milliseconds),
+    "memory_limit": _named(
+        int | None,
+        _MEMORY_WORDS,
+        lambda limit: limit is None or MIN_MEMORY_LIMIT <= limit <= MAX_MEMORY_LIMIT,
+        field="memory_limit_bytes",
+    ),
+    "reuse": _named(int, _REUSE_WORDS, lambda reuse: reuse >= 1),
+    "max_retries": _named(int | None, "a whole number, 0 or more, or None"),
+    "retry": _named(RetryPolicy | None, "a RetryPolicy, or None"),
+    "schedule_to_start": StepOption(
+        timedelta, "a timedelta", field="schedule_to_start_s", plain=timedelta.total_seconds
+    ),
+    "output": StepOption(
+        str,
+        "'module:Model', or nothing",
+        lambda path: not path or _HANDLER.fullmatch(path) is not None,
+    ),
+    "gates": StepOption(tuple | list, "a tuple of names of gates"),
+    "entry_actions": StepOption(tuple | list, _ACTIONS_WORDS),
+    "queue": _named(str, _QUEUE_WORDS, lambda name: not name or _QUEUE.fullmatch(name) is not None),
 }
+_FROZEN: Final = tuple(
+    (name, option.field or name, option.plain)
+    for name, option in OPTIONS.items()
+    if (option.field or name) in ENTRY_OPTIONS
+)
 
 
 class EnvOverrides(NamedTuple):
@@ -187,11 +239,25 @@ class StepDispatchEntry:
         """The id of the queue, which allows no `_`."""
         return (self.queue or self.step_type).replace("_", "-")
 
+    def frozen_options(self) -> dict[str, Any]:
+        """Return what each dispatch freezes of the entry as it is, by the fields of `Dispatch`."""
+        return {field: plain(getattr(self, name)) for name, field, plain in _FROZEN}
+
+    def listed_options(self) -> dict[str, Any]:
+        """Return the options that a report lists and that are not left at their defaults."""
+        defaults = {one.name: one.default for one in fields(self)}
+        return {
+            option.field or name: option.plain(getattr(self, name))
+            for name, option in OPTIONS.items()
+            if option.is_listed and getattr(self, name) != defaults[name]
+        }
+
     def _check_classes(self) -> None:
-        for field, (usable, allowed) in _CLASSES.items():
-            value = getattr(self, field)
-            if not isinstance(value, usable) or isinstance(value, bool):
-                self._refuse(field, value, allowed)
+        for name, option in OPTIONS.items():
+            value = getattr(self, name)
+            is_kind = isinstance(value, option.kind) and not isinstance(value, bool)
+            if not is_kind or not option.usable(value):
+                self._refuse(name, value, option.allowed)
         names = self.env_overrides
         if not isinstance(names, tuple) or [type(name) for name in names] != [str, str]:
             self._refuse("env_overrides", names, "EnvOverrides, the names of two variables")
@@ -205,12 +271,9 @@ class StepDispatchEntry:
         """Yield whether a field can be used, its name, its value, and what is allowed."""
         name, heartbeat, retries = self.step_type, self.heartbeat_interval, self.max_retries
         of_handler = self.handler == REMOTE or _HANDLER.fullmatch(self.handler) is not None
-        of_queue = not self.queue or _QUEUE.fullmatch(self.queue) is not None
         yield _STEP_TYPE.fullmatch(name) is not None, "step_type", name, STEP_TYPE_WORDS
         yield of_handler, "handler", self.handler, _HANDLER_WORDS
         yield not self._is_of_program(self.handler), "handler", self.handler, _MODULE_WORDS
-        isolated = self.isolation in ("process", "inline")
-        yield isolated, "isolation", self.isolation, "'process' or 'inline'"
         yield retries is None or retries >= 0, "max_retries", retries, "0 or more, or None"
         beats = heartbeat is None or heartbeat > timedelta()
         yield beats, "heartbeat_interval", str(heartbeat), "above 0, or None"
@@ -218,19 +281,13 @@ class StepDispatchEntry:
         yield is_noticed, "heartbeat_interval", heartbeat, _HEARTBEAT_WORDS
         yield self.cleanup_ttl > timedelta(), "cleanup_ttl", str(self.cleanup_ttl), "above 0"
         limit = self.memory_limit
-        fits = limit is None or MIN_MEMORY_LIMIT <= limit <= MAX_MEMORY_LIMIT
-        yield fits, "memory_limit", limit, _MEMORY_WORDS
         has_process = self.isolation == "process" and self.handler != REMOTE
         can_hold = limit is None or has_process
         alone = "None: only a handler in a process of its own (isolation='process') is held to it"
         yield can_hold, "memory_limit", limit, alone
-        yield self.reuse >= 1, "reuse", self.reuse, _REUSE_WORDS
         yield self.reuse == 1 or has_process, "reuse", self.reuse, _REUSE_ALONE_WORDS
-        yield of_queue, "queue", self.queue, _QUEUE_WORDS
         waits = self.schedule_to_start >= timedelta(seconds=1)
         yield waits, "schedule_to_start", str(self.schedule_to_start), "1 s or more"
-        of_output = not self.output or _HANDLER.fullmatch(self.output) is not None
-        yield of_output, "output", self.output, "'module:Model', or nothing"
         yield from self._entry_action_checks()
         if self.retry is not None:
             yield from self.retry.checks()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import RetryRule
@@ -57,6 +59,7 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
             for name, (value, source) in _values(settings).items()
         },
         "retry": _retry(engine, settings),
+        "options": {to_camel(name): it for name, it in entry.listed_options().items()},
         "override": None if override is None else override_report(engine, override),
         "refused": settings.refused,
     }
@@ -92,8 +95,8 @@ def _values(settings: StepSettings) -> Mapping[str, tuple[float | None, str]]:
     return {
         "agentTimeoutMs": (settings.agent_timeout // timedelta(milliseconds=1), "agentTimeout"),
         "dispatchDeadlineS": (settings.dispatch_deadline.total_seconds(), "dispatchDeadline"),
-        "cleanupMs": (settings.cleanup_ttl // timedelta(milliseconds=1), "cleanupTtl"),
-        "memoryLimitBytes": (settings.memory_limit, "memoryLimit"),
+        "cleanupMs": (settings.options["cleanup_ms"], "cleanupTtl"),
+        "memoryLimitBytes": (settings.options["memory_limit_bytes"], "memoryLimit"),
         "maxRetries": (settings.max_retries, "maxRetries"),
         "heartbeatS": (None if heartbeat is None else heartbeat.total_seconds(), "heartbeat"),
     }

@@ -19,7 +19,7 @@ GIB = 1024**3
 @pytest.fixture
 def tight() -> Rules:
     """A deploy that gives the step 2 s to clean up, and 1 GiB."""
-    return rules_of(step_settings("draft", cleanup_ttl=2 * S, memory_limit=GIB))
+    return rules_of(step_settings("draft", options={"cleanup_ms": 2000, "memory_limit_bytes": GIB}))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def tight() -> Rules:
 def test_the_soft_limit_leaves_time_to_clean_up_but_at_most_half(
     runs: Runs, timeout: float, cleanup: float, soft: float
 ) -> None:
-    limits = {"agent_timeout": timeout * S, "cleanup_ttl": cleanup * S}
+    limits = {"agent_timeout": timeout * S, "options": {"cleanup_ms": cleanup * 1000}}
     rules = rules_of(step_settings("draft", **limits))
 
     dispatch = replace(runs, rules=rules).pending().position.dispatch
@@ -71,4 +71,4 @@ def test_a_reader_without_a_catalog_sees_the_limits_of_the_dispatch(
 
     settings = as_dispatched(tight, dispatch).known_settings("draft")
 
-    assert (settings.cleanup_ttl, settings.memory_limit) == (2 * S, GIB)
+    assert settings.options == {"cleanup_ms": 2000, "memory_limit_bytes": GIB}

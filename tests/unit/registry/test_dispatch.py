@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import timedelta
 
 import pytest
 
+from leasehold.domain.manifest_parts import ENTRY_OPTIONS, Dispatch
 from leasehold.errors import InvalidEntryError, PlatformLimitError
-from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry, check_platform
+from leasehold.registry.dispatch import (
+    OPTIONS,
+    EnvOverrides,
+    StepDispatchEntry,
+    check_platform,
+)
 
 Entry = Callable[..., StepDispatchEntry]
 S = timedelta(seconds=1)
@@ -24,6 +31,30 @@ def test_an_entry_needs_four_fields(entry: Entry) -> None:
     assert extraction.memory_limit is None
     assert extraction.max_retries is None
     assert (extraction.schedule_to_start, extraction.output) == (3600 * S, "")
+
+
+def test_each_option_is_declared_once() -> None:
+    """A new one is a row here; what a dispatch freezes of it is a field of that name."""
+    names = {field.name for field in fields(StepDispatchEntry)} - {"env_overrides"}
+    frozen = {option.field or name for name, option in OPTIONS.items()} & {*ENTRY_OPTIONS}
+
+    assert set(OPTIONS) == names
+    assert frozen == {*ENTRY_OPTIONS} == {"cleanup_ms", "memory_limit_bytes"}
+    assert frozen <= {*Dispatch.model_fields}
+
+
+def test_what_a_dispatch_freezes_of_an_entry_has_its_units(entry: Entry) -> None:
+    limited = entry(cleanup_ttl=1.5 * S, memory_limit=512 * MIB)
+
+    assert limited.frozen_options() == {"cleanup_ms": 1500, "memory_limit_bytes": 512 * MIB}
+
+
+def test_options_that_are_left_at_their_defaults_are_not_listed(entry: Entry) -> None:
+    assert entry(reuse=7, memory_limit=512 * MIB).listed_options() == {}
+    assert entry(schedule_to_start=90 * S, gates=["rated"]).listed_options() == {
+        "schedule_to_start_s": 90.0,
+        "gates": ("rated",),
+    }
 
 
 @pytest.mark.parametrize(

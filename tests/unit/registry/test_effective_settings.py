@@ -35,6 +35,7 @@ def test_what_nobody_overrides_is_the_entry_s(entry: Entry) -> None:
             "heartbeat": "entry",
         },
         refused=(),
+        options={"cleanup_ms": 5000, "memory_limit_bytes": None},
     )
 
 
