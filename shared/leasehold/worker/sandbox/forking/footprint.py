@@ -9,9 +9,9 @@ is imported: a handler may put something else in its place.
 from __future__ import annotations
 
 import _locale
+import _signal  # type: ignore[import-not-found] # of CPython itself
 import atexit
 import gc
-import inspect
 import logging
 import os
 import resource
@@ -41,8 +41,9 @@ _SIGNALS: Final = sorted(signal.valid_signals() - {LIMIT_SIGNAL})
 _THREADS: Final = "threads"
 _LOOKS_AT_THREADS: Final = 25
 _BETWEEN_LOOKS_S: Final = 0.002
-#: What `getsignal` calls: to look for a name of each handler takes longer than all other looks.
-_GETSIGNAL: Final = inspect.unwrap(signal.getsignal)
+#: What `signal.getsignal` calls: to look for a name of each handler takes longer than all other
+#: looks.
+_GETSIGNAL: Final = _signal.getsignal
 _TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
