@@ -140,7 +140,7 @@ class Sandbox:
             if is_used and attempt.never_began:
                 held.is_killed = False  # nothing of a handler was
                 return None
-            ending = child.ending()
+            ending = None if attempt.is_clean and not attempt.has_ended else child.ending()
             self._note(held, is_lost=ending == Ending() and attempt.last is None)
             result = verdict_on(attempt, held, step, ending, is_alone=is_alone)
             if purpose and reuse > 1 and self._may_go_on(attempt, child, result, step):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from typing import Final
 
@@ -131,6 +131,11 @@ class SandboxedAttempt:
         is_at_rest = self._channel.is_at_rest and not self._desk.is_busy
         return self.left == "" and not (self.limit or self.garbled) and is_at_rest
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has, as far as the last poll said."""
+        return self._child.status in self._ready and self._child.ending() is not None
+
     def serve(self, job: Job, given: bytes) -> None:
         """Give the child its job, and serve it until it has ended, or was killed."""
         forget = self._held.stop.listen(self._wake)
@@ -145,10 +150,7 @@ class SandboxedAttempt:
                 self._child.kill()
 
     def _is_over(self) -> bool:
-        return bool(self.last or self.limit or self.garbled or self._has_ended())
-
-    def _has_ended(self) -> bool:
-        return self._child.status in self._ready and self._child.ending() is not None
+        return bool(self.last or self.limit or self.garbled or self.has_ended)
 
     def _turn(self) -> None:
         try:
@@ -175,6 +177,8 @@ class SandboxedAttempt:
                 poll.register(self._child.call, hears | wants)
         if not self.prints.is_over:
             poll.register(self._child.output, select.POLLIN)
+        if self.last is not None:  # before, they are written when they are asked for
+            poll.register(self._child.stacks, select.POLLIN)
         self._ready = {descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)}
 
     def _next_look(self) -> float:
@@ -283,8 +287,8 @@ class SandboxedAttempt:
         if not self._has_ended_within(_EXIT_S, or_clean=True):
             self._child.kill()
             self._has_ended_within(_DEATH_S)
-        self._take_the_rest()
-        self.stacks.read()
+        if not self.is_clean:
+            self._take_the_rest()
         self.prints.end()
 
     def _has_ended_within(self, seconds: float, *, or_clean: bool = False) -> bool:
@@ -293,16 +297,23 @@ class SandboxedAttempt:
         Of one that is clean, nothing runs on that anybody would have to wait for.
         """
         over_at = time.monotonic() + seconds
-        while not (self._child.ending() or (or_clean and self.is_clean)):
+        while True:
             left = over_at - time.monotonic()
+            self._wait(0.0 if or_clean and self.is_clean else left)
+            self._take_the_rest(self._ready)
+            if self.has_ended or (or_clean and self.is_clean):
+                return True
             if left <= 0:
                 return False
-            self._wait(left)
-            self._take_the_rest()
-        return True
 
-    def _take_the_rest(self) -> None:
-        self.prints.read()
+    def _take_the_rest(self, ready: Container[int] | None = None) -> None:
+        """Take all that is there, of those that are ready by the last poll; None: of any."""
+        if ready is None or self._child.output in ready:
+            self.prints.read()
+        if ready is None or self._child.stacks in ready:
+            self.stacks.read()
+        if ready is not None and self._child.call.fileno() not in ready:
+            return
         try:
             for frame in self._channel.received():
                 self._hear(frame)

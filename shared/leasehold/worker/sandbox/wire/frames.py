@@ -123,7 +123,8 @@ class Channel:
     """
 
     def __init__(self, call: socket.socket) -> None:
-        call.setblocking(False)
+        if call.gettimeout() != 0:  # of the attempt before it does not: to ask takes no system call
+            call.setblocking(False)
         self.is_over = False
         self._call = call
         self._reader = FrameReader(from_child)
