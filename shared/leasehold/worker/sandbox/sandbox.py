@@ -21,7 +21,7 @@ from leasehold.worker.sandbox.forking.child import Child, Ending
 from leasehold.worker.sandbox.forking.children import ENTRY, NO_SOURCES, Children
 from leasehold.worker.sandbox.forking.descendants import own_children
 from leasehold.worker.sandbox.forking.idle_children import IdleChildren, Purpose
-from leasehold.worker.sandbox.forking.memory import is_memory_told, own_memory_of
+from leasehold.worker.sandbox.forking.memory import is_memory_told, takes_more_than
 from leasehold.worker.sandbox.forking.source_finder import SourceText
 from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.prints import levels_in_force
@@ -164,7 +164,7 @@ class Sandbox:
         left = attempt.left
         if not left and own_children(child.pid):
             left = "processes"
-        if not left and own_memory_of(child.pid) > _memory_kept(attempt.limits):
+        if not left and takes_more_than(child.pid, _memory_kept(attempt.limits)):
             left = "memory"
         if left and (step.step_type, left) not in self._told and len(self._told) < _MOST_KEPT:
             self._told.add((step.step_type, left))

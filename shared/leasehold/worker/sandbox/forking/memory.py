@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import resource
 from collections.abc import Callable
 from typing import Final
 
@@ -52,9 +53,14 @@ def is_memory_told() -> bool:
     return _own(os.getpid()) > 0
 
 
-def own_memory_of(pid: int) -> int:
-    """Return the bytes that a process takes which has no descendants."""
-    return _own(pid)
+def takes_more_than(pid: int, most: int) -> bool:
+    """Return whether a process without descendants takes more bytes than so many.
+
+    It takes no more than it has addresses; what it takes of them, the system needs longer to tell.
+    """
+    pages, *_ = read_file(f"/proc/{pid}/statm").split() or (b"0",)
+    has_few = 0 < int(pages) * resource.getpagesize() <= most
+    return not has_few and _own(pid) > most
 
 
 def is_memory_short() -> bool:
