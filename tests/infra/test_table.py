@@ -12,6 +12,7 @@ from docs.deployed import TRIGGER_WORDS, functions
 from leasehold.deploy.tables import read_tables
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
+from tests.infra.cloud import deploy
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "shared/leasehold/functions"
@@ -71,3 +72,51 @@ def test_the_docs_have_a_row_for_each_function() -> None:
     assert [line.split("`")[1] for line in lines] == [entry.service for entry in FUNCTIONS]
     assert "1860 s" in lines[0]
     assert "`* * * * *` (UTC)" in lines[3]
+
+
+#: What somebody writes into deployment.py, in place of what, and what is said of it.
+MISTAKES = {
+    "no table": ("FUNCTIONS: Final", "ROWS: Final", "allowed: FUNCTIONS = FunctionTable"),
+    "a word too many": (
+        "FunctionTable(\n",
+        "FunctionTable(]\n",
+        "SyntaxError: closing",
+    ),
+    "what is not there": ("timedelta(minutes=3)", "minutes(3)", "NameError: name 'minutes' is not"),
+    "a row of ours": ('"serve_api"', '"serve_runs"', "no row serve_api"),
+    "a value": ("concurrency=40", "concurrency=0", "allowed: from 1 to 1000"),
+    "queues": ("Mapping[str, int]] = {}", "Mapping[str, int]] = 5", "allowed: CONCURRENCY = {"),
+    "variables": (
+        "Mapping[str, str]] = {}",
+        'Mapping[str, str]] = "A=1"',
+        "allowed: VARIABLES =",
+    ),
+    "extras": ('("review",)', '"review"', 'allowed: EXTRAS = ("llm",)'),
+    "a run": (
+        '("review", {"folder": "pipelines/review/sample"})',
+        '"review"',
+        "allowed: SMOKE =",
+    ),
+    "an end": ("EXTRAS:", "raise SystemExit\nEXTRAS:", "SystemExit"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_the_tables_is_one_line(
+    mistake: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before, after, told = MISTAKES[mistake]
+    text = (ROOT / "deployment.py").read_text()
+    assert before in text
+    (tmp_path / "deployment.py").write_text(text.replace(before, after))
+    monkeypatch.chdir(tmp_path)
+
+    code = deploy(["bundle"])
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (2, 1)
+    assert told in said
+    assert [path.name for path in tmp_path.iterdir()] == ["deployment.py"]

@@ -131,7 +131,10 @@ def _collect(package: Distribution, extras: tuple[str, ...], into: dict[str, Dis
         requirement = Requirement(line)
         marker = requirement.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            _collect_one(requirement, into)
+            if requirement.name == package.name:  # an extra that brings others
+                _collect(package, tuple(requirement.extras), into)
+            else:
+                _collect_one(requirement, into)
 
 
 def _collect_one(requirement: Requirement, into: dict[str, Distribution]) -> None:

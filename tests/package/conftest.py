@@ -27,3 +27,10 @@ def complete(built: tuple[Path, Path], once: Callable[..., Path]) -> CleanEnviro
     extras, tools = ("functions", "serve"), ("pytest", "mypy")
     make = partial(install, built[1], extras=extras, tools=tools)
     return CleanEnvironment(once("package-complete", make))
+
+
+@pytest.fixture(scope="session")
+def deploying(built: tuple[Path, Path], once: Callable[..., Path]) -> CleanEnvironment:
+    """What `pip install 'leasehold[deploy]'` makes."""
+    make = partial(install, built[1], extras=("deploy",))
+    return CleanEnvironment(once("package-deploying", make))

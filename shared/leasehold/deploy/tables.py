@@ -82,7 +82,7 @@ def _imported(path: Path) -> Mapping[str, Any]:
             spec.loader.exec_module(module)
     except LeaseholdError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}"
         raise _refusal(why, "what Python can import") from error
     return vars(module)

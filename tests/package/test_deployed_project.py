@@ -1,0 +1,144 @@
+"""From an empty folder and the wheel alone to a project that is bundled, planned and deployed.
+
+Played: Google's APIs, gcloud, and what a build installs. The runs API is that of `leasehold dev`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.emulators import firestore_host, need_firestore, need_pubsub
+from tests.infra.build_machine import BuildMachine
+from tests.infra.cloud import Cloud, cloud_servers
+from tests.infra.cloud_run import BY_TOKEN, cloud_run
+from tests.infra.deployment import RECORDED, Deployment
+from tests.infra.recorder import Recorder
+from tests.package.clean_environment import CleanEnvironment
+from tests.ports import own_port
+
+REGION = "europe-west1"
+WRITTEN = ("deployment.py", ".gcloudignore", "requirements.txt", "cloudbuild.yaml")
+NO_RUN = "SMOKE: Final[tuple[str, Any] | None] = None"
+A_RUN = 'SMOKE: Final[tuple[str, Any] | None] = ("summary", {"text": "One. Two."})'
+FUNCTIONS_EMULATOR = "LEASEHOLD_FUNCTIONS_EMULATOR"
+
+
+@pytest.fixture
+def folder(deploying: CleanEnvironment, tmp_path: Path) -> Path:
+    """A project as two commands make it, with its environment in it."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / ".venv").symlink_to(deploying.folder)
+    for words in ((), ("deploy",)):
+        done = deploying.run("leasehold", *words, "init", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@contextlib.contextmanager
+def served(environment: CleanEnvironment, folder: Path) -> Iterator[str]:
+    """Serve the functions of the project; give the address of its runs API."""
+    process = environment.begin("leasehold", "dev", "--port", str(own_port()), cwd=folder)
+    try:
+        assert process.stdout is not None
+        word, _, url = process.stdout.readline().strip().partition(" ")
+        assert word == "ready"
+        yield url
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=60)
+        process.kill()
+
+
+def test_a_new_project_gets_what_it_is_deployed_with_and_keeps_what_is_its_own(
+    deploying: CleanEnvironment, folder: Path
+) -> None:
+    (wheel,) = (folder / "wheels").iterdir()
+    build = yaml.safe_load((folder / "cloudbuild.yaml").read_text())
+    tables = folder / "deployment.py"
+    tables.write_text(tables.read_text().replace(NO_RUN, A_RUN))
+
+    stale = deploying.run("leasehold", "deploy", "init", "--check", cwd=folder)
+    again = deploying.run("leasehold", "deploy", "init", cwd=folder)
+    (folder / "cloudbuild.yaml").write_text("steps: []\n")
+    refused = deploying.run("leasehold", "deploy", "init", cwd=folder)
+
+    assert all((folder / name).is_file() for name in WRITTEN)
+    assert (folder / "requirements.txt").read_text() == f"./wheels/{wheel.name}[deploy]\n"
+    assert build["steps"][0]["id"] == "install"  # no gate of anybody else
+    assert "make" not in json.dumps(build)
+    assert (stale.returncode, stale.stderr) == (
+        1,
+        "error: cloudbuild.yaml is stale; type: leasehold deploy init\n",
+    )
+    assert again.stdout == "written: cloudbuild.yaml\n"
+    assert A_RUN in tables.read_text()
+    assert refused.returncode == 2
+    assert "is not one that this command wrote: move it away" in refused.stderr
+
+
+def test_a_new_project_is_bundled_planned_and_deployed(
+    deploying: CleanEnvironment, folder: Path, tmp_path: Path
+) -> None:
+    need_firestore()
+    need_pubsub()
+    tables = folder / "deployment.py"
+    tables.write_text(tables.read_text().replace(NO_RUN, A_RUN))
+    recorder = Recorder(tmp_path / "recorder", *RECORDED)
+    with (
+        cloud_servers() as make_cloud,
+        served(deploying, folder) as url,
+        cloud_run(url) as front,
+    ):
+        cloud = make_cloud()
+        environ = deploying.environ | cloud.environ | {FUNCTIONS_EMULATOR: front.url}
+        environ |= {"FIRESTORE_EMULATOR_HOST": firestore_host()}
+        environ["PATH"] = f"{recorder.bin}:{environ['PATH']}"
+
+        def do(*words: str) -> str:
+            place = {"GOOGLE_CLOUD_PROJECT": cloud.project, "LEASEHOLD_REGION": REGION}
+            done = deploying.run("leasehold", "deploy", *words, cwd=folder, **environ, **place)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        assert do("init") == "written: cloudbuild.yaml\n"
+        assert do("bundle").startswith("build/bundle: ")
+        planned = do("plan", "--json")
+        assert cloud.writes() == []
+        do("apply")
+        machine = BuildMachine(folder, environ | BY_TOKEN)
+        made = Deployment(cloud, recorder, machine, environ, url)
+        machine.after = made.make_service
+        made.build()
+
+        states = {step["name"]: step["state"] for step in json.loads(planned)["resources"]}
+        assert states["outline"] == "missing"
+        assert " of summary completed in " in machine.done["smoke"].stdout
+        do("drift")
+    check_deploys(made, folder, cloud)
+
+
+def check_deploys(made: Deployment, folder: Path, cloud: Cloud) -> None:
+    """Look at what each function is deployed from, and with."""
+    rows = ("execute-step", "serve-api", "manage-lease", "sweep-dead-letters")
+    for service in (*rows, "deliver-notification"):
+        call = made.deploy(service)
+        assert call.cwd == str(folder)
+        settings: dict[str, Any] = yaml.safe_load(
+            (folder / str(call.flag("--env-vars-file"))).read_text()
+        )
+        assert settings["LEASEHOLD_STORE"] == f"firestore://{cloud.project}/(default)"
+    bundle = folder / "build/bundle"
+    table = (bundle / "leasehold/registry/function_table.py").read_text()
+    assert table == (folder / "deployment.py").read_text()
+    assert (bundle / "pipelines/catalog.py").is_file()
+    assert not (bundle / "leasehold/deploy").exists()
