@@ -16,7 +16,7 @@ from leasehold.devserver.cloud_tasks import HttpTask
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.bundle.conftest import Api, calls, settings
 from tests.ports import own_port
-from tests.waiting import until
+from tests.waiting import freeze, until
 
 SOON = 30.0  # far below the 600 s of a lease; in truth it takes some tenths
 
@@ -153,7 +153,7 @@ def test_what_living_workers_left_to_the_system_is_left_alone(api: Api, held: Pa
     lost = start_parents(api, "leavers")
     until(lambda: len(children_of(held, lost)) == 2)
     victim = worker_of(api.call(f"/runs/{lost}"))
-    os.kill(victim, signal.SIGSTOP)  # so that the other worker takes a run
+    freeze([victim], held / "data" / "leasehold.db")  # so that the other worker takes a run
     others = [start_parents(api, "leavers") for _ in range(3)]
     kept = until(lambda: next((it for it in others if len(children_of(held, it)) == 2), None))
     os.kill(victim, signal.SIGCONT)

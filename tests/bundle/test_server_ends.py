@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from leasehold.devserver.orphan_processes import running_processes
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.worker.stopping.shutdown import ENDING
 from tests.bundle.conftest import Api, calls, settings
@@ -19,8 +19,8 @@ from tests.bundle.test_signals import children_of
 from tests.ports import own_port
 from tests.waiting import until
 
-#: Far below the 30 s of a lease, and the 10 s that a server may drain.
-SOON = 8.0
+#: Far below the 600 s of a lease, on any machine.
+SOON = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def lines() -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, lines: list[str]) -> Iterator[DevServer]:
-    environ = settings(folder) | {"PIPELINE_LEASE_TTL_S": "30"}
+    environ = settings(folder) | {"PIPELINE_LEASE_TTL_S": "600"}
     options = DevOptions(port=own_port(), data=folder / "data", environ=environ)
     server = DevServer(options, lines.append)
     try:
@@ -57,6 +57,11 @@ def master_of(worker: int) -> int:
     return int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def masters() -> set[int]:
+    """The servers of functions, each the first of its session."""
+    return {it.pid for it in running_processes().values() if it.pid == it.session}
+
+
 @pytest.mark.parametrize("code", [0, 1, 3, 4, 255])
 def test_a_handler_that_ends_its_process_ends_no_other(
     api: Api, folder: Path, lines: list[str], code: int
@@ -68,17 +73,14 @@ def test_a_handler_that_ends_its_process_ends_no_other(
     until(lambda: all(len(calls(folder, run_id)) == 2 for run_id in neighbours))
     worker_of = {run_id: int(calls(folder, run_id)[1][2]) for run_id in neighbours}
 
-    began = time.monotonic()
     run_id = start(api, "exits", code=code)
     run = api.ended(run_id, SOON)
     dead = processes_of(folder, run_id)[0]
     lost = {run_id for run_id in neighbours if worker_of[run_id] == dead}
     until(lambda: all(len(calls(folder, run_id)) == 3 for run_id in lost), SOON)
-    passed = time.monotonic() - began
     held.unlink()
     ended = {run_id: api.ended(run_id, SOON) for run_id in neighbours}
 
-    assert passed < SOON
     assert run["steps"]["exits"]["attempts"]["expired"] == 1
     assert not any(line.startswith("execute_step") for line in lines)
     for neighbour, its_run in ended.items():
@@ -88,20 +90,21 @@ def test_a_handler_that_ends_its_process_ends_no_other(
 def test_a_server_that_is_told_to_end_is_replaced_while_it_drains(
     api: Api, folder: Path, lines: list[str]
 ) -> None:
-    """Its worker hangs, so it drains for as long as it may; nobody waits for that."""
+    """Its worker hangs, so it drains for as long as it may, 7 s; the next one has begun by then."""
     hanging = start(api, "ignores")
     (worker,) = until(lambda: processes_of(folder, hanging))
     master = master_of(worker)
+    known = masters()
 
     os.kill(master, signal.SIGTERM)
-    began = time.monotonic()
+    until(lambda: masters() - known)
+    was_draining = Path(f"/proc/{worker}").exists()
     other = api.start()
     api.ended(other, SOON)
-    passed = time.monotonic() - began
-    api.ended(hanging, 20)
-    until(lambda: not Path(f"/proc/{worker}").exists(), 20)
+    api.ended(hanging, SOON)
+    until(lambda: not Path(f"/proc/{worker}").exists(), SOON)
 
-    assert passed < SOON
+    assert was_draining
     first, *more = [line for line in lines if line.startswith("execute_step")]
     assert first == "execute_step was asked to stop; it starts again in 0.2 s"
     assert more in ([], ["execute_step did not end in time and is killed"])  # the machine is busy

@@ -35,7 +35,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from tests.bundle.catalog import SIGNALLED
 from tests.bundle.conftest import Api, Begin, calls, settings
 from tests.ports import own_port
-from tests.waiting import until
+from tests.waiting import freeze, until
 
 LISTENING = ("listens", "listens_later", "polls")
 #: The server, and who is told to end. Each worker of a sync server has a fork server of its own:
@@ -55,9 +55,10 @@ def in_scenes(*isolations: str) -> pytest.MarkDecorator:
 
 
 AT_ONCE = timedelta(seconds=3)
-#: At once, where each run has a worker of its own: all of them make their first task side by side,
-#: and a busy machine needs its time for that. Who waits for a lease to end waits for 30 s.
-SIDE_BY_SIDE = timedelta(seconds=15)
+#: Nobody looks after these runs: what is not dispatched with its release waits for the end of its
+#: lease at least, ten minutes. Any machine is faster, with as many workers as there are here.
+WITHOUT_A_LEASE = timedelta(minutes=2)
+PATIENCE_S = 120.0
 STORY = [
     "run_started",
     "step_started",
@@ -115,9 +116,13 @@ class Scene:
 
     @property
     def busy(self) -> timedelta:
-        """How long the next step of a run took to start: what a busy machine adds to each wait."""
-        times = [{event.type: event.at for event in trace} for trace in self.traces.values()]
-        return max(it[TraceType.STEP_STARTED] - it[TraceType.STEP_HANDED_OFF] for it in times)
+        """How long a step took to start: what a busy machine adds to each wait."""
+        return max(
+            after.at - before.at
+            for trace in self.traces.values()
+            for before, after in itertools.pairwise(trace)
+            if after.type is TraceType.STEP_STARTED
+        )
 
 
 class Region:
@@ -150,7 +155,7 @@ class Region:
     def environ(self, function: Function) -> dict[str, str]:
         environ = settings(self.folder) | {
             "LEASEHOLD_ISOLATION": "inline" if self.isolation == "inline" else "",
-            "PIPELINE_LEASE_TTL_S": "30",
+            "PIPELINE_LEASE_TTL_S": "600",
         }
         options = DevOptions(data=self.folder / "data", environ=environ)
         return function_environ(options, function.url) | {
@@ -159,7 +164,7 @@ class Region:
 
     def wait_until_ready(self) -> None:
         for processes in self.processes:
-            processes.wait_until_ready(time.monotonic() + 30)
+            processes.wait_until_ready(time.monotonic() + PATIENCE_S)
 
     def close(self, *, at_once: bool = False) -> None:
         self.tasks.stop()
@@ -188,7 +193,7 @@ def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
             scene.runs[name] = run.run_id
     for scene in scenes.values():
         for run_id in scene.runs.values():
-            (began,) = until(partial(rows_of, region.folder, run_id))
+            (began,) = until(partial(rows_of, region.folder, run_id), PATIENCE_S)
             scene.workers.add(began.process)
     return scenes
 
@@ -197,7 +202,7 @@ def warm_up(region: Region) -> None:
     """Run something on the instance that is next: how long a cold one takes is not looked at."""
     engine = region.bundles[0].engine
     run_id = start_run(engine, StartRequest("notes", {})).manifest.run_id
-    until(partial(completed, engine, run_id))
+    until(partial(completed, engine, run_id), PATIENCE_S)
 
 
 def tell_to_end(scene: Scene, target: str) -> None:
@@ -217,7 +222,7 @@ def let_children_end(region: Region, scenes: Iterable[Scene]) -> None:
     """
     engine = region.bundles[0].engine
     for run_id in [scene.runs["waits_for_child"] for scene in scenes]:
-        until(partial(has_ended_once, engine, run_id))
+        until(partial(has_ended_once, engine, run_id), PATIENCE_S)
     (region.folder / "child-may-end").touch()
 
 
@@ -229,14 +234,14 @@ def go_on(region: Region, scene: Scene) -> None:
     """Wait until the runs of a scene completed."""
     engine = region.bundles[0].engine
     for name, run_id in scene.runs.items():
-        scene.done[name] = until(partial(completed, engine, run_id))
+        scene.done[name] = until(partial(completed, engine, run_id), PATIENCE_S)
         scene.traces[name] = timeline_of(engine, run_id)
 
 
 def outlive(region: Region, scene: Scene) -> None:
     """Wait until the workers of a scene are gone, and look at its runs again."""
     engine = region.bundles[0].engine
-    until(lambda: not any(map(is_running, scene.workers)))
+    until(lambda: not any(map(is_running, scene.workers)), PATIENCE_S)
     for name, run_id in scene.runs.items():
         scene.later[name] = (get_run(engine, run_id), timeline_of(engine, run_id))
 
@@ -310,7 +315,8 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
     first, *_, second = [
         one for one in rows_of(scene.folder, scene.runs[name]) if one.word == "began"
     ]
-    released_at, busy = terminated(scene, name).at, max(it.busy for it in scenes.values())
+    released_at = terminated(scene, name).at
+    busy = max(it.busy for (of, _), it in scenes.items() if of == "gthread")
     took = released_at - scene.signalled_at
 
     if name in LISTENING:
@@ -318,7 +324,7 @@ def test_its_lease_is_released_in_time_and_the_next_attempt_runs_at_once(
         assert released_at - ended.at < timedelta(seconds=2) + busy
         assert ended.at - scene.signalled_at < AT_ONCE + busy
     assert took < timedelta(seconds=8) + busy
-    assert second.at - released_at < (SIDE_BY_SIDE if kind == "sync" else AT_ONCE + busy)
+    assert second.at - released_at < WITHOUT_A_LEASE
     assert (first.attempt, second.attempt) == (1, 2)
     assert second.process not in scene.workers
 
@@ -390,7 +396,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
     (began,) = until(lambda: rows_of(folder, run_id))
     until(lambda: (api.call(f"/runs/{run_id}")["checkpoint"] or {}).get("iterationCount") == 2)
 
-    os.kill(began.process, signal.SIGSTOP)
+    freeze([began.process], folder / "data" / "leasehold.db")
     try:
         api.ended(run_id)
         until(lambda: api.call(f"/runs/{run_id}").get("archive") is None)

@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.worker.sandbox.forking.descendants import descendants_of
 from tests.server.project import Project
-from tests.waiting import until
+from tests.waiting import freeze, until
 
 #: Each call is paid for with a line in a file.
 PAYS = """
@@ -50,8 +50,7 @@ def test_a_worker_that_thaws_after_its_lease_pays_for_no_further_call(project: P
     until((project.folder / "told-1").exists)
     server = project.pids[-1]
     stopped = [server, *descendants_of(server)]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    freeze(stopped, project.folder / ".leasehold" / "leasehold.db")
 
     other = project.serve()
     until((project.folder / "told-2").exists)  # it has the next attempt
