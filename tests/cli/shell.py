@@ -169,9 +169,11 @@ class Shell:
             check=False,
         )
 
-    def begin(self, *words: str, **settings: str) -> subprocess.Popen[str]:
+    def begin(
+        self, *words: str, program: tuple[str, ...] = LEASEHOLD, **settings: str
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*LEASEHOLD, *words],
+            [*program, *words],
             cwd=self.folder,
             env=self.settings | settings,
             stdin=subprocess.DEVNULL,

@@ -6,20 +6,23 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from leasehold.adapters.clock import SystemClock
 from leasehold.worker.stopping.holder import host_name
 from tests.cli.shell import LEASEHOLD, Shell
 from tests.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--idempotency-key", "k", "--in-process")
 LEASE = {"PIPELINE_LEASE_TTL_S": "600"}
-#: Far below the 600 s of a lease, and enough for a machine that is busy.
-SOON = 30.0
+#: What a command in this file hangs at: any machine is faster, and a lease runs for 600 s.
+SOON = 300.0
 
 
 @pytest.fixture
@@ -85,6 +88,15 @@ def terminations(shell: Shell, run_id: str) -> list[tuple[str, str]]:
     return [(event["step"], event["reason"]) for event in ended]
 
 
+def released_at(shell: Shell, run_id: str) -> datetime:
+    (at,) = [
+        event["at"]
+        for event in shell.json("trace", run_id)["events"]
+        if event["type"] == "step_terminated"
+    ]
+    return datetime.fromisoformat(at)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_command_says_how_the_run_goes_on(
     shell: Shell, charging: subprocess.Popen[str], number: signal.Signals, code: int
@@ -127,14 +139,13 @@ def test_the_lease_of_a_handler_that_does_not_stop_is_given_back_all_the_same(
     processes = {number: shell.begin(*deaf) for number, shell in shells.items()}
     until(lambda: all((shell.folder / "charging").exists() for shell in shells.values()))
 
-    began = time.monotonic()
+    began, began_at = time.monotonic(), SystemClock().now()
     for number, process in processes.items():
         process.send_signal(number)
     for process in processes.values():
-        process.communicate(timeout=10)
-    took = time.monotonic() - began
+        process.communicate(timeout=60)
 
-    assert 7 <= took < 10
+    assert time.monotonic() - began >= 7
     for number, shell in shells.items():
         (shell.folder / "hold").unlink()
         (left,) = shell.json("runs")["runs"]
@@ -143,6 +154,7 @@ def test_the_lease_of_a_handler_that_does_not_stop_is_given_back_all_the_same(
         assert left["status"] == "PENDING"
         assert (shell.folder / "charging").read_text() == "2"
         assert terminations(shell, left["runId"]) == [("deaf", "instance_shutdown")]
+        assert released_at(shell, left["runId"]) - began_at < timedelta(seconds=10)
         attempts = shell.json("show", left["runId"])["steps"]["deaf"]["attempts"]
         assert {end: count for end, count in attempts.items() if count} == {"interrupted": 1}
 
@@ -216,10 +228,21 @@ def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:
     assert (listed.returncode, listed.stderr) == (141, b"")
 
 
+#: So long a second signal is the first one: a busy machine may let a second pass between them.
+TEN_MINUTES = """
+from leasehold.cli import main, stop_signals
+stop_signals.SAME_S = 600.0
+main()
+"""
+
+
 def test_a_sigterm_that_comes_twice_within_a_second_is_one(shell: Shell) -> None:
     """The second one cut the end short: the lease was left to run out."""
     (shell.folder / "hold").touch()
-    process = shell.begin("start", "deaf", "--input", '{"amount": 1}', "--in-process")
+    process = shell.begin(
+        *("start", "deaf", "--input", '{"amount": 1}', "--in-process"),
+        program=(sys.executable, "-c", TEN_MINUTES),
+    )
     assert process.stderr is not None
     until((shell.folder / "charging").exists)
 

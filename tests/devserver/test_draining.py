@@ -69,16 +69,14 @@ def test_a_second_signal_kills_what_still_runs(tmp_path: Path, number: signal.Si
         until(lambda: "SIGTERM: shutting down; 1 lease held" in log.read_text())
         until(lambda: time.monotonic() - heard > SAME_S)  # until then it is the first one again
 
-        began = time.monotonic()
         process.send_signal(number)
-        code = process.wait(10)
-        took = time.monotonic() - began
+        code = process.wait(60)
     finally:
         process.kill()
         process.communicate()
 
     assert code == 0
-    assert took < 5
+    assert "LEASE_AT_SHUTDOWN" not in log.read_text()  # which comes after 7 s
     assert not {worker, child} & running_processes().keys()
     lines = [line for line in log.read_text().splitlines() if not line.startswith("{")]
     assert lines[-2:] == [
