@@ -16,7 +16,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
-from leasehold.worker.handler.handlers import ImportRaisedError, import_users
+from leasehold.worker.handler.user_modules import ImportRaisedError, import_users
 
 
 def load_catalog(name: str) -> Catalog:

@@ -26,8 +26,16 @@ from leasehold.cli.options import (
     url_option,
 )
 from leasehold.cli.run_displays import Display
-from leasehold.cli.run_watcher import LOOK_EVERY_S, View, display_on, wait_for, watch_run
-from leasehold.cli.show import print_result, print_result_json, read_result
+from leasehold.cli.run_watcher import (
+    LOOK_EVERY_S,
+    View,
+    display_on,
+    print_result,
+    print_result_json,
+    read_result,
+    wait_for,
+    watch_run,
+)
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line, print_to_stderr
 from leasehold.client.arguments import read_files

@@ -11,14 +11,15 @@ from leasehold.cli.exit_codes import DONE, end_on_sigterm
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.run_displays import JsonDisplay
 from leasehold.cli.run_watcher import (
+    code_of,
     display_on,
     explain_watch_interrupt,
+    print_result,
     runs_display,
     view_of,
     watch_run,
     watch_runs,
 )
-from leasehold.cli.show import code_of, print_result
 from leasehold.cli.stderr import warn
 from leasehold.client.client import Client
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.cli.live_display import LiveRuns, LiveTable
+from leasehold.cli.live_display import LiveTable
+from leasehold.cli.run_displays import LiveRuns
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.summary import summary_of
 from tests.unit.domain.runs import At, Runs

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import importlib
 import inspect
-import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -23,6 +20,7 @@ from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context.step_context import StepContext
 from leasehold.worker.context.user_code import adapter_of, code_of, first_sentence, unwrapped
+from leasehold.worker.handler.user_modules import ImportRaisedError, import_users
 
 #: A module that catches what says that it is late hears it again after so many seconds.
 _AGAIN_S: Final = 1.0
@@ -276,70 +274,3 @@ def _unusable(error: Exception) -> str:
 
     words = safe_text(first_sentence(error).rstrip(" ."), _MAX_WORDS)
     return f"its annotations cannot be used: {words}"
-
-
-# Modules of the user, imported by name: whatever one does at its import is an error, and no end.
-#
-# A module may end the process while it is imported, as a script does, or raise what is no
-# Exception. Who imports it says so in one line, as of any other module that cannot be imported.
-
-
-_OURS: Final = __name__.partition(".")[0]
-#: Who imports now: process and thread, once for each import that is inside another.
-_importing: Final[list[tuple[int, int]]] = []
-_lock: Final = threading.Lock()
-
-
-class ImportRaisedError(Exception):
-    """A module raised while it was imported: its cause is what it raised."""
-
-
-def import_users(name: str) -> ModuleType:
-    """Import a module of the user's, by its name.
-
-    Raises:
-        ImportRaisedError: that raised, whatever it was, or called `os._exit`.
-        KeyboardInterrupt: somebody wants the process to end.
-    """
-    try:
-        with _exits_are_errors():
-            return importlib.import_module(name)
-    except BaseException as error:
-        if _is_interrupt(error):
-            raise
-        raise ImportRaisedError from error
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    """Return whether it came from outside, by a signal; a class of the user's did not."""
-    is_ours = type(error).__module__.partition(".")[0] in ("builtins", _OURS)
-    return isinstance(error, KeyboardInterrupt) and is_ours
-
-
-@contextlib.contextmanager
-def _exits_are_errors() -> Iterator[None]:
-    """Have `os._exit` raise SystemExit inside, in this thread, as `sys.exit` does.
-
-    A command that ended so would have said nothing, and a check with 0 would count as passed.
-    """
-    me = (os.getpid(), threading.get_ident())
-    with _lock:
-        if not _importing:
-            os._exit = _end
-        _importing.append(me)
-    try:
-        yield
-    finally:
-        with _lock:
-            _importing.remove(me)
-            if not _importing:
-                os._exit = _leave
-
-
-_leave: Final = os._exit
-
-
-def _end(status: int) -> NoReturn:
-    if (os.getpid(), threading.get_ident()) not in _importing:
-        _leave(status)  # another thread, or a child that was forked there, means itself
-    raise SystemExit(f"os._exit({status})")
