@@ -15,7 +15,7 @@ from typing import Any, Final
 from leasehold.worker.failures.error_chain import traceback_in
 
 _STDLIB: Final = f"{Path(os.__file__).parent}{os.sep}"
-_ENGINE: Final = f"{Path(__file__).parents[1]}{os.sep}"
+_ENGINE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 _INSTALLED: Final = ("site-packages", "dist-packages")
 #: What is in between, but says nothing: an import, and how a soft limit is raised.
 _MACHINERY: Final = (
