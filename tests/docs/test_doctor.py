@@ -12,6 +12,7 @@ import pytest
 
 from leasehold.cli.commands import program
 from leasehold.doctor.codes import CODES
+from leasehold.doctor.deployed.drift import HARMS
 from tests.cli.shell import Shell
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +67,7 @@ def test_each_code_that_is_found_has_its_row() -> None:
     sources = [*(ROOT / "shared/leasehold/doctor").rglob("*.py")]
     text = "\n".join(path.read_text() for path in sources if path.name != "codes.py")
     used = set(re.findall(r'Finding\(\s*"(\w+)"', text)) | {"environment"}
+    used |= {harm.code for harm in HARMS.values()}
 
     assert used == set(CODES.keys())
     for entry in CODES:

@@ -12,7 +12,7 @@ from google.cloud import run_v2, scheduler_v1, secretmanager_v1
 from google.cloud.firestore_admin_v1 import types as firestore
 from google.iam.v1 import policy_pb2
 
-from leasehold.doctor.deployed.indexes import DECLARED
+from leasehold.deploy.resources.indexes import DECLARED
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Secret, Trigger
@@ -138,7 +138,7 @@ class Installed:
         self.server.world.policies[f"{LOCATION}/services/{entry.service}"] = policy
 
     def job(self, entry: FunctionEntry, **fields: Any) -> None:
-        name = f"{LOCATION}/jobs/leasehold-sweep"
+        name = f"{LOCATION}/jobs/{entry.service}"
         job: dict[str, Any] = {
             "name": name,
             "schedule": entry.schedule,
@@ -168,7 +168,9 @@ class Installed:
         database = f"projects/{PROJECT}/databases/(default)"
         kept = firestore.Database.PointInTimeRecoveryEnablement.POINT_IN_TIME_RECOVERY_ENABLED
         admin.databases[database] = firestore.Database(
-            name=database, point_in_time_recovery_enablement=kept
+            name=database,
+            type_=firestore.Database.DatabaseType.FIRESTORE_NATIVE,
+            point_in_time_recovery_enablement=kept,
         )
         daily = firestore.BackupSchedule(
             name=f"{database}/backupSchedules/daily", daily_recurrence=firestore.DailyRecurrence()
@@ -186,7 +188,9 @@ class Installed:
                 for each in [*index["fields"], {"fieldPath": "__name__", "order": "ASCENDING"}]
             ]
             ready = firestore.Index.State.READY
-            admin.indexes[name] = firestore.Index(name=name, fields=fields, state=ready)
+            scope = index["queryScope"]
+            made = firestore.Index(name=name, query_scope=scope, fields=fields, state=ready)
+            admin.indexes[name] = made
         for one in declared["fieldOverrides"]:
             group, path = one["collectionGroup"], one["fieldPath"]
             name = f"{database}/collectionGroups/{group}/fields/{path}"

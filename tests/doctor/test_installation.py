@@ -109,7 +109,7 @@ def test_everything_that_is_spoilt_is_found_with_its_repair(
     found = look(shell, installed)
 
     update = "gcloud run services update"
-    job = "gcloud scheduler jobs update http leasehold-sweep"
+    job = f"leasehold deploy apply --update --project={PROJECT} --region={REGION}"
     of_step, of_api, of_sweep = f"execute-step {AT}", f"serve-api {AT}", f"sweep-dead-letters {AT}"
     assert {one["code"]: one["repair"].replace(f" {QUEUES_AT}", "") for one in found} == {
         "function_timeout": f"{update} {of_step} --timeout=1860s",
@@ -133,14 +133,14 @@ def test_everything_that_is_spoilt_is_found_with_its_repair(
             f"--member=serviceAccount:{email('tasks')} --role=roles/run.invoker"
         ),
         "queue_paused": "gcloud tasks queues resume send",
-        "job_paused": "gcloud scheduler jobs resume leasehold-sweep",
+        "job_paused": "gcloud scheduler jobs resume sweep-dead-letters",
         "job_failed": (
-            "gcloud logging read 'resource.labels.job_id=\"leasehold-sweep\"' "
+            "gcloud logging read 'resource.labels.job_id=\"sweep-dead-letters\"' "
             "--project=shop-prod --limit=5"
         ),
-        "job_schedule": f"{job} --schedule='* * * * *'",
-        "job_deadline": f"{job} --attempt-deadline=180s",
-        "job_account": f"{job} --oidc-service-account-email={email('schedule')}",
+        "job_schedule": job,
+        "job_deadline": job,
+        "job_account": job,
     }
     assert len(found) == 16
     assert installed.server.writes() == []
@@ -184,6 +184,27 @@ def test_queues_that_are_missing_drop_tasks_or_deliver_too_many_are_found(
     assert found[0]["repair"] == apply
 
 
+def test_numbers_that_a_person_chose_are_drift_and_no_finding(
+    shell: Shell, installed: Installed
+) -> None:
+    """An hour's wait does harm, and half a minute's does not; the same look has both."""
+    letters = (shell.folder / "letters.py").read_text()
+    (shell.folder / "letters.py").write_text(letters.replace('"send"', '"send-4"'))
+    retry = {"max_attempts": -1, "max_doublings": 3, "max_backoff": timedelta(seconds=400)}
+    installed.queue("send-4", retry_config=retry)
+
+    assert look(shell, installed) == []
+
+
+def test_a_job_that_calls_something_else_is_found(shell: Shell, installed: Installed) -> None:
+    installed.job(SWEEP, http_target={"uri": "https://old-sweep-1.run.app"})
+
+    codes = [(one["code"], one["message"]) for one in look(shell, installed)]
+
+    assert [code for code, _ in codes] == ["job_missing", "job_account"]
+    assert "uri is https://old-sweep-1.run.app" in codes[0][1]
+
+
 def test_indexes_that_are_missing_being_built_or_broken_are_found(
     shell: Shell, installed: Installed
 ) -> None:
@@ -215,16 +236,18 @@ def test_a_database_that_nobody_can_bring_back_is_warned_of(
 ) -> None:
     admin = installed.server.service(FirestoreAdmin)
     admin.schedules.clear()
-    admin.databases[DATABASE] = firestore_admin_v1.types.Database(name=DATABASE)
+    admin.databases[DATABASE] = firestore_admin_v1.types.Database(
+        name=DATABASE, type_=firestore_admin_v1.types.Database.DatabaseType.FIRESTORE_NATIVE
+    )
 
     done = shell.run(*LIVE, "--json", **installed.clients.environ)
 
-    backups, versions = json.loads(done.stdout)["warnings"]
+    versions, backups = json.loads(done.stdout)["warnings"]
     apply = f"leasehold deploy apply --project={PROJECT} --region={REGION}"
     assert done.returncode == 0  # a choice that somebody may have made
     assert (backups["code"], backups["repair"]) == ("no_backups", apply)
     assert versions["code"] == "no_earlier_versions"
-    assert versions["repair"].endswith("--database='(default)' --project=shop-prod --enable-pitr")
+    assert versions["repair"].endswith(" --enable-pitr")
 
 
 def test_what_firestore_builds_says_since_when_and_what_it_could_not_is_found(
@@ -237,7 +260,9 @@ def test_what_firestore_builds_says_since_when_and_what_it_could_not_is_found(
     metadata = firestore_admin_v1.IndexOperationMetadata(start_time=BEGUN, index=index.name)
     begun(installed.server.world, DATABASE, index, done=False, metadata=metadata)
     runs = next(name for name in sorted(admin.fields) if "/runs/" in name)
-    admin.fields[runs].index_config.indexes = [Index(state=Index.State.NEEDS_REPAIR)]
+    admin.fields[runs].index_config.indexes = [
+        Index(state=Index.State.NEEDS_REPAIR, fields=[Index.IndexField(field_path="x")])
+    ]
     ledger = f"{DATABASE}/collectionGroups/ledger/fields/endedAt"
     kept = firestore_admin_v1.Field(name=ledger, ttl_config={"state": Ttl.State.NEEDS_REPAIR})
     kept.index_config.uses_ancestor_config = True
@@ -246,8 +271,8 @@ def test_what_firestore_builds_says_since_when_and_what_it_could_not_is_found(
     found = look(shell, installed)
 
     assert [one["code"] for one in found] == ["index_building", "index_broken", "expiry_broken"]
-    assert "since 2026-03-01T12:00:00Z: queries" in found[0]["message"]
-    assert found[1]["repair"].startswith("leasehold deploy drift ")
+    assert "since 2026-03-01T12:00:00Z; queries" in found[0]["message"]
+    assert found[1]["repair"].startswith("gcloud firestore indexes fields update ")
     assert "--disable-ttl && leasehold deploy apply " in found[2]["repair"]
 
 
@@ -369,7 +394,7 @@ def test_a_topic_without_a_subscription_and_none_at_all_are_found(
 def test_a_permission_that_is_missing_is_one_line_and_the_other_looks_go_on(
     shell: Shell, installed: Installed
 ) -> None:
-    installed.server.refuse("ListJobs", permission_denied("cloudscheduler.jobs.list"))
+    installed.server.refuse("CloudScheduler/GetJob", permission_denied("cloudscheduler.jobs.get"))
     installed.server.refuse("GetSubscription", api_disabled("pubsub.googleapis.com"))
     installed.invokers(API, "allAuthenticatedUsers")
 
@@ -377,7 +402,7 @@ def test_a_permission_that_is_missing_is_one_line_and_the_other_looks_go_on(
 
     assert [one["code"] for one in found] == ["public_function", "not_looked_at", "not_looked_at"]
     assert "EVERYBODY WITH A GOOGLE ACCOUNT may call" in found[0]["message"]
-    assert "the permission cloudscheduler.jobs.list is missing" in found[1]["message"]
+    assert "the permission cloudscheduler.jobs.get is missing" in found[1]["message"]
     assert found[1]["repair"].startswith("gcloud projects add-iam-policy-binding shop-prod")
     assert found[2]["repair"].startswith("gcloud services enable pubsub.googleapis.com")
 
@@ -439,7 +464,7 @@ def test_a_secret_in_a_plain_variable_is_found(shell: Shell, installed: Installe
     done = shell.run(*LIVE, LEASEHOLD_PUBLIC_URL="https://x.run.app", **installed.clients.environ)
 
     assert "SLACK_URL is a plain variable of function deliver-notification" in done.stdout
-    assert "Secret SLACK_URL does not exist" in done.stdout
+    assert "Secret SLACK_URL: missing; no function can be deployed with it. Type: " in done.stdout
     assert "s3cret" not in done.stdout + done.stderr
 
 
@@ -465,12 +490,16 @@ def test_a_secret_of_a_row_that_its_function_lacks_is_found(
     done = shell.run(*LIVE, **installed.clients.environ)
 
     update = f"Type: gcloud run services update execute-step {AT}"
-    whose = "execute-step cannot be deployed with it. Type: printf"
+    never = "no function can be deployed with it. Type:"
+    apply = f"leasehold deploy apply --project={PROJECT} --region={REGION}"
     said = done.stdout.splitlines()
     assert [line.partition(" %s ")[0] for line in said[:3]] == [
-        f"Secret A_KEY does not exist: {whose}",
-        f"Secret B_KEY has version 1 that is disabled: {whose}",
-        f"Secret E_KEY has no version 7: {whose}",
+        f"Secret A_KEY: missing; {never} {apply}",
+        (
+            f"Secret B_KEY: waits for its version 1, which is disabled; {never} gcloud secrets "
+            f"versions enable 1 --secret=B_KEY --project={PROJECT}"
+        ),
+        f"Secret E_KEY: waits for its version 7; {never} read -rs VALUE && printf",
     ]
     assert said[3:] == [
         (
@@ -525,7 +554,7 @@ def test_project_and_region_come_from_the_settings(shell: Shell, installed: Inst
 def test_a_server_that_hangs_keeps_nothing_else_from_being_looked_at(
     shell: Shell, installed: Installed
 ) -> None:
-    installed.server.hang("ListJobs")
+    installed.server.hang("CloudScheduler/GetJob")
     installed.invokers(API, "allUsers")
     setup = Setup(installed.clients.environ, lenient_settings({}))
 
@@ -548,12 +577,10 @@ def test_a_variable_that_is_no_address_is_one_finding_and_nothing_is_waited_for(
 
 def test_names_of_strangers_are_safe_in_a_shell(shell: Shell, installed: Installed) -> None:
     name = "x'; reboot; $(x)"
-    installed.job(SWEEP, name=f"{LOCATION}/jobs/{name}", state=scheduler_v1.Job.State.PAUSED)
     service = f"{LOCATION}/services/{API.service}"
     public = policy_pb2.Binding(role=f"roles/{name}", members=["allUsers"])
     installed.server.world.policies[service].bindings.append(public)
 
     found = {one["code"]: shlex.split(one["repair"]) for one in look(shell, installed)}
 
-    assert name in found["job_paused"]
     assert f"--role=roles/{name}" in found["public_function"]

@@ -54,7 +54,10 @@ def test_a_job_that_differs_is_left_alone_unless_an_update_is_asked_for(cloud: C
     (changed,) = apply([sweep(cloud)], cloud.project, update=True)
 
     assert left.look.differences == (Difference("schedule", "0 * * * *", "* * * * *"),)
-    assert left.repair == "leasehold deploy apply --update"
+    assert (
+        left.repair
+        == f"leasehold deploy apply --update --project={cloud.project} --region={REGION}"
+    )
     assert writes == []
     assert changed.action is Action.UPDATED
     assert sweep(cloud).look() == PRESENT

@@ -17,7 +17,7 @@ from leasehold.registry.functions import FunctionEntry
 def capacity_warnings(function: FunctionEntry, steps: Sequence[Step]) -> Iterator[str]:
     """Yield a line with what to type, where queues deliver more at once than is answered."""
     found = [
-        (step.resource, _at_once(step, step.resource))
+        (step.resource, step.resource.at_once(step.look))
         for step in steps
         if isinstance(step.resource, QueueResource) and step.look.state is not State.UNKNOWN
     ]
@@ -34,11 +34,3 @@ def capacity_warnings(function: FunctionEntry, steps: Sequence[Step]) -> Iterato
         f"{function.requests_at_once}: the others are answered 429, which slows each queue down. "
         f"Type: {' && '.join(commands)}"
     )
-
-
-def _at_once(step: Step, resource: QueueResource) -> int:
-    """Return what a queue delivers at once, or would as soon as it is created."""
-    for difference in step.look.differences:
-        if difference.field == AT_ONCE:
-            return int(difference.found)
-    return resource.queue.concurrency

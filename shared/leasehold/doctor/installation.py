@@ -7,15 +7,12 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import system_clock
-from leasehold.doctor.deployed.backups import backups
 from leasehold.doctor.deployed.callers import callers
 from leasehold.doctor.deployed.deployment import Deployment
+from leasehold.doctor.deployed.drift import database, jobs, queues, secrets
 from leasehold.doctor.deployed.functions import function_settings, functions
-from leasehold.doctor.deployed.indexes import indexes
-from leasehold.doctor.deployed.jobs import jobs
-from leasehold.doctor.deployed.queues import queues
 from leasehold.doctor.deployed.quota import quota
-from leasehold.doctor.deployed.secrets import given_secrets, secrets
+from leasehold.doctor.deployed.secrets import given_secrets
 from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.looks import Look, examine, not_looked_at
@@ -37,8 +34,7 @@ _LOOKS: Final = {
     "the queues": queues,
     "the jobs of Cloud Scheduler": jobs,
     "the topic of announcements": subscriptions,
-    "the indexes of Firestore": indexes,
-    "the backups of Firestore": backups,
+    "the database": database,
     "the secrets": secrets,
     "the secrets of the functions": given_secrets,
 }

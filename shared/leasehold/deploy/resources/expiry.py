@@ -67,11 +67,12 @@ class Expiry:
             return MISSING
         if "ttl_config" not in found:
             return MISSING
+        look = self._look_at(found.ttl_config.state)
         offset = found.ttl_config.expiration_offset or timedelta()
-        if offset != self.kept:
-            difference = Difference("kept", found=_days(offset), wanted=_days(self.kept))
-            return Look(State.DIFFERENT, (difference,), repair=self._repair())
-        return self._look_at(found.ttl_config.state)
+        if offset == self.kept:
+            return look
+        difference = Difference("kept", found=_days(offset), wanted=_days(self.kept))
+        return Look(State.DIFFERENT, (difference, *look.differences), repair=self._repair())
 
     def create(self) -> None:
         """Set it; Firestore then goes through all entries, for which nobody waits."""

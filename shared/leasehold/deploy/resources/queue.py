@@ -7,7 +7,7 @@ many at once, paused. A deploy that set it back would undo that at the worst tim
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -86,7 +86,7 @@ class QueueResource:
         differing = tuple(differences(found_words, self._wanted()))
         if not differing:
             return PRESENT
-        return Look(State.DIFFERENT, differing, repair=self._repair(differing))
+        return Look(State.DIFFERENT, differing, repair=self.repair_of(differing))
 
     def create(self) -> None:
         """Create the queue, and look whether it is there: a create may only appear to succeed."""
@@ -123,6 +123,13 @@ class QueueResource:
             "max-doublings": str(self.numbers.max_doublings),
         }
 
+    def at_once(self, look: Look) -> int:
+        """Return how many tasks it delivers at once, or would as soon as it is created."""
+        for difference in look.differences:
+            if difference.field == AT_ONCE:
+                return int(difference.found)
+        return self.queue.concurrency
+
     def command_with(self, flags: str) -> str:
         """Return the command that changes numbers of the queue by hand."""
         return f"gcloud tasks queues update {self._place} {flags}"
@@ -133,7 +140,7 @@ class QueueResource:
         where = f"--location={self.installation.region}"
         return f"{self.name} {where} --project={shlex.quote(self.installation.project)}"
 
-    def _repair(self, differing: tuple[Difference, ...]) -> str:
+    def repair_of(self, differing: Sequence[Difference]) -> str:
         """Return the commands that make it what it would be created as."""
         numbers = [it for it in differing if it.field != "state"]
         is_paused = len(numbers) < len(differing)

@@ -110,6 +110,15 @@ class Updatable(Resource, Protocol):
 
 
 @runtime_checkable
+class Repairable(Resource, Protocol):
+    """A resource each of whose differences is repaired by itself."""
+
+    def repair_of(self, differing: Sequence[Difference]) -> str:
+        """Return the command that makes these values what they should be."""
+        ...
+
+
+@runtime_checkable
 class Dependent(Resource, Protocol):
     """A resource that is not looked at while another one is not there."""
 

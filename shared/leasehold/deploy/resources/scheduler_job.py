@@ -6,7 +6,7 @@ hand and keep, and its time follows the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -48,7 +48,8 @@ class SchedulerJob:
         return self.function.service
 
     @property
-    def _full_name(self) -> str:
+    def full_name(self) -> str:
+        """Its name, as the API has it."""
         return f"{self.installation.location}/jobs/{self.name}"
 
     @property
@@ -58,14 +59,14 @@ class SchedulerJob:
     def look(self) -> Look:
         """Return how the job is; it may be paused, or a failed update may keep it from running."""
         try:
-            found = self.clients.scheduler.get_job({"name": self._full_name}, **ONE_TRY)
+            found = self.clients.scheduler.get_job({"name": self.full_name}, **ONE_TRY)
         except NotFound:
             return MISSING
         differing = tuple(differences(_words_of(found), self._wanted()))
         if not differing:
             return PRESENT
         by_hand = found.state.name in _STOPPED  # an update might start it
-        return Look(State.DIFFERENT, differing, repair=self._repair(differing), by_hand=by_hand)
+        return Look(State.DIFFERENT, differing, repair=self.repair_of(differing), by_hand=by_hand)
 
     def create(self) -> None:
         """Create it."""
@@ -80,7 +81,7 @@ class SchedulerJob:
     def _message(self) -> dict[str, Any]:
         address = self.installation.url_of(self.function)
         return {
-            "name": self._full_name,
+            "name": self.full_name,
             "description": f"{self.function.name}: {self.function.summary}",
             "schedule": self.function.schedule,
             "time_zone": _UTC,
@@ -113,12 +114,15 @@ class SchedulerJob:
             "max-backoff": seconds(_LONGEST_RETRY),
         }
 
-    def _repair(self, differing: tuple[Difference, ...]) -> str:
+    def repair_of(self, differing: Sequence[Difference]) -> str:
+        """Return the command that makes it what the table says."""
         state = next((it.found for it in differing if it.field == "state"), _ENABLED)
+        place = self.installation
         if state in _STOPPED:
-            where = f"--location={self.installation.region} --project={self.installation.project}"
+            where = f"--location={place.region} --project={place.project}"
             return f"gcloud scheduler jobs resume {self.name} {where}"
-        return "leasehold deploy apply --update"
+        where = f"--project={place.project} --region={place.region}"
+        return f"leasehold deploy apply --update {where}"
 
 
 def scheduler_jobs(clients: GoogleClients, installation: Installation) -> Iterator[SchedulerJob]:

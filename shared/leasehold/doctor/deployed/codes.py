@@ -128,7 +128,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "queue_backoff",
         _LIVE,
-        "A queue waits for more than 10 min between attempts, or at first longer than at last.",
+        "A queue waits for more than 10 min between attempts.",
         "A shorter wait.",
     ),
     CodeEntry(
@@ -140,7 +140,8 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "job_missing",
         _LIVE,
-        "No job calls a function that has a schedule: the sweep never runs.",
+        "The job of a function that has a schedule is missing, or calls another address: the sweep "
+        "never runs.",
         "`leasehold deploy apply`.",
     ),
     CodeEntry("job_paused", _LIVE, "A job is paused, or its last change failed.", "Resume it."),

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from leasehold.deploy.tables import Tables
 from leasehold.doctor.setup import Setup
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import FunctionEntry
 
 if TYPE_CHECKING:
     from google.cloud.run_v2 import Service
+
+    from leasehold.deploy.installation import Installation
 
 
 @dataclass
@@ -38,6 +41,14 @@ class Deployment:
     def location(self) -> str:
         """The full name of the region."""
         return f"projects/{self.project}/locations/{self.region}"
+
+    @property
+    def installation(self) -> Installation:
+        """What is deployed, under the names of an installation; its number is not known."""
+        from leasehold.deploy.installation import Installation  # noqa: PLC0415 - for --live alone
+
+        tables = Tables(self.setup.functions)
+        return Installation(self.project, "0", self.region, tables=tables)
 
     @property
     def services(self) -> Mapping[str, Service]:

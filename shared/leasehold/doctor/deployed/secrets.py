@@ -1,4 +1,4 @@
-"""The secrets of functions, of channels and of handlers: each has the version that is read."""
+"""The secrets of functions, as each function has them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,9 @@ from typing import Final
 from leasehold.doctor.deployed.deployment import Deployment, secrets_of, variables_of
 from leasehold.doctor.finding import Finding
 from leasehold.domain.printable import one_line
-from leasehold.live.clients import ONE_TRY
 from leasehold.registry.functions import FunctionEntry, Secret
 
 _MOST: Final = 120
-
-
-def secrets(deployment: Deployment) -> Iterator[Finding]:
-    """Yield which secrets are missing, or have no version that can be read."""
-    for secret, having in deployment.setup.functions.secrets_with(deployment.setup.catalog).items():
-        problem = _problem(deployment, secret)
-        if problem:
-            name, whose = secret.variable, ", ".join(entry.service for entry in having)
-            message = f"Secret {name} {problem}: {whose} cannot be deployed with it."
-            flags = f"--data-file=- --project={deployment.project}"
-            repair = f'printf %s "${name}" | gcloud secrets versions add {name} {flags}'
-            yield Finding("secret_missing", message, repair)
 
 
 def given_secrets(deployment: Deployment) -> Iterator[Finding]:
@@ -52,30 +39,3 @@ def _not_given(deployment: Deployment, entry: FunctionEntry, secret: Secret, giv
     )
     flag = f"--update-secrets={secret.reference}"
     return Finding("secret_not_given", message, deployment.of_run("update", entry.service, flag))
-
-
-def _problem(deployment: Deployment, secret: Secret) -> str:
-    """Return what is wrong with a version of a secret; empty: it can be read."""
-    from google.api_core.exceptions import NotFound  # noqa: PLC0415 - with the client
-
-    client = deployment.clients.secrets
-    name = f"projects/{deployment.project}/secrets/{secret.variable}"
-    try:
-        version = client.get_secret_version(
-            {"name": f"{name}/versions/{secret.version}"}, **ONE_TRY
-        )
-    except NotFound:
-        return _absence(deployment, name, secret)
-    if version.state.name != "ENABLED":
-        return f"has version {version.name.rpartition('/')[2]} that is {version.state.name.lower()}"
-    return ""
-
-
-def _absence(deployment: Deployment, name: str, secret: Secret) -> str:
-    from google.api_core.exceptions import NotFound  # noqa: PLC0415 - as above
-
-    try:
-        deployment.clients.secrets.get_secret({"name": name}, **ONE_TRY)
-    except NotFound:
-        return "does not exist"
-    return "has no version" if secret.version == "latest" else f"has no version {secret.version}"
