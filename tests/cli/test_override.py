@@ -9,13 +9,9 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.bootstrap import boot
 from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Write
-from leasehold.registry.pipelines import Catalog
-from tests.cli import shop
 from tests.cli.shell import Shell, only_line
-from tests.runs_api import runs_api
 
 SET = ("override", "charge", "--timeout-s", "45", "--until", "2999-01-01", "--why", "slow day")
 ORDER = ("start", "order", "--input", '{"amount": 3}')
@@ -101,26 +97,6 @@ def test_what_is_set_can_be_read_without_the_catalog(shell: Shell) -> None:
     (one,) = shell.json("override")["overrides"]
 
     assert (one["stepType"], one["state"], one["problem"]) == ("charge", "in_force", None)
-
-
-def test_over_a_server_it_is_the_same(shell: Shell) -> None:
-    bundle = boot(
-        {"LEASEHOLD_STORE": f"sqlite:///{shell.folder}/server.db"},
-        catalog=Catalog(shop.STEPS, shop.PIPELINES),
-    )
-    with runs_api(bundle.engine) as url:
-        change = shell.json(*SET, "--url", url)
-        listed = shell.json("override", "--url", url)
-        registry = shell.run("registry", "--url", url)
-        cleared = shell.json("override", "charge", "--clear", "--url", url)
-    bundle.close()
-
-    set_ = change["override"]
-    assert listed == {"overrides": [set_]}
-    assert (set_["state"], set_["timeoutS"], set_["why"]) == ("in_force", 45, "slow day")
-    assert "@" in set_["setBy"]
-    assert "45 s (override)" in registry.stdout
-    assert cleared == {"stepType": "charge", "override": None, "replaced": set_}
 
 
 def test_whoever_replaces_an_override_is_told_whose_it_was(shell: Shell) -> None:
