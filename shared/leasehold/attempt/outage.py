@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final, TypeVar
 
+from leasehold.domain.retry import doubling
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
 
 T = TypeVar("T")
 
-#: The waits between two tries; they double.
-_FIRST_WAIT_S: Final = 0.1
-_LONGEST_WAIT_S: Final = 2.0
+#: The waits between two tries.
+_WAITS: Final = doubling(timedelta(seconds=0.1), timedelta(seconds=2))
+#: Where less is left, no further try is worth it.
+_LEAST_S: Final = 0.1
 
 
 def outlast(
@@ -41,17 +44,16 @@ def outlast(
     Raises:
         StoreUnavailableError: the store was away for all that time.
     """
-    tried_at, waited, pause_s = begun, 0.0, _FIRST_WAIT_S
+    tried_at, waited, waits_s = begun, 0.0, _WAITS.waits_s()
     while True:
         report(outage)
         passed = max(waited, now() - begun)  # a clock may stand still
         took = now() - tried_at  # the next try may take as long
         left = until() - begun - passed - took
-        pause_s = min(pause_s, left / 2)  # a short lease is renewed often, or over soon
-        if left < _FIRST_WAIT_S or wait(pause_s):
+        pause_s = min(next(waits_s), left / 2)  # a short lease is renewed often, or over soon
+        if left < _LEAST_S or wait(pause_s):
             raise outage
         waited += pause_s
-        pause_s = min(2 * max(pause_s, _FIRST_WAIT_S), _LONGEST_WAIT_S)
         tried_at = now()
         try:
             return call()

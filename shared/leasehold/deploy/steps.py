@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Final, TypeVar
@@ -28,6 +29,7 @@ from leasehold.deploy.resources.resource import (
     State,
     Updatable,
 )
+from leasehold.domain.retry import doubling
 from leasehold.live.call_errors import exists_already, explain, may_pass
 
 _T = TypeVar("_T")
@@ -39,7 +41,7 @@ _SILENCE_S: Final = 10.0
 #: Firestore builds an index in some minutes, and refuses others meanwhile. Who waits so long and
 #: nothing gets through waits for something else.
 _BUSY_S: Final = 900.0
-_BUSY_PAUSES_S: Final = (2.0, 30.0)
+_BUSY_PAUSES: Final = doubling(timedelta(seconds=2), timedelta(seconds=30))
 
 
 class Action(StrEnum):
@@ -119,21 +121,20 @@ class Patience:
         Raises:
             NotYetError: nothing got through for 15 minutes, of this and of what was before it.
         """
-        pause, longest = _BUSY_PAUSES_S
+        pauses_s = _BUSY_PAUSES.waits_s()
         while True:
             try:
                 done = self.call(what, kind)
             except BusyError as busy:
                 if busy.progressed:
-                    self._busy, pause = 0.0, _BUSY_PAUSES_S[0]
+                    self._busy, pauses_s = 0.0, _BUSY_PAUSES.waits_s()
                 if self._busy >= _BUSY_S:
                     raise NotYetError(f"{busy}: apply again in some minutes") from busy
                 if not self._is_told:
                     self._tell(f"waiting for {busy}; what is refused meanwhile is tried again.")
                     self._is_told = True
-                self._sleep(pause)
+                self._sleep(pause := next(pauses_s))
                 self._busy += pause
-                pause = min(2 * pause, longest)
             else:
                 if self._busy < _BUSY_S:
                     self._busy = 0.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -37,6 +38,10 @@ class Backoff:
     def wait_s(self, failures: int) -> float:
         """Return the same in seconds."""
         return self.wait(failures).total_seconds()
+
+    def waits_s(self) -> Iterator[float]:
+        """Yield the waits in seconds, one after another, without end."""
+        return map(self.wait_s, itertools.count(1))
 
 
 def doubling(first: timedelta, longest: timedelta) -> Backoff:

@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.manifest_parts import Dispatch, ErrorRecord, RetryRule
-from leasehold.domain.retry import Backoff, wait_after
+from leasehold.domain.retry import Backoff, doubling, wait_after
 from tests.builders import step_settings
 
 
@@ -30,6 +30,12 @@ def test_the_wait_doubles_then_grows_evenly_up_to_its_maximum(
     waited = [backoff.wait(failures).total_seconds() for failures in range(1, 9)]
 
     assert waited == waits
+
+
+def test_waits_that_double_go_on_without_end_at_the_longest() -> None:
+    waits_s = doubling(timedelta(seconds=0.5), timedelta(seconds=3)).waits_s()
+
+    assert [next(waits_s) for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
 
 
 def test_many_failures_do_not_overflow() -> None:

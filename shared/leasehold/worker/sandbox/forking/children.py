@@ -13,9 +13,11 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
+from leasehold.domain.retry import doubling
 from leasehold.errors import ForkServerError
 from leasehold.worker.sandbox.forking.child import Child
 from leasehold.worker.sandbox.forking.fork_server import READY
@@ -167,9 +169,8 @@ NO_SOURCES: Final[Mapping[str, SourceText]] = MappingProxyType({})
 #: It may take a fork server so long to start, on a machine that has no time for it.
 _START_S: Final = 60.0
 
-#: The waits between two tries; they double.
-_FIRST_WAIT_S: Final = 0.02
-_LONGEST_WAIT_S: Final = 1.0
+#: The waits between two tries.
+_WAITS: Final = doubling(timedelta(seconds=0.02), timedelta(seconds=1))
 
 
 class Children:
@@ -222,7 +223,7 @@ class Children:
             ForkServerError: there is no process to be had now, or the attempt is to stop.
         """
         until = time.monotonic() + within
-        pause = _FIRST_WAIT_S
+        waits_s = _WAITS.waits_s()
         while True:
             try:
                 return self._fork(handler, wait, until)
@@ -231,10 +232,9 @@ class Children:
             except OSError as error:
                 self.idle.end()
                 problem = error.strerror or str(error)
-                left = until - time.monotonic()
+                left, pause = until - time.monotonic(), next(waits_s)
                 if left < 2 * pause or wait(pause):
                     raise ForkServerError(handler=handler, problem=problem) from error
-            pause = min(2 * pause, _LONGEST_WAIT_S)
 
     def note_fit(self, handler: str) -> None:
         """Have a handler loaded once for all: a child has found that its module may be forked.
