@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import leasehold
+from leasehold.worker.sandbox.child import handler_process, soft_limit
 from leasehold.worker.sandbox.stacks import MAX_STACKS, Stacks
 
-_SANDBOX = Path(leasehold.__file__).parent / "worker" / "sandbox"
 _OWN = Path(__file__)
 _LINE = next(n for n, line in enumerate(_OWN.read_text().splitlines(), 1) if "_LINE = " in line)
 
@@ -22,15 +21,16 @@ Thread 0x00007f0000000001 (most recent call first):
 _MAIN = """
 Current thread 0x00007f0000000002 (most recent call first):
   File "{own}", line {line} in handler
-  File "{sandbox}/soft_limit.py", line 60 in _call
-  File "{sandbox}/handler_process.py", line 70 in run
+  File "{soft_limit}", line 60 in _call
+  File "{handler_process}", line 70 in run
   File "<string>", line 1 in <module>
 """
 
 
 def stacks_of(text: str, own: str = "") -> Stacks:
     near, far = os.pipe()
-    os.write(far, text.format(own=_OWN, line=_LINE, sandbox=_SANDBOX).encode())
+    files = {"soft_limit": soft_limit.__file__, "handler_process": handler_process.__file__}
+    os.write(far, text.format(own=_OWN, line=_LINE, **files).encode())
     os.close(far)
     stacks = Stacks(near, own)
     stacks.read()

@@ -6,7 +6,10 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
 from leasehold.errors import SoftTimeoutError
+from leasehold.worker.failures.stack_frames import frames_of
 from leasehold.worker.handler.handlers import handler_of
 from leasehold.worker.sandbox.child.soft_limit import SoftLimit
 from tests.sandbox.attempts import Step
@@ -35,3 +38,20 @@ def test_a_limit_given_before_a_task_blocks_the_loop_is_raised_all_the_same() ->
 
     context: Any = None
     assert _LIMIT.within(handler_of(step))(context, None) == "cleaned up"
+
+
+_SECOND = SoftLimit()
+
+
+def works_on(ctx: Any, given: Any) -> None:
+    _SECOND.give()
+    time.sleep(30)
+
+
+def test_what_raises_the_limit_is_not_in_the_traceback_of_a_handler() -> None:
+    context: Any = None
+    with pytest.raises(SoftTimeoutError) as raised:
+        _SECOND.within(handler_of(Step(f"{__name__}:works_on")))(context, None)
+
+    frames = frames_of(raised.value, own="")
+    assert [frame.function for frame in frames][-1] == "works_on"

@@ -21,7 +21,7 @@ _INSTALLED: Final = ("site-packages", "dist-packages")
 _MACHINERY: Final = (
     "<frozen importlib",
     f"{_STDLIB}importlib{os.sep}",
-    f"{_ENGINE}worker{os.sep}sandbox{os.sep}soft_limit.py",
+    f"{_ENGINE}worker{os.sep}sandbox{os.sep}child{os.sep}soft_limit.py",
 )
 
 _MAX_NAME: Final = 200

@@ -31,8 +31,9 @@ _IMPORTING: Final = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
 _THREADING: Final = f"{_STDLIB}threading.py"
 
 #: What calls the handler; and the file and the function of the thread in which that happens.
-_CALLER: Final = f"{_ENGINE}worker{os.sep}sandbox{os.sep}soft_limit.py"
-_MAIN: Final = f"{_ENGINE}worker{os.sep}sandbox{os.sep}handler_process.py", "run"
+_CHILD: Final = f"{_ENGINE}worker{os.sep}sandbox{os.sep}child{os.sep}"
+_CALLER: Final = f"{_CHILD}soft_limit.py"
+_MAIN: Final = f"{_CHILD}handler_process.py", "run"
 
 
 @dataclass(slots=True)
