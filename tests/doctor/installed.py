@@ -218,7 +218,7 @@ class Installed:
                 "oidc_token": {"service_account_email": email("events")},
             },
         }
-        self.subscription("eventarc", topic, **settings | fields)
+        self.subscription("eventarc-deliver-notification", topic, **settings | fields)
 
     def subscription(self, name: str, topic: str, **fields: Any) -> None:
         full = f"projects/{PROJECT}/subscriptions/{name}-{self.topic}"

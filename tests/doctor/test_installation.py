@@ -355,11 +355,11 @@ def test_each_queue_that_delivers_more_than_its_share_has_a_command(
 
 def test_a_subscription_as_it_is_made_unasked_is_found(shell: Shell, installed: Installed) -> None:
     topic = f"projects/{PROJECT}/topics/{installed.topic}"
-    name = f"projects/{PROJECT}/subscriptions/eventarc-{installed.topic}"
+    name = f"projects/{PROJECT}/subscriptions/eventarc-deliver-notification-{installed.topic}"
     installed.clients.subscriber.delete_subscription({"subscription": name}, **ONE_TRY)
     hostile = "http://127.0.0.1:9/?'$(id)'"
     installed.subscription(
-        "bare",
+        "eventarc-bare-deliver-notification",
         topic,
         push_config={"push_endpoint": hostile},
         message_retention_duration=timedelta(minutes=10),
@@ -371,18 +371,18 @@ def test_a_subscription_as_it_is_made_unasked_is_found(shell: Shell, installed: 
     assert [one["code"] for one in found] == [
         "subscription_retry",
         "subscription_dead_letters",
-        "subscription_deadline",
         "subscription_account",
+        "subscription_deadline",
         "subscription_retention",
         "subscription_expires",
     ]
-    assert shlex.split(found[3]["repair"])[-1] == f"--push-endpoint={hostile}"
+    assert shlex.split(found[2]["repair"])[-1] == f"--push-endpoint={hostile}"
 
 
 def test_a_topic_without_a_subscription_and_none_at_all_are_found(
     shell: Shell, installed: Installed
 ) -> None:
-    name = f"projects/{PROJECT}/subscriptions/eventarc-{installed.topic}"
+    name = f"projects/{PROJECT}/subscriptions/eventarc-deliver-notification-{installed.topic}"
     installed.clients.subscriber.delete_subscription({"subscription": name}, **ONE_TRY)
     assert [one["code"] for one in look(shell, installed)] == ["subscription_missing"]
 

@@ -136,7 +136,10 @@ class Deployment:
             message = {
                 "name": name,
                 "topic": f"projects/{self.cloud.project}/topics/{topic}",
-                "push_config": {"push_endpoint": "https://x.example"},
+                "push_config": {
+                    "push_endpoint": "https://x.example",
+                    "oidc_token": {"service_account_email": call.flag("--trigger-service-account")},
+                },
                 "ack_deadline_seconds": 600,
             }
             self.cloud.clients.subscriber.create_subscription(message, **ONE_TRY)

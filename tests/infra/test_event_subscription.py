@@ -11,7 +11,7 @@ import pytest
 from leasehold.bootstrap import load_catalog
 from leasehold.deploy.resources.dead_letter_permissions import dead_letter_permissions
 from leasehold.deploy.resources.event_subscription import EventSubscription
-from leasehold.deploy.resources.resource import MISSING, PRESENT, Resource, State
+from leasehold.deploy.resources.resource import PRESENT, Resource, State
 from leasehold.deploy.resources.topic import topics
 from leasehold.deploy.steps import Action, apply
 from leasehold.devserver.loopback_server import LoopbackServer
@@ -48,10 +48,14 @@ def create_topics(cloud: Cloud) -> None:
 def deploy(cloud: Cloud, endpoint: str = "https://x.example", **given: object) -> str:
     """Let Eventarc make its subscription, as a deploy of the function does."""
     name = f"projects/{cloud.project}/subscriptions/eventarc-{REGION}-deliver-notification-1-sub-2"
+    account = cloud.installation.email_of(cloud.installation.event_account)
     message = {
         "name": name,
         "topic": cloud.installation.topic_name,
-        "push_config": {"push_endpoint": endpoint},
+        "push_config": {
+            "push_endpoint": endpoint,
+            "oidc_token": {"service_account_email": account},
+        },
         "ack_deadline_seconds": 600,
         **given,
     }
@@ -125,7 +129,7 @@ def test_a_policy_that_somebody_gave_it_is_left_alone(cloud: Cloud) -> None:
     given = {"minimum_backoff": timedelta(seconds=60), "maximum_backoff": timedelta(seconds=120)}
     deploy(cloud, retry_policy=given)
     subscription = EventSubscription(cloud.clients, cloud.installation)
-    assert subscription.look() == MISSING  # it has no dead-letter topic
+    assert subscription.look().state is State.MISSING  # it has no dead-letter topic
 
     subscription.create()
 

@@ -40,7 +40,17 @@ def deploy_deliver_notification(cloud: Cloud) -> None:
     """Make what Eventarc makes at the deploy of the function."""
     name = f"projects/{cloud.project}/subscriptions/eventarc-{REGION}-deliver-notification-1-sub-2"
     topic = cloud.installation.topic_name
-    subscription = {"name": name, "topic": topic, "ack_deadline_seconds": 600}
+    account = cloud.installation.email_of(cloud.installation.event_account)
+    push = {
+        "push_endpoint": "https://x.example",
+        "oidc_token": {"service_account_email": account},
+    }
+    subscription = {
+        "name": name,
+        "topic": topic,
+        "ack_deadline_seconds": 600,
+        "push_config": push,
+    }
     cloud.clients.subscriber.create_subscription(subscription, **ONE_TRY)
 
 

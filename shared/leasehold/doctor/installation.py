@@ -9,11 +9,10 @@ from typing import Final
 from leasehold.bootstrap import system_clock
 from leasehold.doctor.deployed.callers import callers
 from leasehold.doctor.deployed.deployment import Deployment
-from leasehold.doctor.deployed.drift import database, jobs, queues, secrets
+from leasehold.doctor.deployed.drift import announcements, database, jobs, queues, secrets
 from leasehold.doctor.deployed.functions import function_settings, functions
 from leasehold.doctor.deployed.quota import quota
 from leasehold.doctor.deployed.secrets import given_secrets
-from leasehold.doctor.deployed.subscriptions import subscriptions
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.looks import Look, examine, not_looked_at
 from leasehold.doctor.setup import Setup
@@ -33,7 +32,7 @@ _LOOKS: Final = {
     "who may call the functions": callers,
     "the queues": queues,
     "the jobs of Cloud Scheduler": jobs,
-    "the topic of announcements": subscriptions,
+    "the topic of announcements": announcements,
     "the database": database,
     "the secrets": secrets,
     "the secrets of the functions": given_secrets,

@@ -7,6 +7,7 @@ for 24 hours and then drops it: only a dead-letter topic shows that something wa
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from google.api_core.exceptions import NotFound
 
 from leasehold.deploy.installation import Installation
-from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
+from leasehold.deploy.resources.resource import PRESENT, Difference, Look, Resource, State
 from leasehold.deploy.resources.topic import Topic
 from leasehold.deploy.resources.values import differences, seconds
 from leasehold.live.clients import ONE_TRY, GoogleClients
@@ -30,6 +31,9 @@ ATTEMPTS: Final = 20
 #: https://github.com/hashicorp/terraform-provider-google/issues/17701
 _UNSAID_ACK_S: Final = 10
 _BY_EVENTARC: Final = "eventarc-"
+#: With less, messages of an outage over night are gone in the morning.
+_LEAST_KEPT: Final = timedelta(days=1)
+_ACCOUNT: Final = "push-auth-service-account"
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,16 @@ class EventSubscription:
         found = self._found()
         if found is None:
             return Look(State.WAITING, why=f"{self.name} to be deployed")
-        if self._lacking(found):
-            return MISSING
         if not (differing := tuple(self._differing(found))):
             return PRESENT
-        return Look(State.DIFFERENT, differing, repair=self._repair(found, differing))
+        if self._lacking(found):
+            return Look(State.MISSING, differing)
+        return Look(State.DIFFERENT, differing, repair=_repair(found, differing))
+
+    def repair_of(self, differing: Sequence[Difference]) -> str:
+        """Return the command that makes these values what they should be."""
+        found = self._found()
+        return "" if found is None else _repair(found, differing)
 
     def create(self) -> None:
         """Give it what it lacks, and leave what it has."""
@@ -121,25 +130,36 @@ class EventSubscription:
 
     def _differing(self, found: Any) -> list[Difference]:
         words = {
-            "dead-letter-topic": found.dead_letter_policy.dead_letter_topic,
-            "max-delivery-attempts": str(found.dead_letter_policy.max_delivery_attempts),
             "min-retry-delay": seconds(found.retry_policy.minimum_backoff),
             "max-retry-delay": seconds(found.retry_policy.maximum_backoff),
+            "dead-letter-topic": found.dead_letter_policy.dead_letter_topic,
+            "max-delivery-attempts": str(found.dead_letter_policy.max_delivery_attempts),
+            _ACCOUNT: found.push_config.oidc_token.service_account_email,
         }
         wanted = {
-            "dead-letter-topic": self.installation.dead_topic_name,
-            "max-delivery-attempts": str(self.attempts),
             "min-retry-delay": seconds(MIN_RETRY),
             "max-retry-delay": seconds(MAX_RETRY),
+            "dead-letter-topic": self.installation.dead_topic_name,
+            "max-delivery-attempts": str(self.attempts),
+            _ACCOUNT: self.installation.email_of(self.installation.event_account),
         }
         differing = list(differences(words, wanted))
         if found.ack_deadline_seconds < self._answers_within:
             given, needed = str(found.ack_deadline_seconds), str(self._answers_within)
             differing.append(Difference("ack-deadline", given, needed))
+        kept = found.message_retention_duration
+        if kept < _LEAST_KEPT:
+            found_s, wanted_s = seconds(kept), seconds(_LEAST_KEPT)
+            differing.append(Difference("message-retention-duration", found_s, wanted_s))
+        if ttl := found.expiration_policy.ttl:
+            differing.append(Difference("expiration-period", seconds(ttl), "never"))
         return differing
 
-    def _repair(self, found: Any, differing: tuple[Difference, ...]) -> str:
-        name = shlex.quote(found.name.rpartition("/")[2])
-        flags = " ".join(f"--{it.field}={it.wanted}" for it in differing)
-        where = f"--project={self.installation.project}"
-        return f"gcloud pubsub subscriptions update {name} {where} {flags}"
+
+def _repair(found: Any, differing: Sequence[Difference]) -> str:
+    _, project, _, name = found.name.split("/")
+    flags = [f"--{it.field}={it.wanted}" for it in differing]
+    if any(it.field == _ACCOUNT for it in differing):
+        flags.append(f"--push-endpoint={shlex.quote(found.push_config.push_endpoint)}")
+    update = f"gcloud pubsub subscriptions update {shlex.quote(name)} --project={project}"
+    return " ".join([update, *flags])

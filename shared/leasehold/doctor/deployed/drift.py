@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -35,6 +36,15 @@ _MOST: Final = 120
 _LONGEST_WAIT_S: Final = 600.0
 
 
+class By(Enum):
+    """What repairs a harm."""
+
+    COMMAND = auto()  # that of the resource, or where it has none `apply`
+    REMOVAL = auto()  # that of the resource, and then `apply`, which creates it anew
+    APPLY = auto()
+    DEPLOY = auto()
+
+
 class Harm(NamedTuple):
     """A kind of drift that does harm.
 
@@ -43,18 +53,22 @@ class Harm(NamedTuple):
         leads_to: what comes of it.
         kind: how much it counts.
         is_one: whether a difference does harm; by default each does.
-        is_rebuilt: whether the repair takes something away that `apply` creates anew.
+        by: what repairs it.
     """
 
     code: str
     leads_to: str
     kind: Kind = Kind.FINDING
     is_one: Callable[[Difference], bool] = lambda _: True
-    is_rebuilt: bool = False
+    by: By = By.COMMAND
 
 
 def _s(text: str) -> float:
     return float(text.removesuffix("s") or 0)
+
+
+def _is_none(it: Difference) -> bool:
+    return it.found in {"none", "0s"}
 
 
 _BROKEN: Final = "Firestore could not do it: what needs it fails"
@@ -71,14 +85,14 @@ HARMS: Final[Mapping[tuple[str, str], Harm]] = {
     ),
     ("index", State.MISSING): Harm("index_missing", "queries that need it fail"),
     ("index", State.WAITING): Harm("index_building", "queries that need it fail until then"),
-    ("index", "state"): Harm("index_broken", _BROKEN, is_rebuilt=True),
+    ("index", "state"): Harm("index_broken", _BROKEN, by=By.REMOVAL),
     ("field indexes", State.MISSING): Harm(
         "exemption_missing", "each write costs more, and a time that grows caps the writes"
     ),
     ("field indexes", "*"): Harm(
-        "index_broken", _BROKEN, is_one=lambda it: "NEEDS_REPAIR" in it.found, is_rebuilt=True
+        "index_broken", _BROKEN, is_one=lambda it: "NEEDS_REPAIR" in it.found, by=By.REMOVAL
     ),
-    ("expiry", "state"): Harm("expiry_broken", "entries of the ledger stay", is_rebuilt=True),
+    ("expiry", "state"): Harm("expiry_broken", "entries of the ledger stay", by=By.REMOVAL),
     ("queue", State.MISSING): Harm("queue_missing", "none of its tasks can be created"),
     ("queue", "state"): Harm("queue_paused", "its tasks wait, and their runs with them"),
     ("queue", "max-attempts"): Harm(
@@ -100,6 +114,31 @@ HARMS: Final[Mapping[tuple[str, str], Harm]] = {
     ("scheduler job", "oidc-service-account-email"): Harm("job_account", "it is refused"),
     ("scheduler job", "uri"): Harm(
         "job_missing", "the function never runs", is_one=lambda it: not _is_same_service(it)
+    ),
+    ("topic", State.MISSING): Harm("topic_missing", "no announcement is published"),
+    ("event subscription", State.WAITING): Harm(
+        "subscription_missing",
+        "announcements wait for the sweep, which publishes them in vain",
+        by=By.DEPLOY,
+    ),
+    ("event subscription", "min-retry-delay"): Harm(
+        "subscription_retry", "what failed comes again at once", is_one=_is_none, by=By.APPLY
+    ),
+    ("event subscription", "dead-letter-topic"): Harm(
+        "subscription_dead_letters", "what is given up is gone", is_one=_is_none, by=By.APPLY
+    ),
+    ("event subscription", "ack-deadline"): Harm(
+        "subscription_deadline", "it sends again what is being sent"
+    ),
+    ("event subscription", "push-auth-service-account"): Harm(
+        "subscription_account", "each message is refused"
+    ),
+    ("event subscription", "message-retention-duration"): Harm(
+        "subscription_retention", "messages of an outage over night are gone in the morning"
+    ),
+    ("event subscription", "expiration-period"): Harm(
+        "subscription_expires",
+        "without a delivery for so long it is deleted, and all announcements after that are gone",
     ),
     ("secret", State.MISSING): Harm("secret_missing", "no function can be deployed with it"),
     ("secret", State.WAITING): Harm("secret_missing", "no function can be deployed with it"),
@@ -194,6 +233,45 @@ def _last_call(deployment: Deployment, one: SchedulerJob) -> Iterator[Finding]:
         yield Finding("job_failed", message, repair)
 
 
+def announcements(deployment: Deployment) -> Iterator[Finding]:
+    """Yield what is wrong on the way from the topic to the function that tells channels."""
+    from leasehold.deploy.resources.event_subscription import (  # noqa: PLC0415 - as above
+        EventSubscription,
+    )
+    from leasehold.deploy.resources.topic import Topic  # noqa: PLC0415 - as above
+
+    address = deployment.setting("LEASEHOLD_EVENTS")
+    if not address.startswith("pubsub://"):
+        return
+    project, topic = address.removeprefix("pubsub://").split("/")
+    clients = deployment.clients
+    place = replace(deployment.installation, project=project, topic=topic)
+    wanted = Topic(clients, place, place.topic_name)
+    if (look := wanted.look()).state is State.MISSING:
+        yield from _findings(deployment, [(wanted, look)])
+        return
+    pushing = EventSubscription(clients, place)
+    look = pushing.look()
+    yield from _findings(deployment, [(pushing, look)])
+    given = {it.field: it.found for it in look.differences}.get("dead-letter-topic")
+    if look.state is not State.WAITING and given != "none":
+        yield from _dead_letters(deployment, given or place.dead_topic_name)
+
+
+def _dead_letters(deployment: Deployment, topic: str) -> Iterator[Finding]:
+    """Yield a finding where nobody keeps what is given up, by whatever subscription."""
+    from google.api_core.exceptions import NotFound  # noqa: PLC0415 - as above
+
+    what = "has no subscription"
+    try:
+        if [*deployment.clients.publisher.list_topic_subscriptions({"topic": topic}, **ONE_TRY)]:
+            return
+    except NotFound:
+        what = "does not exist"
+    message = f"The dead-letter topic {topic.rpartition('/')[2]} {what}: what goes there is gone."
+    yield Finding("subscription_dead_letters", message, deployment.apply)
+
+
 def secrets(deployment: Deployment) -> Iterator[Finding]:
     """Yield which secrets are missing, or have no version that can be read."""
     from leasehold.deploy.resources.secrets import secrets as of_catalog  # noqa: PLC0415 - as above
@@ -228,14 +306,18 @@ def _harms(resource: Resource, look: Look) -> Iterator[tuple[Harm, str, str]]:
         harm = HARMS.get((resource.kind, it.field)) or HARMS.get((resource.kind, "*"))
         if harm and harm.is_one(it):
             found, wanted = one_line(it.found, _MOST), one_line(it.wanted, _MOST)
-            repair = resource.repair_of([it]) if isinstance(resource, Repairable) else look.repair
+            repair = look.repair
+            if isinstance(resource, Repairable):
+                repair = resource.repair_of([it])
             yield harm, f"{it.field} is {found}, not {wanted}", repair
 
 
 def _repair(deployment: Deployment, harm: Harm, repairs: Sequence[str]) -> str:
     """Return what repairs all of them."""
-    commands = [*filter(None, repairs)]
-    if harm.is_rebuilt or not commands:
+    if harm.by is By.DEPLOY:
+        return f"gcloud builds submit --config=cloudbuild.yaml --project={deployment.project}"
+    commands = [] if harm.by is By.APPLY else [*filter(None, repairs)]
+    if harm.by is By.REMOVAL or not commands:
         commands.append(deployment.apply)
     return " && ".join(dict.fromkeys(commands))
 
