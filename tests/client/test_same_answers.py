@@ -27,9 +27,9 @@ from leasehold.api.errors import status_of
 from leasehold.bootstrap import Bundle, boot
 from leasehold.client.caller import this_user
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
-from leasehold.domain.moment import moment_text
 from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Document, StoredDocument, Write
+from leasehold.domain.timestamps import moment_text
 from leasehold.ports.documents import Query
 from tests.builders import environ_of
 from tests.cli.shell import Shell

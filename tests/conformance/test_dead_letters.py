@@ -38,9 +38,9 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
-from leasehold.domain.moment import ClockStep
 from leasehold.domain.status import BlockCode, DeadLetterReason
 from leasehold.domain.stored import Write
+from leasehold.domain.timestamps import ClockStep
 from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,

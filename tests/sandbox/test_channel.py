@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.worker.sandbox import call_desk
-from leasehold.worker.sandbox.call_desk import CallDesk
+from leasehold.worker.sandbox import call_server
+from leasehold.worker.sandbox.call_server import CallServer
 from leasehold.worker.sandbox.wire.frames import Channel, GarbledError, encoded
 from leasehold.worker.sandbox.wire.messages import Answer, GetCall, ProgressNote, PutCall
 from tests.waiting import until
@@ -95,7 +95,7 @@ class _SlowCalls:
 
 def test_a_child_that_sends_files_faster_than_they_are_stored_has_to_wait() -> None:
     calls: Any = _SlowCalls()
-    desk = CallDesk(calls, wake=lambda: None)
+    desk = CallServer(calls, wake=lambda: None)
 
     desk.take(PutCall(call=1, name="a"), bytes(1))
     assert not desk.is_full
@@ -110,9 +110,9 @@ def test_a_child_that_sends_files_faster_than_they_are_stored_has_to_wait() -> N
 
 def test_a_file_that_is_too_large_to_cross_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever stored it: its length could not be said, or would be taken for nonsense."""
-    monkeypatch.setattr(call_desk, "MAX_FILE", 3)
+    monkeypatch.setattr(call_server, "MAX_FILE", 3)
     calls: Any = _SlowCalls()
-    desk = CallDesk(calls, wake=lambda: None)
+    desk = CallServer(calls, wake=lambda: None)
 
     desk.take(GetCall(call=1, name="abcd"), b"")
 

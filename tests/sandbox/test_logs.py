@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from leasehold.logs.attempt import EVENTS_LOG, attempt_of
-from leasehold.worker.sandbox.prints import MAX_LINE, MAX_LINES, MAX_PRINTED, Prints, relay
+from leasehold.worker.sandbox.output_lines import MAX_LINE, MAX_LINES, MAX_PRINTED, Prints, relay
 from leasehold.worker.sandbox.wire.messages import LogLine
 from tests.sandbox.attempts import Attempts
 

@@ -9,7 +9,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from leasehold.domain.moment import ClockStep
+from leasehold.domain.timestamps import ClockStep
 from leasehold.ports.clock import Clock
 
 #: How many ids are drawn at once: each call of the system lets go of Python's lock, and then

@@ -29,7 +29,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 from leasehold.domain.delivery import is_occurrence
 from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import is_run_id
-from leasehold.domain.moment import TIME_OR_DATE, time_or_date
+from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
 from leasehold.errors import InvalidRequestError
 from leasehold.services.limits import MAX_INTEGER, MAX_NAME, NOTE, is_note
 

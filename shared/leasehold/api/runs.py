@@ -13,10 +13,10 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.response_model import ResponseModel
 from leasehold.domain.manifest import AtStep, Manifest, Position, RunFields, consistent
-from leasehold.domain.moment import time_or_date
 from leasehold.domain.redaction import masked_run
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
+from leasehold.domain.timestamps import time_or_date
 from leasehold.domain.trace import TraceEvent
 from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_LABELS, MAX_PAGE, MAX_RETRIES
 from leasehold.services.read_runs import RunFilter, RunPage

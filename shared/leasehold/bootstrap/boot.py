@@ -19,10 +19,10 @@ from leasehold.attempt.values import load
 from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bootstrap.hooks import LOG, Hooks
-from leasehold.bootstrap.late_parts import gate_runner, handler_checks, inline_runner, sender_of
+from leasehold.bootstrap.lazy_parts import gate_runner, handler_checks, inline_runner, sender_of
 from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.moment import ClockStep
+from leasehold.domain.timestamps import ClockStep
 from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.logs.repeats import without_repeats
 from leasehold.ports.clock import Clock
@@ -31,9 +31,9 @@ from leasehold.ports.event_bus import EventBus
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.ports.threads import Threads
 from leasehold.registry.dispatch import Isolation
-from leasehold.registry.half_set import check_artifacts
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.rules import rules_of
+from leasehold.registry.setting_conflicts import check_artifacts
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import (
     Channels,

@@ -15,8 +15,8 @@ import click
 
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
-from leasehold.domain.moment import MOMENT, MOMENT_AHEAD, moment_of, moment_text
 from leasehold.domain.status import RunStatus
+from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, moment_text
 from leasehold.errors import without_user
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter

@@ -14,7 +14,7 @@ from leasehold.cli.options import MomentType, json_option, url_option
 from leasehold.cli.override_line import override_line
 from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
-from leasehold.domain.moment import moment_text
+from leasehold.domain.timestamps import moment_text
 from leasehold.presentation.formatting import StyledText
 
 _COLUMNS: Final = ("STEP", "STATE", "TIMEOUT", "DEADLINE", "UNTIL", "BY", "WHY")

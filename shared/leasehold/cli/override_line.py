@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.api.overrides import OverrideReport
-from leasehold.domain.moment import moment_text
+from leasehold.domain.timestamps import moment_text
 
 
 def override_line(override: OverrideReport) -> str:

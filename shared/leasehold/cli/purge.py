@@ -22,9 +22,9 @@ from leasehold.cli.options import (
 )
 from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line, print_table
-from leasehold.domain.moment import moment_text
 from leasehold.domain.printable import counted
 from leasehold.domain.status import RunStatus
+from leasehold.domain.timestamps import moment_text
 from leasehold.services import purge as service
 from leasehold.services.read_runs import RunFilter
 

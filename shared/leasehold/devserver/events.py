@@ -29,7 +29,7 @@ from leasehold.devserver.cloud_tasks.request import invalid
 from leasehold.devserver.cloud_tasks.routes import app_of, fault_routes
 from leasehold.devserver.cloud_tasks.task import UNLIMITED, Attempt
 from leasehold.devserver.loopback_server import LoopbackServer
-from leasehold.domain.moment import moment_text
+from leasehold.domain.timestamps import moment_text
 from leasehold.ports.clock import Clock
 
 #: Where messages are published; `adapters/http_events.py` calls it.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.delivery_rules import DeliveryRules
-from leasehold.domain.moment import is_ahead
 from leasehold.domain.stored import Count, Document, Moment, Ref, Stored
+from leasehold.domain.timestamps import is_ahead
 
 #: None is open for longer: whatever says so was edited, or written by a clock that was wrong, and
 #: one send finds out how the channel is.

@@ -18,10 +18,10 @@ from typing import Final, TypeAlias
 
 from leasehold.domain.announcing import deliveries_of, state_event
 from leasehold.domain.artifact_name import checkpoints_folder, is_artifact_name, step_folder
-from leasehold.domain.calls import kept_files
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
+from leasehold.domain.once_results import kept_files
 
 #: How long after the end of a lease its wake task comes.
 WAKE_DELAY: Final = timedelta(seconds=2)

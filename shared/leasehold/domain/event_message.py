@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, Delivery
-from leasehold.domain.moment import moment_text
 from leasehold.domain.printable import one_line
+from leasehold.domain.timestamps import moment_text
 
 #: What stands before the event in the type of a message.
 TYPE_PREFIX: Final = "leasehold."

@@ -20,9 +20,9 @@ from leasehold.domain.lifecycle.on_alarm import on_alarm
 from leasehold.domain.lifecycle.operate import Operation, decisions
 from leasehold.domain.lifecycle.repair import flaws, flaws_at
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.moment import stamp
 from leasehold.domain.printable import counted
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.timestamps import stamp
 from leasehold.domain.trials import trial_words
 
 

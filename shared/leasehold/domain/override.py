@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from leasehold.domain.moment import TIME_OR_DATE, time_or_date
 from leasehold.domain.printable import printable
 from leasehold.domain.stored import Document, Ref, UnreadableDocument
+from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
 
 #: The source of a value that an override gives.
 OVERRIDE: Final = "override"

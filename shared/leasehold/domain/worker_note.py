@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
 
 from pydantic import ValidationError
 
-from leasehold.domain.moment import stamp
 from leasehold.domain.stored import Document, Moment, Ref, Stored, Text
+from leasehold.domain.timestamps import stamp
 
 #: A process writes no more often than this.
 NOTED_EVERY: Final = timedelta(minutes=1)

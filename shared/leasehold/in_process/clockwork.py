@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.moment import ClockStep
+from leasehold.domain.timestamps import ClockStep
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import LeaseholdError, UnknownRunError
 from leasehold.logs.repeats import without_repeats

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from leasehold.errors import SettingError
-from leasehold.registry.half_set import check_queue
 from leasehold.registry.registry import Registry
+from leasehold.registry.setting_conflicts import check_queue
 from leasehold.registry.setting_texts import (
     address,
     as_refused,

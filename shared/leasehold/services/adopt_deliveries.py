@@ -15,9 +15,9 @@ from typing import Final
 from leasehold.domain import delivery_rules
 from leasehold.domain.delivery import DeliveryState, delivery_of
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.moment import is_ahead
 from leasehold.domain.printable import counted
 from leasehold.domain.stored import Document, Ref, StoredDocument, Write
+from leasehold.domain.timestamps import is_ahead
 from leasehold.errors import StoreUnavailableError, UnreadableDeliveryError
 from leasehold.ports.documents import Query, Range, Snapshot
 from leasehold.services.engine import Engine

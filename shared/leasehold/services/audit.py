@@ -12,8 +12,8 @@ from typing import Final
 from leasehold.domain import lifecycle
 from leasehold.domain.lifecycle import Breach
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.moment import stamp
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.timestamps import stamp
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed, expire_if_gone

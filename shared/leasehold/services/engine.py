@@ -18,8 +18,8 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive, Deletion, Effect, Task
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
-from leasehold.domain.moment import ClockStep, after_step
 from leasehold.domain.stored import DecideDocument
+from leasehold.domain.timestamps import ClockStep, after_step
 from leasehold.errors import (
     ArtifactNameError,
     LeaseholdError,

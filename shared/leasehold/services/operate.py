@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 from leasehold.attempt.values import inline, keep, put
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
-from leasehold.domain.calls import kept_files
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.json_text import OUTPUT_BYTES, canonical, check_size, digest, not_json
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import said
+from leasehold.domain.once_results import kept_files
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import (
     AlreadyRecreatedError,

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from leasehold.domain.moment import moment_text
 from leasehold.domain.notes import said
 from leasehold.domain.override import (
     Override,
@@ -20,6 +19,7 @@ from leasehold.domain.override import (
     whole_milliseconds,
 )
 from leasehold.domain.stored import Document, Write
+from leasehold.domain.timestamps import moment_text
 from leasehold.errors import InvalidRequestError, StoreUnavailableError
 from leasehold.registry.dispatch import (
     StepDispatchEntry,

@@ -22,7 +22,6 @@ from leasehold.attempt.values import load
 from leasehold.bootstrap import folder_artifacts, no_documents
 from leasehold.bounded_calls import side_by_side
 from leasehold.domain.artifact_name import RunLife
-from leasehold.domain.calls import check_call_key
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.kept_work import CallResult, Checkpoint, KeptValue, PhaseReached
@@ -30,6 +29,7 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Attempts, Lease, Progress, StepRecord
+from leasehold.domain.once_results import check_call_key
 from leasehold.domain.status import RunStatus, Termination
 from leasehold.domain.trial_record import TrialRecord, TrialRule
 from leasehold.ports.artifacts import Artifacts

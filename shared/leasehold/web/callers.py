@@ -28,7 +28,7 @@ from leasehold.errors import (
     UnauthenticatedError,
 )
 from leasehold.ports.clock import Clock
-from leasehold.registry.half_set import ON_CLOUD_RUN
+from leasehold.registry.setting_conflicts import ON_CLOUD_RUN
 from leasehold.registry.setting_texts import ANYBODY, IAM, Right
 from leasehold.services.limits import MAX_ACTOR
 from leasehold.web.entry import drop_rest, refuse_for

@@ -18,8 +18,8 @@ from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
 from leasehold.bootstrap import Bundle, boot, check_home, load_catalog
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.logs.stderr_log import log_as_json
-from leasehold.registry.half_set import check_functions
 from leasehold.registry.pipelines import Catalog
+from leasehold.registry.setting_conflicts import check_functions
 from leasehold.registry.settings import read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from leasehold.domain.moment import moment_of, time_or_date
+from leasehold.domain.timestamps import moment_of, time_or_date
 
 NOW = datetime(2026, 11, 22, 6, 30, tzinfo=UTC)
 

@@ -11,12 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leasehold.domain import lifecycle
-from leasehold.domain.calls import MAX_KEY, MAX_RESULTS, MAX_TYPE, check_call_key, recorded_call
 from leasehold.domain.change import Change
 from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint, KeptCounts
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import CALL_TEXT_BYTES, INLINE_BYTES, Manifest, to_document
 from leasehold.domain.notes import Notes
+from leasehold.domain.once_results import (
+    MAX_KEY,
+    MAX_RESULTS,
+    MAX_TYPE,
+    check_call_key,
+    recorded_call,
+)
 from leasehold.errors import InvalidRequestError, LeaseLostError, TooManyCallsError
 from tests.unit.domain.runs import FOLDER, At, Runs
 

@@ -27,7 +27,7 @@ from leasehold.logs.attempt import (
 )
 from leasehold.logs.for_cloud import JsonFormatter
 from leasehold.logs.for_people import LineFormatter
-from leasehold.worker.sandbox.prints import Prints, relay
+from leasehold.worker.sandbox.output_lines import Prints, relay
 from leasehold.worker.sandbox.wire.messages import LogLine
 from tests.waiting import until
 

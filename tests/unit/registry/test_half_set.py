@@ -8,8 +8,8 @@ import pytest
 
 from leasehold.bootstrap import Purpose, boot
 from leasehold.errors import SettingError
-from leasehold.registry.half_set import check_functions
 from leasehold.registry.pipelines import Catalog
+from leasehold.registry.setting_conflicts import check_functions
 from leasehold.registry.settings import read_settings
 from leasehold.web.engine_provider import EngineProvider
 from tests.in_process.sample import PIPELINES, STEPS

@@ -17,7 +17,7 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import AgentClientError, PermanentError
 from leasehold.worker.failures.failures import record_of, record_of_child
-from leasehold.worker.failures.misfits import first_problem, record_of_misfit
+from leasehold.worker.failures.validation_issues import first_problem, record_of_misfit
 
 LIMIT = 16 * 1024
 

@@ -12,7 +12,7 @@ from leasehold.deploy.capacity import capacity_warnings
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import Resource, State
 from leasehold.deploy.steps import Action, Step
-from leasehold.domain.moment import stamp
+from leasehold.domain.timestamps import stamp
 from leasehold.presentation.formatting import StyledText
 
 #: What a plan says of a state, in the order of its counts.

@@ -16,8 +16,8 @@ from leasehold.deploy.environment import catalog_of, environment_of
 from leasehold.deploy.installation import Installation
 from leasehold.domain.printable import counted
 from leasehold.registry.functions import FunctionEntry, Secret, Use
-from leasehold.registry.half_set import ON_CLOUD_RUN, check_functions
 from leasehold.registry.pipelines import Catalog
+from leasehold.registry.setting_conflicts import ON_CLOUD_RUN, check_functions
 from leasehold.registry.settings import read_settings
 
 _MODE: Final = 0o700

@@ -23,8 +23,8 @@ from leasehold.deploy.resources.resource import (
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.looks import not_looked_at
-from leasehold.domain.moment import stamp
 from leasehold.domain.printable import one_line
+from leasehold.domain.timestamps import stamp
 from leasehold.live.clients import ONE_TRY
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from leasehold.bootstrap.store_reader import StoreReader, folder_problem, read_s
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.local.data_folder import artifacts_folder, exists
 from leasehold.doctor.setup import Setup
-from leasehold.domain.moment import stamp, time_or_date
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
 from leasehold.domain.printable import printable
+from leasehold.domain.timestamps import stamp, time_or_date
 from leasehold.domain.worker_note import (
     differ_for_long,
     known_names,

@@ -13,7 +13,7 @@ from leasehold.doctor.setup import Setup
 from leasehold.errors import SettingError
 from leasehold.live.clients import EMULATOR
 from leasehold.registry.channels import FILE_SUFFIX
-from leasehold.registry.half_set import ON_CLOUD_RUN, check_artifacts, check_functions
+from leasehold.registry.setting_conflicts import ON_CLOUD_RUN, check_artifacts, check_functions
 from leasehold.registry.settings import SETTINGS
 
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")

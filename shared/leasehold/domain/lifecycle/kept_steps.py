@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from leasehold.domain.calls import current_calls, kept_files
 from leasehold.domain.kept_checkpoint import may_read
 from leasehold.domain.kept_work import CallResult, Checkpoint, KeptCounts
 from leasehold.domain.lifecycle.handoff import to_be_judged
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, StepRecord, StepRecordUpdate
+from leasehold.domain.once_results import current_calls, kept_files
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trials import trial_at, trials_of, with_finished_trial
 from leasehold.errors import InvalidRequestError, PartialOutputError

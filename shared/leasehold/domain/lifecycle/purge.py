@@ -14,8 +14,8 @@ from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import is_awaited, owed_effects
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.moment import time_or_date
 from leasehold.domain.status import Outcome
+from leasehold.domain.timestamps import time_or_date
 from leasehold.domain.trace import TraceType, run_mark
 from leasehold.errors import NotAllowedError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from leasehold.domain.calls import recorded_call, with_call
 from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.iterations import MAX_PHASES, counts_as_progress, furthest_of, is_further
@@ -21,6 +20,7 @@ from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.settle import end_attempt, lapse
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import NO_NOTES, Notes
+from leasehold.domain.once_results import recorded_call, with_call
 from leasehold.domain.status import Outcome, RunEvent, after
 from leasehold.domain.trace import TraceType
 from leasehold.errors import InvalidRequestError

@@ -15,8 +15,8 @@ from leasehold.domain.lease import compute_lease_ttl, lease_for
 from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.start import shard_of
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.moment import SKEW, ClockStep, after_step
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.timestamps import SKEW, ClockStep, after_step
 from leasehold.domain.trace import TraceType
 
 

@@ -15,9 +15,10 @@ from pydantic import ValidationError
 
 from leasehold.attempt.calls import ContextCalls
 from leasehold.bounded_calls import in_thread
-from leasehold.domain.calls import check_call_key
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
+from leasehold.domain.once_results import check_call_key
 from leasehold.errors import CallKeyReusedError, CallResultError, UnrestorableResultError
+from leasehold.worker.context.keyed_lock import OwnTurnError, Turns
 from leasehold.worker.context.return_type import (
     RECIPE,
     ReturnType,
@@ -25,11 +26,10 @@ from leasehold.worker.context.return_type import (
     refused,
     return_type_of,
 )
-from leasehold.worker.context.turns import OwnTurnError, Turns
 from leasehold.worker.context.typed_json import json_text_of
 from leasehold.worker.failures.failures import record_of
 from leasehold.worker.failures.kept_text import cut, try_text
-from leasehold.worker.failures.misfits import first_problem
+from leasehold.worker.failures.validation_issues import first_problem
 
 _MAX_PROBLEM: Final = 1000
 #: Where an object is in memory says nothing of what it is.

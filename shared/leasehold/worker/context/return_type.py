@@ -21,8 +21,8 @@ from typing import (
 
 from pydantic import BaseModel, TypeAdapter
 
-from leasehold.domain.calls import MAX_TYPE
 from leasehold.domain.json_text import digest
+from leasehold.domain.once_results import MAX_TYPE
 from leasehold.errors import InvalidRequestError
 from leasehold.worker.context.user_code import adapter_of, code_of, first_sentence, unwrapped
 from leasehold.worker.failures.failures import safe_text

@@ -24,15 +24,6 @@ from leasehold.worker.failures.error_chain import (
     parts_of,
 )
 from leasehold.worker.failures.kept_text import MAX_TEXT, bounded, cut, json_of, size, try_text
-from leasehold.worker.failures.misfits import (
-    MAX_EXCERPT,
-    MAX_ISSUES,
-    MAX_RECORD_BYTES,
-    fitting,
-    learn_from,
-    misfit_words,
-    record_of_misfit,
-)
 from leasehold.worker.failures.retry_hints import retry_after_of
 from leasehold.worker.failures.stack_frames import frames_of
 from leasehold.worker.failures.tracebacks import (
@@ -40,6 +31,15 @@ from leasehold.worker.failures.tracebacks import (
     origin_of,
     reported_traceback,
     traceback_of,
+)
+from leasehold.worker.failures.validation_issues import (
+    MAX_EXCERPT,
+    MAX_ISSUES,
+    MAX_RECORD_BYTES,
+    fitting,
+    learn_from,
+    misfit_words,
+    record_of_misfit,
 )
 
 _MAX_FIELDS: Final = 20

@@ -36,8 +36,8 @@ from leasehold.worker.context.typed_json import json_text_of
 from leasehold.worker.failures.error_chain import outage_in, shortage_in
 from leasehold.worker.failures.failures import record_of, safe_text
 from leasehold.worker.failures.kept_text import MAX_TEXT, cut
-from leasehold.worker.failures.misfits import record_of_misfit
 from leasehold.worker.failures.retry_hints import is_permanent
+from leasehold.worker.failures.validation_issues import record_of_misfit
 from leasehold.worker.handler.handlers import (
     Handler,
     StepFunction,

@@ -16,7 +16,7 @@ from leasehold.ports.handler_checks import BrokenLink, Misfit, MisfitVerdict, St
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.registry.dispatch import REMOTE
 from leasehold.worker.failures.failures import record_of_report
-from leasehold.worker.failures.misfits import first_problem, issues_of, record_of_misfit
+from leasehold.worker.failures.validation_issues import first_problem, issues_of, record_of_misfit
 from leasehold.worker.handler.call import entry_actions_of
 from leasehold.worker.handler.handlers import handler_of, model_of
 

@@ -24,7 +24,7 @@ from leasehold.worker.sandbox.forking.idle_children import IdleChildren, Purpose
 from leasehold.worker.sandbox.forking.memory import is_memory_told, takes_more_than
 from leasehold.worker.sandbox.forking.source_finder import SourceText
 from leasehold.worker.sandbox.limits import Limits
-from leasehold.worker.sandbox.prints import levels_in_force
+from leasehold.worker.sandbox.output_lines import levels_in_force
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
 from leasehold.worker.sandbox.stacks import Stacks
 from leasehold.worker.sandbox.verdict import verdict_on

@@ -15,11 +15,11 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.status import Termination
-from leasehold.worker.sandbox.call_desk import CallDesk
+from leasehold.worker.sandbox.call_server import CallServer
 from leasehold.worker.sandbox.child.child_stacks import STACKS_SIGNAL
 from leasehold.worker.sandbox.forking.child import Child
 from leasehold.worker.sandbox.limits import Limits
-from leasehold.worker.sandbox.prints import Prints, relay
+from leasehold.worker.sandbox.output_lines import Prints, relay
 from leasehold.worker.sandbox.stacks import Stacks
 from leasehold.worker.sandbox.wire.frames import Channel, Frame, GarbledError
 from leasehold.worker.sandbox.wire.messages import (
@@ -105,7 +105,7 @@ class SandboxedAttempt:
         self._note_fit = note_fit
         self._woken, self._waker = child.alarm
         self._channel = Channel(child.call)
-        self._desk = CallDesk(calls, self._wake)
+        self._desk = CallServer(calls, self._wake)
         self._kill_at: float | None = None
         self._is_soft_given = False
         self._ready: set[int] = set()  # by the last poll: each look at a descriptor takes a switch

@@ -33,7 +33,7 @@ from leasehold.errors import (
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures.failures import record_of_child, safe_text
 from leasehold.worker.failures.kept_text import cut, json_of
-from leasehold.worker.sandbox.child.link import LINK_LOST, OUT_OF_TIME
+from leasehold.worker.sandbox.child.child_socket import LINK_LOST, OUT_OF_TIME
 from leasehold.worker.sandbox.forking.child import Ending
 from leasehold.worker.sandbox.forking.fork_server import ENGINE_ERROR
 from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt

@@ -13,7 +13,7 @@ from leasehold.domain.artifact_name import RunLife, check_artifact_name, files_f
 from leasehold.domain.manifest_parts import Progress
 from leasehold.errors import TooLargeError
 from leasehold.worker.failures.kept_text import cut
-from leasehold.worker.sandbox.child.link import Link
+from leasehold.worker.sandbox.child.child_socket import Link
 from leasehold.worker.sandbox.wire.messages import (
     MAX_FILE,
     Answer,

@@ -35,8 +35,8 @@ from leasehold.worker.handler.call import (
 )
 from leasehold.worker.handler.handlers import handler_of, resolve_early
 from leasehold.worker.sandbox.child.child_calls import ChildCalls
+from leasehold.worker.sandbox.child.child_socket import Link
 from leasehold.worker.sandbox.child.child_stacks import ChildStacks
-from leasehold.worker.sandbox.child.link import Link
 from leasehold.worker.sandbox.child.soft_limit import SoftLimit
 from leasehold.worker.sandbox.forking.footprint import Footprint, is_fit_for_forking, what_runs_on
 from leasehold.worker.sandbox.forking.fork_server import flush_prints

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from leasehold.domain.calls import MAX_KEY, MAX_TYPE
 from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES
+from leasehold.domain.once_results import MAX_KEY, MAX_TYPE
 from leasehold.domain.result import OutputStatus
 from leasehold.domain.status import BlockCode, Termination
 

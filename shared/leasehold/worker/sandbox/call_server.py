@@ -48,7 +48,7 @@ _MOST_AT_HAND: Final = 64 * 1024 * 1024
 Reply = tuple[Message, bytes]
 
 
-class CallDesk:
+class CallServer:
     """Answers calls, each in a thread of its own: a store that hangs keeps no clock from running.
 
     A call that no thread can be had for waits for the next look.
