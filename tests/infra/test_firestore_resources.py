@@ -15,8 +15,7 @@ from google.cloud.firestore_admin_v1.types import Field, Index
 
 from leasehold.adapters.firestore.values import encoded
 from leasehold.cli.deploy.report import details_of
-from leasehold.deploy.resources.backups import backups
-from leasehold.deploy.resources.database import Database
+from leasehold.deploy.resources.database import Database, backups
 from leasehold.deploy.resources.expiry import Expiry, expiries
 from leasehold.deploy.resources.indexes import DECLARED, CompositeIndex, indexes
 from leasehold.deploy.resources.resource import Difference, State

@@ -109,7 +109,7 @@ def test_what_is_not_installed_is_told_with_what_to_type(
 
     assert deploy([command, *words]) == 2
 
-    assert f"Type: pip install -e '{ROOT}[google]'" in capsys.readouterr().err
+    assert f"Type: pip install -e '{ROOT}[deploy]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["plan", "settings"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.cli.deploy import COMMANDS
 from tests.package.clean_environment import CleanEnvironment
 
 Built = tuple[Path, Path]
@@ -46,6 +47,17 @@ def test_dev_without_its_extra_says_what_to_install(
 
     assert line.startswith("error: `leasehold dev` needs functions_framework")
     assert line.endswith(from_the_wheel(built, "functions"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_deploy_without_its_extra_says_what_to_install(
+    bare: CleanEnvironment, built: Built, tmp_path: Path, command: str
+) -> None:
+    line = refused(bare, tmp_path, "deploy", command)
+
+    assert line.startswith(f"error: `leasehold deploy {command}` needs google.cloud.")
+    assert line.endswith(from_the_wheel(built, "deploy"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_command_and_public_name_is_there_without_an_extra(

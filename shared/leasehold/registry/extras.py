@@ -33,6 +33,8 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "google.cloud.run_v2",
         "google.cloud.scheduler_v1",
         "google.cloud.secretmanager_v1",
+        "packaging",
+        "yaml",
     ),
     "google": (
         "google.cloud.firestore",

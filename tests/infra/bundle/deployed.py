@@ -22,7 +22,7 @@ from google.pubsub_v1 import PublisherClient, SubscriberClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-from leasehold.deploy.bundle.build_environment import BUILD_ENVIRONMENT
+from leasehold.cli.deploy.cloudbuild import BUILD_ENVIRONMENT
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.live.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS

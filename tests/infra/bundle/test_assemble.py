@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.assemble import assemble
-from leasehold.deploy.bundle.bundle_error import BundleError
 from leasehold.deploy.bundle.contents import sources
 from leasehold.deploy.bundle.requirements import closure_of, hashes_of
 from leasehold.registry.function_table import FUNCTIONS

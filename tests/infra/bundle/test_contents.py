@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.contents import sources
 from leasehold.deploy.bundle.missing_imports import missing_imports
 from leasehold.deploy.bundle.modules import Modules

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.folder import Changes, write
 
 FIRST = {"main.py": b"1", "old/a.py": b"a", "same.py": b"s"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.requirements import closure_of, hashes_of
 from tests.package.clean_environment import ROOT
 

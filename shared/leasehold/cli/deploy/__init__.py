@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from leasehold.cli.commands import CommandRow, LazyCommands
+from leasehold.registry.extras import require_extra
 
 #: The commands, in the order in which people need them.
 COMMANDS: Final[Mapping[str, CommandRow]] = {
@@ -34,7 +35,19 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
 }
 
 
-@click.group(cls=LazyCommands, rows=COMMANDS, package=__name__, invoke_without_command=True)
+class _DeployCommands(LazyCommands):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command; what all of them need is an extra.
+
+        Raises:
+            MissingExtraError: it is not installed.
+        """
+        if cmd_name in COMMANDS:
+            require_extra("deploy", f"`leasehold deploy {cmd_name}`")
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_DeployCommands, rows=COMMANDS, package=__name__, invoke_without_command=True)
 @click.pass_context
 def deploy(context: click.Context) -> None:
     """Deploy the project in this folder to Google Cloud.

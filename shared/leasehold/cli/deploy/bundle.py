@@ -12,8 +12,8 @@ import click
 from leasehold.cli.deploy.options import project_tables
 from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_line
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.assemble import Bundle, assemble
-from leasehold.deploy.bundle.bundle_error import BundleError
 from leasehold.deploy.bundle.contents import user_modules
 from leasehold.deploy.bundle.folder import Changes, write
 from leasehold.deploy.bundle.hashes import looked_up, text_of

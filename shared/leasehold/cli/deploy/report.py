@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_line, print_table
-from leasehold.deploy.capacity import capacity_warnings
 from leasehold.deploy.installation import Installation
+from leasehold.deploy.resources.queue import AT_ONCE, QueueResource
 from leasehold.deploy.resources.resource import Resource, State
 from leasehold.deploy.steps import Action, Step
 from leasehold.domain.timestamps import stamp
 from leasehold.presentation.formatting import StyledText
+from leasehold.registry.functions import FunctionEntry
 
 #: What a plan says of a state, in the order of its counts.
 PLANNED: Final = {
@@ -132,3 +133,25 @@ def _row(step: Step) -> dict[str, Any]:
 def _word(step: Step) -> StyledText:
     word = word_of(step)
     return StyledText(word, _STYLES[word])
+
+
+def capacity_warnings(function: FunctionEntry, steps: Sequence[Step]) -> Iterator[str]:
+    """Yield a line with what to type, where queues deliver more at once than is answered."""
+    found = [
+        (step.resource, step.resource.at_once(step.look))
+        for step in steps
+        if isinstance(step.resource, QueueResource) and step.look.state is not State.UNKNOWN
+    ]
+    total = sum(number for _, number in found)
+    if total <= function.requests_at_once:
+        return
+    commands = [
+        queue.command_with(f"--{AT_ONCE}={queue.queue.concurrency}")
+        for queue, number in found
+        if number > queue.queue.concurrency
+    ]
+    yield (
+        f"the queues deliver {total} tasks at once, and {function.service} takes "
+        f"{function.requests_at_once}: the others are answered 429, which slows each queue down. "
+        f"Type: {' && '.join(commands)}"
+    )

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leasehold.deploy.bundle import folder
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError, folder
 from leasehold.deploy.bundle.contents import (
     OWN,
     REQUIREMENTS,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.source_files import check_link, files_in, read
 from leasehold.deploy.tables import FILE as TABLES
 from leasehold.domain.secret_shapes import shapes

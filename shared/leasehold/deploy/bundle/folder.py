@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 
 CONTENTS: Final = "contents.sha256"
 #: A list without this line is somebody else's, and so are the files that it names.

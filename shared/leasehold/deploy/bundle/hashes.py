@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.requirements import PYTHONS, Closure
 
 #: The newest C library that an image of functions has is 2.39, of Ubuntu 24.04.

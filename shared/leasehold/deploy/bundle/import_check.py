@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.contents import REQUIREMENTS
 
 _MODULES: Final = Path(__file__).with_name("modules.py")

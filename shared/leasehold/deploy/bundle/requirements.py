@@ -17,7 +17,7 @@ from typing import Final
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.contents import REQUIREMENTS
 
 #: The extras of what every bundle needs. Channels depend on settings, which come after the bundle.

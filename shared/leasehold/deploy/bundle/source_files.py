@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from leasehold.deploy.bundle.bundle_error import BundleError
+from leasehold.deploy.bundle import BundleError
 
 #: What tools leave behind. Whatever begins with a dot stays out as well: .env, .git, .leasehold.
 _LEFT_OUT: Final = ("__pycache__", "*.pyc", "*.egg-info", "*~")

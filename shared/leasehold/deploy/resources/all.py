@@ -5,9 +5,8 @@ from __future__ import annotations
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.accounts import accounts
 from leasehold.deploy.resources.alert_policies import alert_policies
-from leasehold.deploy.resources.backups import backups
 from leasehold.deploy.resources.bucket import Bucket
-from leasehold.deploy.resources.database import Database
+from leasehold.deploy.resources.database import Database, backups
 from leasehold.deploy.resources.dead_letter_permissions import dead_letter_permissions
 from leasehold.deploy.resources.event_subscription import EventSubscription
 from leasehold.deploy.resources.expiry import expiries

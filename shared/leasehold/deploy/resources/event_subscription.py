@@ -15,9 +15,16 @@ from typing import Any, Final
 from google.api_core.exceptions import NotFound
 
 from leasehold.deploy.installation import Installation
-from leasehold.deploy.resources.resource import PRESENT, Difference, Look, Resource, State
+from leasehold.deploy.resources.resource import (
+    PRESENT,
+    Difference,
+    Look,
+    Resource,
+    State,
+    differences,
+    seconds,
+)
 from leasehold.deploy.resources.topic import Topic
-from leasehold.deploy.resources.values import differences, seconds
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import FunctionEntry, Trigger
 

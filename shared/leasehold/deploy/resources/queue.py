@@ -16,8 +16,15 @@ from google.api_core.exceptions import NotFound
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.queues import Queue, queues_of
-from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, State
-from leasehold.deploy.resources.values import differences, seconds
+from leasehold.deploy.resources.resource import (
+    MISSING,
+    PRESENT,
+    Difference,
+    Look,
+    State,
+    differences,
+    seconds,
+)
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings

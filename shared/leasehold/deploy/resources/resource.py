@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -139,3 +139,15 @@ class LookedAtAgain(Resource, Protocol):
     def look_again(self) -> Look:
         """Return what is there now, whatever was found before."""
         ...
+
+
+def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield each value that is not as it is wanted, in the order of what is wanted."""
+    for field, value in wanted.items():
+        if found.get(field, "") != value:
+            yield Difference(field, found.get(field, "") or "none", value)
+
+
+def seconds(span: timedelta | None) -> str:
+    """Return a span as gcloud takes it: `10s`, `0.1s`; empty: there is none."""
+    return "" if span is None else f"{span.total_seconds():.3f}".rstrip("0").rstrip(".") + "s"

@@ -14,8 +14,15 @@ from typing import Any, Final
 from google.api_core.exceptions import NotFound
 
 from leasehold.deploy.installation import Installation
-from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, State
-from leasehold.deploy.resources.values import differences, seconds
+from leasehold.deploy.resources.resource import (
+    MISSING,
+    PRESENT,
+    Difference,
+    Look,
+    State,
+    differences,
+    seconds,
+)
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import FunctionEntry, Trigger
 

@@ -10,8 +10,15 @@ from typing import Final
 from google.api_core.exceptions import Forbidden, NotFound
 
 from leasehold.deploy.installation import Installation
-from leasehold.deploy.resources.resource import MISSING, PRESENT, Look, Resource, State
-from leasehold.deploy.resources.values import differences, seconds
+from leasehold.deploy.resources.resource import (
+    MISSING,
+    PRESENT,
+    Look,
+    Resource,
+    State,
+    differences,
+    seconds,
+)
 from leasehold.live.clients import ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
 

@@ -153,8 +153,7 @@ def _is_same_service(uri: Difference) -> bool:
 
 def database(deployment: Deployment) -> Iterator[Finding]:
     """Yield what is wrong with the database, its indexes and its backups."""
-    from leasehold.deploy.resources.backups import backups  # noqa: PLC0415 - with the clients
-    from leasehold.deploy.resources.database import Database  # noqa: PLC0415 - as above
+    from leasehold.deploy.resources.database import Database, backups  # noqa: PLC0415 - lazy
     from leasehold.deploy.resources.expiry import Expiry  # noqa: PLC0415 - as above
     from leasehold.deploy.resources.indexes import indexes  # noqa: PLC0415 - as above
 
