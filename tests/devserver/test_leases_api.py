@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.devserver.function_processes import entry_folder
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.errors import SettingError
 from tests.bundle.conftest import ROOT, settings
@@ -41,19 +42,19 @@ def test_it_is_not_served_where_no_step_is_remote(tmp_path: Path) -> None:
     assert server.leases_url is None
 
 
-def test_a_bundle_without_its_entry_file_is_refused(
+def test_an_entry_of_the_project_takes_the_place_of_the_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "functions").mkdir()
-    for name in ("execute_step", "serve_api", "sweep_dead_letters"):
-        (tmp_path / f"functions/{name}.py").symlink_to(
-            ROOT / f"shared/leasehold/functions/{name}.py"
-        )
+    """As in a bundle; what neither has is refused."""
+    own = tmp_path / "functions"
+    own.mkdir()
+    (own / "serve_api.py").write_text("def serve_api(request): ...\n")
     monkeypatch.chdir(tmp_path)
-    options = DevOptions(port=own_port(), environ=settings(tmp_path) | REMOTE)
 
-    with pytest.raises(SettingError, match=r"functions/manage_lease\.py"):
-        DevServer(options, print)
+    assert entry_folder("serve_api") == own
+    assert entry_folder("manage_lease") == ROOT / "shared/leasehold/functions"
+    with pytest.raises(SettingError, match=r"functions/send_digest\.py"):
+        entry_folder("send_digest")
 
 
 def test_its_port_is_its_own(tmp_path: Path) -> None:

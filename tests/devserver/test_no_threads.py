@@ -35,7 +35,7 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def processes(tmp_path: Path, lines: list[str]) -> Iterator[FunctionProcesses]:
-    function, folder = Function("serve_api", own_port()), entry_folder(["serve_api"])
+    function, folder = Function("serve_api", own_port()), entry_folder("serve_api")
     environ = settings(tmp_path) | environ_of(tmp_path)
     processes = FunctionProcesses(function, folder, environ, lines.append)
     processes.start()

@@ -9,7 +9,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -71,7 +71,7 @@ class FunctionProcesses:
 
     Args:
         function: what to serve.
-        folder: where the entry files are.
+        folder: where its entry file is.
         environ: its environment.
         report: called with a line for people on what happens to them.
         until_then: answers on the port until `take_over`; None: nobody does, and this serves from
@@ -261,26 +261,21 @@ class FunctionProcesses:
         return StoreUnavailableError(store=f"function {self.function.name}", problem=problem)
 
 
-def entry_folder(functions: Iterable[str]) -> Path:
-    """Return the folder of the entry files: in the working folder, or those of the package.
-
-    Args:
-        functions: the names of those that are to be served.
+def entry_folder(name: str) -> Path:
+    """Return the folder of a function's entry file: the project's own, or else the package's.
 
     Raises:
-        SettingError: there is none, or an entry file is missing in it.
+        SettingError: neither has it.
     """
     package = Path(__file__).parents[1]
-    folders = (Path.cwd() / "functions", package / "functions")
-    folder = next((it for it in folders if (it / "execute_step.py").is_file()), folders[0])
-    for name in functions:
-        if not (folder / f"{name}.py").is_file():
-            raise SettingError(
-                name="the working folder",
-                value=str(Path.cwd()),
-                allowed=f"a bundle: a folder with functions/{name}.py",
-            )
-    return folder
+    for folder in (Path.cwd() / "functions", package / "functions"):
+        if (folder / f"{name}.py").is_file():
+            return folder
+    raise SettingError(
+        name="the working folder",
+        value=str(Path.cwd()),
+        allowed=f"a project: a folder with functions/{name}.py",
+    )
 
 
 def free_port() -> int:

@@ -155,7 +155,7 @@ class DevServer:
         pushed = {table[function.name].service: function.url for function in self._announcing}
         self.events = EventsDouble(pushed) if pushed else None
         self.crash_detector: CrashDetector | None = None
-        self._folder = entry_folder(at)
+        self._folders = {name: entry_folder(name) for name in at}
         self._environ = function_environ(options, at[table.of_tasks.name])
         self._processes: list[FunctionProcesses] = []
         scheduled = table.called_by(Trigger.SCHEDULE)
@@ -255,7 +255,8 @@ class DevServer:
 
     def _processes_of(self, function: Function) -> FunctionProcesses:
         until_then = self._until_ready if function.url == self.url else None
-        return FunctionProcesses(function, self._folder, self._environ, self._report, until_then)
+        folder = self._folders[function.name]
+        return FunctionProcesses(function, folder, self._environ, self._report, until_then)
 
     def _scheduler(self, entry: FunctionEntry, url: str, options: DevOptions) -> Scheduler:
         """Return what calls a scheduled function; the sweep, more often than in the cloud."""
