@@ -9,6 +9,8 @@ import logging
 import os
 import resource
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from leasehold import SoftTimeoutError, StepContext
+from leasehold.worker.sandbox.wire.frames import encoded
+from leasehold.worker.sandbox.wire.messages import LogLine
 
 _kept: list[Any] = []
 
@@ -114,6 +118,35 @@ def says(ctx: StepContext, given: str) -> int:
     sys.stdout.write(f"without an end {given}")
     ctx.log.warning("logged %s", given)
     logging.getLogger("shop").warning("logged elsewhere %s", given)
+    return os.getpid()
+
+
+def _is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+class _SaysMuchAtItsEnd:
+    """Waits in a cycle with an open file, so that it ends when the attempt is over."""
+
+    def __init__(self) -> None:
+        self._itself, self._file = self, os.dup(0)
+        line = LogLine(logger="shop", level=30, message="much", created=time.time())
+        self._lines = encoded(line) * 4000
+        (self._call,) = (it for it in range(3, 60) if _is_socket(it))
+
+    def __del__(self) -> None:
+        with socket.socket(fileno=os.dup(self._call)) as call:
+            call.sendall(self._lines)  # the worker still reads them when it is all said
+        os.write(1, b"the very last\n")
+        os.close(self._file)
+
+
+def says_much_at_its_end(ctx: StepContext, given: Any) -> int:
+    """Log more than the worker reads at once, and print, when the attempt has said its last."""
+    _SaysMuchAtItsEnd()
     return os.getpid()
 
 

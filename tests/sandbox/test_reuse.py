@@ -21,6 +21,7 @@ from leasehold.domain.status import Termination
 from leasehold.in_process import InProcessEngine
 from leasehold.logs.attempt import attempt_of
 from leasehold.worker.sandbox import sandbox as sandbox_module
+from leasehold.worker.sandbox import sandboxed_attempt
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.sandbox import reused
 from tests.sandbox.attempts import Attempts
@@ -88,6 +89,19 @@ def test_an_attempt_that_leaves_something_ends_its_process(
         "the process of step step is not used again, whatever its reuse: its handler has left or "
         f"changed {what.partition(' (')[0]}"
     )
+
+
+def test_what_is_printed_last_is_logged_with_its_attempt(
+    attempts: Attempts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the worker hears that nothing is left while it is still reading."""
+    monkeypatch.setattr(sandboxed_attempt, "_EXIT_S", 60.0)
+    caplog.set_level(logging.INFO)
+
+    for _ in range(5):
+        run(attempts, "says_much_at_its_end")
+
+    assert [it.getMessage() for it in caplog.records] == ["the very last"] * 5
 
 
 @pytest.mark.parametrize("end", ["raise", "exit", "soft", "hard"])

@@ -298,10 +298,11 @@ class SandboxedAttempt:
         """
         over_at = time.monotonic() + seconds
         while True:
-            left = over_at - time.monotonic()
-            self._wait(0.0 if or_clean and self.is_clean else left)
+            left, was_clean = over_at - time.monotonic(), or_clean and self.is_clean
+            self._wait(0.0 if was_clean else left)
             self._take_the_rest(self._ready)
-            if self.has_ended or (or_clean and self.is_clean):
+            # what it printed before it said that it is clean, the poll after that tells
+            if self.has_ended or (was_clean and self.is_clean):
                 return True
             if left <= 0:
                 return False
