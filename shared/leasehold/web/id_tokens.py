@@ -140,7 +140,7 @@ def _bytes(part: str) -> bytes:
 
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from leasehold.bounded_calls import BoundedCalls
 
 #: By the id of the key, in PEM. https://developers.google.com/identity/openid-connect
 GOOGLE_CERTIFICATES: Final = "https://www.googleapis.com/oauth2/v1/certs"
@@ -177,7 +177,7 @@ class Certificates:
         self._known: Mapping[str, str] = {}
         self._fresh_until = self._next_fetch = 0.0  # of time.monotonic
         self._problem = "they were not read yet"
-        self._abandoned: list[Future[tuple[Mapping[str, str], float]]] = []
+        self._reads: BoundedCalls | None = None
 
     def of_key(self, key: str) -> str | None:
         """Return the certificate of a key; None: there is no such key.
@@ -216,19 +216,17 @@ class Certificates:
 
     def _read(self) -> tuple[Mapping[str, str], float]:
         """Read them in a thread: a head that trickles in has no end that a timeout knows."""
-        from leasehold.bounded_calls import start_call  # noqa: PLC0415 - only who fetches them
+        from leasehold.bounded_calls import BoundedCalls  # noqa: PLC0415 - only who fetches them
 
-        self._abandoned = [one for one in self._abandoned if not one.done()]
-        if len(self._abandoned) >= _MOST_ABANDONED:
+        self._reads = self._reads or BoundedCalls("certificates", most_late=_MOST_ABANDONED)
+        if self._reads.are_taken():
             raise TimeoutError
-        reading = start_call(partial(_read, self._url), "certificates")
+        reading = self._reads.make(partial(_read, self._url), wait_s=_AT_MOST_S)
         if reading is None:
             return _read(self._url)
-        try:
-            return reading.result(_AT_MOST_S)
-        except TimeoutError:
-            self._abandoned.append(reading)
-            raise
+        if not reading.done():
+            raise TimeoutError
+        return reading.result()
 
 
 def _read(url: str) -> tuple[Mapping[str, str], float]:
