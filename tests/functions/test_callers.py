@@ -678,6 +678,11 @@ def test_nobody_signs_in_on_this_machine_so_everything_may_be_done(
         "ann=read",
         "=read",
         "*",
+        "",
+        "ann@example.com=read;bob@example.com=change",
+        "ann@example.com=read=change",
+        "user:ann@example.com=read",
+        "*@example.com=read",
     ],
 )
 def test_rights_that_cannot_be_read_start_no_function(text: str) -> None:

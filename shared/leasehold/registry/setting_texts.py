@@ -15,7 +15,11 @@ _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
 
 #: Callers are whomever IAM lets in: Cloud Run has asked it, before a function is called.
 IAM: Final = "iam"
-_EMAIL: Final = re.compile(r"[\x21-\x7e]+@[\x21-\x7e]+")
+#: As a token has it: `user:` and the like are of IAM, and would be nobody; what separates accounts
+#: and rights is no part of one, or a slip would name an account that nobody has.
+_EMAIL: Final = re.compile(
+    r"(?!(?i:user|group|domain|serviceAccount):)[\w.!#$%&'+/:?^`{}~-]+@[\w.-]+", re.ASCII
+)
 #: In place of an email: every caller that is not named.
 ANYBODY: Final = "*"
 _LEVELS: Final = frozenset({"DEBUG", "INFO", "WARNING", "ERROR"})
@@ -120,9 +124,7 @@ def callers(text: str) -> tuple[str, ...]:
 
 
 def rights(text: str) -> Mapping[str, frozenset[Right]] | None:
-    """Return what each account may do, by its email or `*`; nothing: None, which is everything."""
-    if not text:
-        return None
+    """Return what each account may do, by its email or `*`; None: all may do everything."""
     found: dict[str, frozenset[Right]] = {}
     for part in text.split(","):
         account, is_named, words = part.strip().rpartition("=")
@@ -130,7 +132,7 @@ def rights(text: str) -> Mapping[str, frozenset[Right]] | None:
         if not is_named or not is_account or account in found:
             raise ValueError(text)
         found[account] = frozenset(map(Right, words.split("+")))
-    return found
+    return None if found == {ANYBODY: frozenset(Right)} else found
 
 
 def audiences(text: str) -> tuple[str, ...]:

@@ -144,11 +144,11 @@ SETTINGS: Final = Registry(
         ),
         SettingEntry(
             "LEASEHOLD_RIGHTS",
-            "",
+            "*=read+change+cancel",
             "EMAIL=read+change+cancel for each account, or any of the three, separated by commas; "
             "* in place of an email: all others",
-            "what each caller that signed in may do; one that is not named may do nothing. Not "
-            "set: everything ([security.md](security.md#who-may-do-what))",
+            "what each caller that signed in may do; one that is not named may do nothing "
+            "([security.md](security.md#who-may-do-what))",
             rights,
         ),
         SettingEntry(

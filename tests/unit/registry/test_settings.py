@@ -90,6 +90,8 @@ def test_a_variable_goes_over_its_default(name: str, text: str, value: object) -
         ("LEASEHOLD_CALLERS", "iam,a@x.org"),
         ("LEASEHOLD_CALLERS", "a@x.org,"),
         ("LEASEHOLD_CALLERS", " "),
+        ("LEASEHOLD_CALLERS", "serviceAccount:a@x.org"),
+        ("LEASEHOLD_CALLERS", "a@x.org;b@y.org"),
         ("LEASEHOLD_CALLERS", "a b@x.org"),
         ("LEASEHOLD_AUDIENCE", "https://x,,y"),
         ("LEASEHOLD_STORE", "postgres://host/db"),
