@@ -92,6 +92,10 @@ def explain(
     if no_server is not None and not is_held:
         words = f"Run {manifest.run_id} waits for {what}, and {no_server}."
         return Explanation(what, until, change.outcome, words, operations)
+    if change.outcome is Outcome.LOOKED_AGAIN:  # what it waits for ends with sentences of its own
+        at = f"looks again at {stamp(until)}" if now < until else f"was to look at {stamp(until)}"
+        words = f"Run {manifest.run_id} waits for {what}. It {at}: {_then(change)}."
+        return Explanation(what, until, change.outcome, words, operations)
     when = f"until {stamp(until)}" if now < until else f"which was due at {stamp(until)}"
     then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
     words = f"Run {manifest.run_id} waits for {what}, {when}; {then}."

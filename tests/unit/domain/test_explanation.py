@@ -176,8 +176,17 @@ def test_a_run_of_an_unknown_step_cannot_be_approved(runs: Runs, rules: Rules, a
     assert found.words == (
         "Run r-1 waits for the code to be put right at step draft (retry or cancel): No catalog "
         "that is deployed has the step 'draft'. Deploy a catalog that has the step; the run goes "
-        "on by itself then, and `retry` has it look now, until 2026-01-01T12:01:10Z; if nothing "
-        "happens by then, the step is tried again where it stands."
+        "on by itself then, and `retry` has it look now. It looks again at 2026-01-01T12:01:10Z: "
+        "the step is tried again where it stands."
+    )
+
+
+def test_a_look_that_is_late_is_said_to_be(runs: Runs, rules: Rules, at: At) -> None:
+    found = explain(runs.unknown(), at(90), rules)
+
+    assert found.words.endswith(
+        "`retry` has it look now. It was to look at 2026-01-01T12:01:10Z: the step is tried again "
+        "where it stands."
     )
 
 
