@@ -223,7 +223,7 @@ class Children:
             ForkServerError: there is no process to be had now, or the attempt is to stop.
         """
         until = time.monotonic() + within
-        waits_s = _WAITS.waits_s()
+        failures = 0
         while True:
             try:
                 return self._fork(handler, wait, until)
@@ -231,8 +231,9 @@ class Children:
                 raise ForkServerError(handler=handler, problem="the attempt is to stop") from None
             except OSError as error:
                 self.idle.end()
+                failures += 1
                 problem = error.strerror or str(error)
-                left, pause = until - time.monotonic(), next(waits_s)
+                left, pause = until - time.monotonic(), _WAITS.wait_s(failures)
                 if left < 2 * pause or wait(pause):
                     raise ForkServerError(handler=handler, problem=problem) from error
 
