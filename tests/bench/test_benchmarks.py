@@ -73,7 +73,7 @@ def test_the_way_of_a_hint_is_traced_in_the_worker_and_in_its_child() -> None:
     assert rows["files of a hint, process"] <= 95
     assert rows["calls of a hint, inline"] <= 365
     assert rows["calls between services and worker, inline"] <= 3
-    assert rows["Protocols of the package"] <= 33
+    assert rows["Protocols of what runs"] <= 27
 
 
 def test_the_steps_of_a_server_are_measured_beside_the_engine_s() -> None:
