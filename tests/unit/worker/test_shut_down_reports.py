@@ -166,7 +166,7 @@ def test_an_engine_that_is_closed_at_rest_says_nothing(
 def test_the_trace_says_what_made_the_worker_end(
     world: World, engine: Engine, reported: list[Facts], signal_name: str | None, sentence: str
 ) -> None:
-    """The same for a handler that ends by itself: see `Stopped` in services/attempt.py."""
+    """The same for a handler that ends by itself: see `Stopped` in domain/result.py."""
     with held(world):
         shut_down(engine, grace=0, signal_name=signal_name)
 
