@@ -6,8 +6,8 @@ import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from runpy import run_path
 from typing import Any, Final
 
 from leasehold.errors import LeaseholdError, SettingError
@@ -73,19 +73,15 @@ def _is_pair(smoke: object) -> bool:
 
 
 def _imported(path: Path) -> Mapping[str, Any]:
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None  # noqa: S101 - it is a file
-    assert spec.loader is not None  # noqa: S101 - its name ends in .py
-    module = module_from_spec(spec)
+    """Run the file, and keep nothing of it: a folder that is looked at stays as it is."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            spec.loader.exec_module(module)
+            return run_path(str(path), run_name=path.stem)
     except LeaseholdError:
         raise
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}"
         raise _refusal(why, "what Python can import") from error
-    return vars(module)
 
 
 def _refusal(value: object, allowed: str) -> SettingError:
