@@ -210,20 +210,29 @@ def survive_deploys(storm: Storm, folder: Path, say: Callable[[str], object] = s
             write_release(folder / release, release)
         after, chance = Aftermath(), random.Random(storm.seed)  # noqa: S311 - a storm that can be repeated
         settings = {**environ, LEDGER: str(folder / "ledger")}
-        sys.path.insert(0, str(SHOP.parent))
-        try:
-            with Client(environ=settings) as client:
-                fleet = Fleet(folder, settings, storm.servers, after)
-                try:
-                    _weather(storm, fleet, client, after, chance, say)
-                    after.runs = ended(client, storm.runs, storm.patience_s)
-                    after.blocked = blocks_of(client, after.runs)
-                finally:
-                    fleet.close()
-        finally:
-            sys.path.remove(str(SHOP.parent))
+        with shop_client(settings) as client:
+            fleet = Fleet(folder, settings, storm.servers, after)
+            try:
+                _weather(storm, fleet, client, after, chance, say)
+                after.runs = ended(client, storm.runs, storm.patience_s)
+                after.blocked = blocks_of(client, after.runs)
+            finally:
+                fleet.close()
         count_calls(folder / "ledger", fleet.killed, after)
     return after
+
+
+@contextmanager
+def shop_client(settings: Mapping[str, str]) -> Iterator[Client]:
+    """Give a client that knows the shop, and forget it then: other tests have a shop of theirs."""
+    sys.path.insert(0, str(SHOP.parent))
+    try:
+        with Client(environ=settings) as client:
+            yield client
+    finally:
+        sys.path.remove(str(SHOP.parent))
+        for name in [name for name in sys.modules if name.partition(".")[0] == SHOP.name]:
+            del sys.modules[name]
 
 
 @contextmanager

@@ -25,18 +25,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
-from leasehold import Client
 from leasehold.devserver.cloud_tasks import CloudTasksDouble, QueueSettings, RetryConfig
 from leasehold.devserver.cloud_tasks.task import UNLIMITED
 from tests.ports import own_port
 from tests.serving import while_serving
 from tests.storm.deploys import (
     GOOD,
-    SHOP,
     Aftermath,
     blocks_of,
     count_calls,
     ended,
+    shop_client,
     store_of,
     write_release,
 )
@@ -268,7 +267,7 @@ def survive_split(split: Split, folder: Path) -> Aftermath:
         for release in (GOOD, split.mistake):
             write_release(folder / release, release)
         traffic = _Traffic(folder, settings, split.mistake, after, split.seed)
-        with while_serving(_Front(port, traffic)), _swept(traffic), _looking_on(settings) as client:
+        with while_serving(_Front(port, traffic)), _swept(traffic), shop_client(settings) as client:
             _roll(split, traffic, folder, settings)
             after.runs = ended(client, split.runs, split.patience_s)
             after.blocked = blocks_of(client, after.runs)
@@ -323,13 +322,3 @@ def _swept(traffic: _Traffic) -> Iterator[None]:
         over.set()
         sweeper.join()
         traffic.end(traffic.releases, signal.SIGKILL)
-
-
-@contextmanager
-def _looking_on(settings: Mapping[str, str]) -> Iterator[Client]:
-    sys.path.insert(0, str(SHOP.parent))
-    try:
-        with Client(environ=settings) as client:
-            yield client
-    finally:
-        sys.path.remove(str(SHOP.parent))
