@@ -286,7 +286,7 @@ class SandboxedAttempt:
             self._child.kill()
         if not self._has_ended_within(_EXIT_S, or_clean=True):
             self._child.kill()
-            self._has_ended_within(_DEATH_S)
+            self._child.is_unreported = not self._has_ended_within(_DEATH_S)
         if not self.is_clean:
             self._take_the_rest()
         self.prints.end()

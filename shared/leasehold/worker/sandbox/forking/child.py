@@ -72,6 +72,7 @@ class Child:
         self.attempts = 0
         self.is_outdated = False
         self.ending_seen: Ending | None = None
+        self.is_unreported = False  # killed, and what forked it does not say so: that is frozen
         self._is_closed = False
         # it is reaped after it was reported: what is not reported now is still this process
         self._process = ProcessHandle(pid, self._is_reported)

@@ -133,6 +133,9 @@ class Zygotes:
         except OSError:
             self.drop(module)
             return None
+        if forker is not None and forker.is_frozen:
+            self.drop(module)
+            return None
         if forker is not None:
             self._zygotes.move_to_end(module)
             self._tries[module] = 0
@@ -303,6 +306,8 @@ class Children:
             self._zygotes.end()
             self._fork_server.end()
             self._fork_server = None
+        if self._fork_server is not None and self._fork_server.is_frozen:
+            self._retire(self._fork_server)
         if self._fork_server is None:
             self._fork_server = ForkServer(self._entry, self._sources)
             _with_processes.add(self)

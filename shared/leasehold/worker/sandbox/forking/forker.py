@@ -125,6 +125,7 @@ class Forker:
         self._children: set[Child] = set()
         self.is_retired = False
         self.has_answered = False
+        self.is_frozen = False
 
     def request(self, handlers: Sequence[str], *, load_s: float | None = None) -> ForkRequest:
         """Request a process, without waiting for it.
@@ -208,6 +209,7 @@ class Forker:
     def _released(self, child: Child) -> None:
         with self._lock:
             self._children.discard(child)
+            self.is_frozen = self.is_frozen or child.is_unreported
             is_over = self.is_retired and not self._children
         ending = child.ending_seen
         if ending is not None and not ending.is_known:
