@@ -139,7 +139,7 @@ class Region:
         self.next_ = Function("execute_step", own_port())
         self.processes: list[FunctionProcesses] = []
         self.bundles: list[Bundle] = []
-        self._entries = entry_folder(["execute_step"])
+        self._entries = entry_folder("execute_step")
         self.add(self.next_)
 
     def add(self, function: Function, **settings: str) -> Bundle:
