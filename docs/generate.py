@@ -6,8 +6,10 @@ is stale, and exits 1 if there is one.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -223,7 +225,26 @@ def settings(*prefixes: str) -> str:
     return _table(["variable", "default", "meaning", "allowed"], rows)
 
 
+def layers() -> str:
+    """Return the layers of the package as a diagram: the import contract of pyproject.toml."""
+    boxes = [f'    l{i}["{" · ".join(layer)}"]' for i, layer in enumerate(_layers())]
+    arrows = f"    {' --> '.join(f'l{i}' for i in range(len(boxes)))}"
+    return "\n".join(["```mermaid", "flowchart TD", *boxes, arrows, "```"])
+
+
+def packages() -> str:
+    """Return what is in each package and each module beside them, the highest layer first."""
+    rows = [
+        [f"`{name}`", _first_sentence(path)]
+        for layer in [*_layers(), ["testing"]]
+        for name, path in map(_source, layer)
+    ]
+    return _table(["package", "what is in it"], rows)
+
+
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
+    "layers": layers,
+    "packages": packages,
     "lifecycle": lifecycle,
     "statuses": statuses,
     "overlays": overlays,
@@ -287,6 +308,27 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
 
 def _first_line(documented: type) -> str:
     return (documented.__doc__ or "").strip().splitlines()[0]
+
+
+def _layers() -> list[list[str]]:
+    """Return the layers of the package, the highest first, each with its packages."""
+    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    contract = project["tool"]["importlinter"]["contracts"][0]
+    layers = [layer.split(" | ") for layer in contract["layers"]]
+    return [layer for layer in layers if layer != ["__main__"]]
+
+
+def _source(module: str) -> tuple[str, Path]:
+    """Return how a package or a module is written, and the file that has its docstring."""
+    package = FOLDER.parent / "shared/leasehold" / module
+    if package.is_dir():
+        return f"{module}/", package / "__init__.py"
+    return f"{module}.py", package.with_suffix(".py")
+
+
+def _first_sentence(path: Path) -> str:
+    documented = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return documented.partition("\n")[0]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`python -m leasehold` is the command line."""
+"""`python -m leasehold`: the same as the command `leasehold`."""
 
 from leasehold.cli import main
 

@@ -1,8 +1,7 @@
-"""Calls in threads of their own: one that hangs holds up nobody, and no thread may be left.
+"""Calls with a time limit, each in a thread: a call that hangs blocks no other work.
 
-All waits for what may hang are made of these: a call whose end somebody waits for, one that is
-waited for only so long, several side by side. A system that has no thread, or no memory, for a
-call says so; nothing here is made later than its caller believes.
+The waiting caller, the time limit and calls made side by side are all here. Where the system has no
+thread or no memory for a call, the caller gets an error; no call begins after its caller gave up.
 """
 
 from __future__ import annotations

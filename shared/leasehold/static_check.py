@@ -1,6 +1,6 @@
-"""All that can be known of a project before it runs: settings, catalog, handlers, chains.
+"""`leasehold check`: the settings, catalog, handlers and chains of a project, before it runs.
 
-The user's code is imported, and nothing else happens: no store is opened, nothing is written.
+The check imports the code of the user, opens no store and writes nothing.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The ports on real systems: stores, queues, artifacts, the clock."""
+"""The ports on real systems: stores, queues, event buses, artifacts, channels, the clock."""

@@ -1,5 +1,5 @@
-"""The shapes of the HTTP API: requests and responses as models, a file a resource.
+"""The HTTP API as data: a row for each call, and a model for each request and response.
 
-The server reads requests with them and answers with them; the client does the reverse. Here stand
-no routes, no calls and no stories: those are `web/`, `client/`, `services/`.
+The server reads requests and writes responses with them; the client does the reverse. Routes are
+in `web/`, the client in `client/`, and use cases in `services/`.
 """

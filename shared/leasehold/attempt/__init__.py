@@ -1,1 +1,1 @@
-"""One attempt of a step: what is written under its lease, what renews it, what a context asks."""
+"""One attempt of a step: every write under its lease, its renewal, and its settlement."""

@@ -1,4 +1,4 @@
-"""Settings and catalog in, a wired engine out: the only room outside adapters/ that names one."""
+"""The wiring: settings and a catalog in, an engine out."""
 
 from leasehold.bootstrap.boot import Bundle, boot
 from leasehold.bootstrap.catalog import check_home, load_catalog, store_address, store_exists

@@ -1,1 +1,1 @@
-"""The engine from outside: the calls of `leasehold.api.calls`, over HTTP or on a store."""
+"""The calls of the API for Python programs, over HTTP or directly on a store."""

@@ -1,1 +1,1 @@
-"""What this bundle is deployed with: the table of functions, the bundle and the provisioning."""
+"""Deployment to Google Cloud: the tables, the bundle, and the resources of an installation."""

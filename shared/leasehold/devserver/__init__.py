@@ -1,1 +1,1 @@
-"""What stands in for Google Cloud on one machine."""
+"""`leasehold dev`: the deployed bundle on one machine, with local stand-ins for Google Cloud."""

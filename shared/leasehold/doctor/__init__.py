@@ -1,5 +1,5 @@
-"""The doctor: what is silently wrong, on this machine and in what is deployed.
+"""`leasehold doctor`: finds hidden problems, on this machine and in a deployed installation.
 
-It looks and never writes: no store is made, no file is changed, and no call of Google's that
-writes is made. Each look is bounded, so one that hangs takes the others nothing.
+It reads and never writes: it creates no store, changes no file, and makes no writing call to
+Google. Each probe has a time limit, so one that hangs does not delay the others.
 """

@@ -1,1 +1,1 @@
-"""Pure values and decisions: no clock, no store, no network."""
+"""Values and rules: pure functions with no clock, no store and no network."""

@@ -1,1 +1,1 @@
-"""The entries of the functions, a file each; a bundle has them in `functions/`."""
+"""The entry files of the cloud functions, one for each function."""

@@ -1,4 +1,4 @@
-"""The engine in this process: worker threads, a queue rebuilt from the manifests, many runs."""
+"""The engine in one process: worker threads, a local queue, and the clockwork."""
 
 from leasehold.in_process.engine import InProcessEngine
 

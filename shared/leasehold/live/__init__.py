@@ -1,1 +1,1 @@
-"""What is deployed, as Google's APIs tell of it: for the doctor and for provisioning."""
+"""Clients of Google's APIs, for the doctor and for provisioning."""

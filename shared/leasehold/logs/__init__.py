@@ -1,5 +1,5 @@
-"""Log lines: which attempt each was written in, and how people and Cloud Logging get them.
+"""Log lines: the attempt that each belongs to, and their forms for people and Cloud Logging.
 
-Only entry points (commands and functions) set up where lines go. Within a program of somebody
-else's, Leasehold just adds to each record which attempt it is of.
+Only entry points (commands and functions) decide where lines go. Inside a user's own program,
+Leasehold only adds the attempt to each record.
 """

@@ -1,1 +1,1 @@
-"""What the engine needs of the world, as Protocols of a few methods each."""
+"""The interfaces to the outside world, as Protocols of a few methods."""

@@ -1,4 +1,4 @@
-"""What a run looks like to a person: the same words, whoever shows them and wherever.
+"""Words for people: how a run, a step and an event are shown on every screen.
 
-Nothing here prints, and nothing knows of terminals or pages: those are for who shows it.
+Nothing here prints, and nothing knows about terminals or pages: commands and pages do that.
 """

@@ -1,1 +1,1 @@
-"""Registries are data: frozen tables with an index, and no import of a handler."""
+"""Frozen tables: step types, pipelines, gates, channels, settings, dead-letter reasons."""

@@ -1,1 +1,1 @@
-"""`leasehold serve`: the runs API, workers and clockwork in one process, for one machine."""
+"""`leasehold serve`: the API, the workers and the clockwork in one process."""

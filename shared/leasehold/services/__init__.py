@@ -1,1 +1,1 @@
-"""What the engine does, one story a file; each takes the engine's parts and one request."""
+"""Use cases, one for each file: each takes the engine and one request."""

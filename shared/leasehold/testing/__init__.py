@@ -1,4 +1,4 @@
-"""For tests of your own handlers and pipelines: no server, and time that stands still.
+"""The test kit for pipelines: an engine with a controlled clock, and faults to order.
 
 ```python
 with step_context(attempt=2) as ctx:

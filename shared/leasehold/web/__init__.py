@@ -1,1 +1,1 @@
-"""HTTP: what the functions answer. Parsing and answering only; the stories are services."""
+"""HTTP: requests are parsed, passed to a service, and answered."""

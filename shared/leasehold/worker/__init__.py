@@ -1,1 +1,1 @@
-"""What runs a handler: its context, its lease, and the judgement of what it did."""
+"""Running a handler: its context, its sandbox, its failures, and how a worker stops."""
