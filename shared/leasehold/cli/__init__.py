@@ -1,4 +1,4 @@
-"""The command line: `leasehold COMMAND`, one module for each command.
+"""The command line: one module for each command of `leasehold`.
 
 What a command needs is imported when it is called, so that `--help` and a wrong word answer at
 once: see `commands.COMMANDS`.
