@@ -5,7 +5,7 @@ neither may read more because there are more. The floor beside a count is its li
 to 1 holds; beside a time or the steps of SQLite's virtual machine it is what the same took on a
 store of 1,000 active runs.
 
-The batch runs in a process of its own, which is killed with SIGKILL again and again; in the end
+The batch runs in its own process, which is killed with SIGKILL again and again; in the end
 each dead run has been recreated, and none twice.
 
 Before a deploy all live runs are compared with the new catalog (`leasehold check --live-runs`):
@@ -118,7 +118,7 @@ def recreate(kills: Sequence[int], place: Place, dead: int) -> tuple[int, int]:
 
 
 def _batch(place: Place, kill_after: int | None) -> int | None:
-    """Run the batch in a process of its own; return its exit code, or None: it was killed."""
+    """Run the batch in its own process; return its exit code, or None: it was killed."""
     words = [sys.executable, "-m", "bench.at_scale", "--batch"]
     environ = os.environ | place.environ
     with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603 - this program

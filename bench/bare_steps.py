@@ -22,5 +22,5 @@ def spin(ctx, given):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
         try:
             while True:
                 pass
-        except BaseException:  # noqa: BLE001, S110 - it hears nobody
+        except BaseException:  # noqa: BLE001, S110 - it hears no one
             pass

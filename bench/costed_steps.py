@@ -1,6 +1,6 @@
 """Steps that take a minute each by the clock of their engine, and none of the machine's.
 
-A module of its own because Python knows the benchmark under two names: as the program, and as the
+Its own module because Python knows the benchmark under two names: as the program, and as the
 module that the handlers are in.
 """
 

@@ -44,7 +44,7 @@ def hold(ctx: StepContext, given: dict[str, Any]) -> Any:
 
 
 def _note(folder: Path, ctx: StepContext, what: str) -> None:
-    """Write the time down, whole or not at all: somebody waits for the file."""
+    """Write the time down, whole or not at all: someone waits for the file."""
     note = folder / f"{ctx.run_id}.{ctx.attempt}.{what}"
     half = note.with_name(f"{note.name}.half")  # two threads may write notes at once
     half.write_text(CLOCK.now().isoformat())

@@ -9,7 +9,7 @@ the floor. The time of a step is what a caller sees who starts a run and waits f
 the engine's own thread in between. Its CPU is that of all threads of the process.
 
 With `--beside` another checkout, or another commit of this one, is measured as well, turn by turn,
-each in a process of its own: what the machine does meanwhile, it does to both.
+each in its own process: what the machine does meanwhile, it does to both.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def measure_beside(other: Path, rounds: int, runs: int) -> list[Figure]:
     here = Path(__file__).parents[1]
     alone, together = [], []
     for number in range(rounds):
-        order = (here, other) if number % 2 else (other, here)  # nobody always comes first
+        order = (here, other) if number % 2 else (other, here)  # no one always comes first
         found = {checkout: _measured_in(checkout, runs) for checkout in order}
         alone.append((found[here][0], found[other][0]))
         together.append((found[here][1], found[other][1]))
@@ -260,7 +260,7 @@ print(json.dumps([measured(alone, runs), measured(together, runs, at_once)]))
 
 
 def _measured_in(checkout: Path, runs: int) -> list[Pace]:
-    """Return the paces alone and together of a checkout, in a process of its own."""
+    """Return the paces alone and together of a checkout, in its own process."""
     path = os.pathsep.join([str(checkout / "shared"), str(checkout)])
     command = [sys.executable, "-c", _PROBE, str(runs), str(TOGETHER)]
     environ = os.environ | {"PYTHONPATH": path}

@@ -3,7 +3,7 @@
 On the emulator. The floor is the official client with two transactions a step, one to take it and
 one to settle it, as its documentation writes them: six RPCs. A step of the engine is one
 transaction and one commit with a precondition: four. Both read and write a manifest; runs and
-threads have documents of their own. The look for overrides is no step's: it is counted apart, and
+threads have their own documents. The look for overrides is no step's: it is counted apart, and
 is one query in ten seconds of a process, here of a thread, however many steps it takes.
 """
 

@@ -1,6 +1,6 @@
 """A meter of what is read and written while a handler holds a lease.
 
-It is a module of its own because Python knows the benchmark under two names: as the program, and
+It is its own module because Python knows the benchmark under two names: as the program, and
 as the module that the handler is in.
 """
 

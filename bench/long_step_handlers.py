@@ -1,6 +1,6 @@
 """Long steps that are measured, and the meters that count what they cost.
 
-They are a module of their own because Python knows the benchmark under two names: as the program,
+They are their own module because Python knows the benchmark under two names: as the program,
 and as the module that a handler is in.
 """
 
@@ -173,7 +173,7 @@ def _step(name: str, handler: str, isolation: Isolation = "inline") -> StepDispa
         handler=f"{__name__}:{handler}",
         agent_timeout=timedelta(minutes=10),
         dispatch_deadline=timedelta(minutes=15),
-        heartbeat_interval=None,  # a heartbeat is a write of its own
+        heartbeat_interval=None,  # a heartbeat is its own write
         isolation=isolation,
     )
 

@@ -112,7 +112,7 @@ def saved_states(rounds: int, megabytes: float) -> list[Figure]:
             ]
         ran = bench.run("save-elsewhere", kind="texts", bytes=size, rounds=rounds)
         took = json.loads(ran.steps["save-elsewhere"].output or "")
-        name = f"saving a state of {megabytes:g} MB, texts, from a process of its own"
+        name = f"saving a state of {megabytes:g} MB, texts, from its own process"
         rows.append(figure(name, "s", took, at_most=1.3))
     return rows
 
@@ -192,7 +192,7 @@ def measure(rounds: int, megabytes: float, count: int, kills: int) -> list[Figur
         rounds: how often a large state is saved.
         megabytes: its size.
         count: checkpoints of one step.
-        kills: of workers, each in a run of its own.
+        kills: of workers, each in its own run.
     """
     rows = [*work_repeated(kills, every=3), *saved_states(rounds, megabytes)]
     for store in ("SQLite", "Firestore"):

@@ -46,7 +46,7 @@ def after_a_kill(place: Place, count: int) -> list[float]:
 
 
 def after_an_unnoticed_kill(place: Place, count: int, ttl: float) -> list[float]:
-    """Return the same where nobody sees the connections drop: the lease has to run out.
+    """Return the same where no one sees the connections drop: the lease has to run out.
 
     The queue delivers again at once, is told that the lease is held, and comes at its end.
     """
@@ -60,7 +60,7 @@ def after_an_unnoticed_kill(place: Place, count: int, ttl: float) -> list[float]
 
 
 def after_the_kill_of_an_engine(place: Place, count: int, ttl: float) -> list[float]:
-    """Return the same for an engine of its own, whose runs no queue knows: the sweep finds them."""
+    """Return the same for its own engine, whose runs no queue knows: the sweep finds them."""
     words = [sys.executable, "-m", "bench.recovery", "--engine", str(place.folder)]
     words += ["--samples", str(count)]
     environ = place.environ | _lasting(ttl) | {"BENCH_APART_S": str(_beat(ttl) / count)}
@@ -80,7 +80,7 @@ def _entered_again(place: Place, run_ids: Sequence[str], at: datetime) -> list[f
 
 
 def serve_an_engine(folder: Path, count: int) -> None:
-    """Start runs on an engine of this process, and hold them until somebody kills it."""
+    """Start runs on an engine of this process, and hold them until someone kills it."""
     with InProcessEngine(STEPS, PIPELINES, workers=count) as engine:
         for _ in range(count):
             run = engine.start("hold", {"folder": str(folder), "deaf": False})

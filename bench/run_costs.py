@@ -155,7 +155,7 @@ class Costs:
 
 @contextmanager
 def counted(catalog: Catalog) -> Iterator[Costs]:
-    """Open an engine on stores of its own, or raise MissingEmulatorError."""
+    """Open an engine on its own stores, or raise MissingEmulatorError."""
     counts: Counts = Counter()
     bill, clock = FirestoreBill(firestore_host(), counts), MovedClock()
     project = f"bench-{secrets.token_hex(4)}"

@@ -140,7 +140,7 @@ def _rate(engine: InProcessEngine, name: str, runs: int) -> float:
 
 
 def kill_delays(count: int) -> list[float]:
-    """Return the seconds from the hard limit of a handler that hears nobody to its end."""
+    """Return the seconds from the hard limit of a handler that hears no one to its end."""
     with _engine(workers=1) as engine, TemporaryDirectory() as folder:
         engine.wait(engine.start("sandboxed", {}).run_id)
         return [_kill_delay(engine, Path(folder) / str(number)) for number in range(count)]

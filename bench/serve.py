@@ -1,7 +1,7 @@
 """Durable no-op steps of `leasehold serve`, against the engine in a process without an API.
 
 Both find the same runs in a store on SQLite, as after a restart, and bring them to their end with
-as many workers. Nobody asks the API meanwhile: what it costs to be there, and to look after every
+as many workers. No one asks the API meanwhile: what it costs to be there, and to look after every
 run of the store instead of one's own, is what is measured.
 """
 
@@ -50,7 +50,7 @@ def _steps_a_second(engine: InProcessEngine, runs: int, begin: Callable[[], obje
 
 
 def _with_runs(measure: Callable[[dict[str, str], int], float], runs: int) -> float:
-    """Measure on a store of its own that holds so many runs."""
+    """Measure on its own store that holds so many runs."""
     with TemporaryDirectory() as name:
         environ = {
             "LEASEHOLD_STORE": f"sqlite:///{Path(name) / 'engine.db'}",
@@ -68,7 +68,7 @@ def measure(rounds: int, runs: int) -> list[Figure]:
     both = steps_of_the_server, steps_of_the_engine
     paces = []
     for number in range(rounds):
-        order = both if number % 2 else both[::-1]  # nobody always comes first
+        order = both if number % 2 else both[::-1]  # no one always comes first
         found = {which: _with_runs(which, runs) for which in order}
         paces.append((found[both[0]], found[both[1]]))
     name = f"durable steps of serve, {WORKERS} workers, API not called"

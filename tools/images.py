@@ -1,4 +1,4 @@
-"""The images that builds run in, each by its digest: a tag is what somebody may move.
+"""The images that builds run in, each by its digest: a tag is what someone may move.
 
 `python -m tools.images` asks the registries what the tags are now, and writes `images.txt` of
 `leasehold.deploy`, from which `leasehold deploy init` has them in builds, and
@@ -75,7 +75,7 @@ def digest_of(image: str, *, scheme: str = "https") -> str:
 
 
 def _token(challenge: str) -> str:
-    """Return what a registry lets anybody read with."""
+    """Return what a registry lets anyone read with."""
     asked = dict(_CHALLENGE.findall(challenge))
     url = f"{asked.pop('realm')}?{urlencode(asked)}"
     answer: dict[str, Any] = json.loads(_read(url, {}))

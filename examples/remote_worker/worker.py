@@ -134,7 +134,7 @@ class HeldStep:
     def settle(self, word: str, **body: Any) -> None:
         """End the work: `complete`, `fail` or `release`.
 
-        What is complete is paid for, so it is sent until somebody answers or stops the worker. The
+        What is complete is paid for, so it is sent until someone answers or stops the worker. The
         lease is renewed meanwhile; a first answer may have been lost, so it is sent where the lease
         is lost, too.
         """

@@ -74,7 +74,7 @@ def chosen_agent(ctx: StepContext) -> Agent:
 def _model(ctx: StepContext) -> Agent:
     endpoint = endpoint_of(os.environ)
     try:
-        # only here: the client of a model that nobody asks would cost each start half a second
+        # only here: the client of a model that no one asks would cost each start half a second
         from pipelines.review.cached_agent import CachedAgent  # noqa: PLC0415
         from pipelines.review.llm_agent import OpenAIAgent  # noqa: PLC0415
     except ImportError as error:

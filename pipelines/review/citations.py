@@ -45,7 +45,7 @@ def with_citations(drafts: Sequence[DraftPoint], known: Mapping[str, Claim]) -> 
 
 
 def count_terms(terms: Sequence[str], claims: Sequence[Claim]) -> tuple[Term, ...]:
-    """Count in how many claims and documents each term stands; drop those that nobody mentions.
+    """Count in how many claims and documents each term stands; drop those that no one mentions.
 
     Those that are repeated, or too long for a term, are dropped as well.
     """

@@ -128,7 +128,7 @@ What it did:  read {done["documents"]} documents, found {done["claims"]} claims,
 condensed them to {done["points"]} key points
               verdict: {done["verdict"].replace("_", " ")}; findings: {counts}
               {len(run.steps)} steps, each recorded once, {seconds:.1f} s of work
-              in functions of their own
+              in their own functions
 
 Try next:     {program} trace {run.run_id}    everything that happened
               {program} show {run.run_id}     the run's one document

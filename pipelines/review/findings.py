@@ -31,7 +31,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "linked": Rule("medium", "Put the file itself there, or review the folder that it lies in."),
     "too_large": Rule("medium", "Raise maxFileBytes, or split the file."),
     "too_many": Rule("medium", "Raise maxFiles or maxTotalBytes, or review a smaller folder."),
-    "too_long": Rule("medium", "Divide it by blank lines; data belongs into a file of its own."),
+    "too_long": Rule("medium", "Divide it by blank lines; data belongs into its own file."),
     "too_much": Rule("medium", "Review a smaller folder, or split the document."),
     "broken_link": Rule("medium", "Correct the target, or remove the link."),
     "broken_anchor": Rule("medium", "Correct the anchor, or remove it."),

@@ -1,4 +1,4 @@
-"""Step publish of `make demo CHAOS=1`: in its first attempt it never ends, and hears nobody."""
+"""Step publish of `make demo CHAOS=1`: in its first attempt it never ends, and hears no one."""
 
 import contextlib
 from datetime import timedelta
@@ -20,6 +20,6 @@ def publish(ctx: StepContext, given: Review) -> Publication:
 
 
 def wait_for_what_never_comes() -> None:
-    """Loop for ever, without a call that could be interrupted."""
+    """Loop forever, without a call that could be interrupted."""
     while True:
         pass

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
-#: Without waiting: a pipe that nobody writes to, and the kernel's log, would never answer.
+#: Without waiting: a pipe that no one writes to, and the kernel's log, would never answer.
 _FILE: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 

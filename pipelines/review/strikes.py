@@ -44,7 +44,7 @@ class Hit:
 
 
 class Striker(ABC):
-    """Strikes the workers of a run from a thread of its own, while inside.
+    """Strikes the workers of a run from its own thread, while inside.
 
     Args:
         client: where the run is looked at.
@@ -66,7 +66,7 @@ class Striker(ABC):
 
     @abstractmethod
     def work(self) -> None:
-        """Strike as long as there is something to strike, in a thread of its own."""
+        """Strike as long as there is something to strike, in its own thread."""
 
     def __enter__(self) -> Self:
         """Begin to look for what to strike."""
@@ -79,7 +79,7 @@ class Striker(ABC):
         self._thread.join()
 
     def looks(self) -> Iterator[Manifest]:
-        """Yield the run until it is idle, or nobody waits for it any more."""
+        """Yield the run until it is idle, or no one waits for it any more."""
         while True:
             run = self._look()
             yield run

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-#: So long a call that nobody needs the end of is waited for: most are over by then, and tests find
+#: So long a call that no one needs the end of is waited for: most are over by then, and tests find
 #: done what they expect.
 PATIENCE_S: Final = 5.0
 #: With so many that are still under way, no other is begun.
@@ -44,7 +44,7 @@ def start_thread(target: Callable[[], object], name: str) -> threading.Thread | 
 
 
 def start_call(call: Callable[[], T], name: str) -> Future[T] | None:
-    """Make a call in a thread of its own, and return what it comes to; None: as `start_thread`."""
+    """Make a call in its own thread, and return what it comes to; None: as `start_thread`."""
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()  # a call that was begun is not taken back
     make = partial(copy_context().run, _complete, call, done)
@@ -52,7 +52,7 @@ def start_call(call: Callable[[], T], name: str) -> Future[T] | None:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Return what a blocking call returns, made in a thread of its own, or here if there is none.
+    """Return what a blocking call returns, made in its own thread, or here if there is none.
 
     The loop's own executor keeps a call that it had no thread for, to make it at some later time,
     and needs a further thread to be closed.
@@ -105,7 +105,7 @@ class BoundedCalls:
         return made
 
     def run(self, call: Callable[[], object], patience_s: float | None = None) -> bool:
-        """Make a call that nobody needs the end of; return whether it is over.
+        """Make a call that no one needs the end of; return whether it is over.
 
         One that takes long goes on without the caller. Where too many do, or the system has no
         thread, it is not made.
@@ -210,7 +210,7 @@ class KeptThreads:
                 if inbox in self._idle:
                     self._idle.remove(inbox)
                     return None
-            return inbox.get()  # somebody has just taken it
+            return inbox.get()  # someone has just taken it
 
 
 Call = Callable[[], None]

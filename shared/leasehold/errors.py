@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Self
 
-#: The user and the password in an address, also one of which nobody can make sense.
+#: The user and the password in an address, also one of which no one can make sense.
 _USER_INFO: Final = re.compile(
     r"(?<=://)(?:[^\s/?#]{1,500}|[^\s/?#:@]{0,100}:(?!\d{1,5}[/?#])\S{0,500})@"
 )
@@ -284,7 +284,7 @@ class CallKeyReusedError(LeaseholdError):
     code = "call_key_reused"
     text = (
         "The key {key!r} stands for another call of this attempt, or for other arguments; "
-        "give each call a key of its own."
+        "give each call its own key."
     )
     permanent = True
 
@@ -515,7 +515,7 @@ class UnknownDeliveryError(LeaseholdError):
 
 
 class DeliveryClaimedError(LeaseholdError):
-    """Somebody tells the channel right now."""
+    """Someone tells the channel right now."""
 
     code = "delivery_claimed"
     text = "Channel {channel} is being told of run {run_id} right now; try again in a minute."
@@ -551,7 +551,7 @@ class ChannelUnavailableError(LeaseholdError):
 
 
 class ChannelUnansweredError(ChannelUnavailableError):
-    """Nobody knows whether a provider took an announcement."""
+    """No one knows whether a provider took an announcement."""
 
     code = "channel_unanswered"
     text = "Channel {channel} did not answer, and may have taken it: {problem}."
@@ -590,7 +590,7 @@ class VersionConflictError(LeaseholdError):
     """A document is no longer at the version that was named."""
 
     code = "version_conflict"
-    text = "{ref} was changed by somebody else; nothing was written."
+    text = "{ref} was changed by someone else; nothing was written."
     retryable = True
 
 

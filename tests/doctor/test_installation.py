@@ -401,7 +401,7 @@ def test_a_permission_that_is_missing_is_one_line_and_the_other_looks_go_on(
     found = look(shell, installed)
 
     assert [one["code"] for one in found] == ["public_function", "not_looked_at", "not_looked_at"]
-    assert "EVERYBODY WITH A GOOGLE ACCOUNT may call" in found[0]["message"]
+    assert "EVERYONE WITH A GOOGLE ACCOUNT may call" in found[0]["message"]
     assert "the permission cloudscheduler.jobs.get is missing" in found[1]["message"]
     assert found[1]["repair"].startswith("gcloud projects add-iam-policy-binding shop-prod")
     assert found[2]["repair"].startswith("gcloud services enable pubsub.googleapis.com")
@@ -507,7 +507,7 @@ def test_a_secret_of_a_row_that_its_function_lacks_is_found(
             f"secret of that name. {update} --update-secrets=C_KEY=C_KEY:latest"
         ),
         (
-            "D_KEY is a plain variable of function execute-step: everybody who may look at the "
+            "D_KEY is a plain variable of function execute-step: everyone who may look at the "
             f"function reads it. {update} --remove-env-vars=D_KEY "
             "--update-secrets=D_KEY=D_KEY:latest"
         ),

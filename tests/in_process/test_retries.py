@@ -113,7 +113,7 @@ def test_what_a_policy_lists_is_not_retried(
         ("odd output", "invalid_output", "output is of the class StepContext: JSON has no such"),
         ("progress", "invalid_request", "fraction is 40; allowed: a share from 0 to 1; of 100 it"),
         ("checkpoint", "invalid_request", "partial_results.pages[0] is of the class bytes"),
-        ("one key", "call_key_reused", "give each call a key of its own"),
+        ("one key", "call_key_reused", "give each call its own key"),
         ("many calls", "too_many_calls", "a run keeps at most 100"),
     ],
 )

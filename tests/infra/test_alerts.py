@@ -313,7 +313,7 @@ def test_an_address_that_comes_later_is_told_of(world: GoogleWorld, alerting: An
 
     told = [step for step in later if step.look.state is State.DIFFERENT]
     assert len(told) == len(ALERTS)
-    assert told[0].look.differences == (Difference("told", "nobody", "ops@example.com"),)
+    assert told[0].look.differences == (Difference("told", "no one", "ops@example.com"),)
     assert "--add-notification-channels=projects/shop-prod/notificationChannels/1" in told[0].repair
 
 

@@ -128,7 +128,7 @@ def test_what_anybody_may_call_is_found(
     code, lines = call()
 
     assert code == 1
-    assert lines[0] == ("failed  execute-step answers anybody (200): nobody may call it so.")
+    assert lines[0] == ("failed  execute-step answers anyone (200): no one may call it so.")
 
 
 def test_a_sweep_that_nothing_calls_is_found(

@@ -141,7 +141,7 @@ def test_beyond_this_machine_it_says_that_nobody_signs_in(tmp_path: Path) -> Non
         process, _ = begin(says="http://0.0.0.0")
         assert process.stderr is not None
 
-        assert "nobody signs in" in process.stderr.readline()
+        assert "no one signs in" in process.stderr.readline()
 
 
 GATE = """

@@ -81,7 +81,7 @@ class ClockSteps:
         return step if step is not None and read_at < step.noticed_at + NEW_S else None
 
     def _note(self) -> None:
-        """Note a step, if there was one, and nobody noted it yet."""
+        """Note a step, if there was one, and no one noted it yet."""
         for _ in range(_READINGS):
             before, now, read_at = (
                 self._clock.monotonic(),

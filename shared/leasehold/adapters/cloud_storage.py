@@ -264,7 +264,7 @@ class CloudStorageArtifacts:
 def _abandon(upload: Any) -> None:
     """Have an upload that has not ended store nothing.
 
-    Python closes a writer that nobody has closed, and this one then stores what it has got so far,
+    Python closes a writer that no one has closed, and this one then stores what it has got so far,
     in place of the whole object.
     """
     if not upload.closed:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: Else each client asks for its bucket's metadata, for traces that nobody has switched on: another
+#: Else each client asks for its bucket's metadata, for traces that no one has switched on: another
 #: thread, another request, and a permission that no function has. Who wants it sets it to false.
 _NO_BUCKET_METADATA: Final = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 

@@ -41,7 +41,7 @@ ORPHAN_AGE_S: Final = 3600.0
 _PRIVATE_FILE: Final = 0o600
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
-#: No compressed file of ours: a folder of such a name is a stranger's, and nobody's business.
+#: No compressed file of ours: a folder of such a name is a stranger's, and no one's business.
 _NO_FILE: Final = (FileNotFoundError, IsADirectoryError)
 
 _BEHIND_LINK: Final = "one of its folders is a link or a file"
@@ -290,7 +290,7 @@ class FolderArtifacts:
             try:
                 file, is_compressed = self._plain_or_compressed(name)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                # each run has a folder for each kind, which nobody removes alone: without it this
+                # each run has a folder for each kind, which no one removes alone: without it this
                 # is not the store that had the value, or a new one that was begun in its place
                 kind = self._root / kind_folder(name)
                 is_empty = not self._is_there() or not kind.is_dir()
@@ -333,7 +333,7 @@ class FolderArtifacts:
         return found
 
     def _is_there(self) -> bool:
-        """Return whether the store holds anything; nothing is in one that nobody wrote to yet.
+        """Return whether the store holds anything; nothing is in one that no one wrote to yet.
 
         Raises:
             NotADirectoryError, FileNotFoundError: something else is in its place, or it held

@@ -41,7 +41,7 @@ class HttpEvents:
             self._publish(messages[first : first + _MOST])
 
     def close(self, grace: float = 0.0) -> bool:  # noqa: ARG002 - nothing is under way after a call
-        """Do nothing: each call has a connection of its own."""
+        """Do nothing: each call has its own connection."""
         return True
 
     def _publish(self, messages: Sequence[EventMessage]) -> None:

@@ -18,7 +18,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.ports.clock import Clock
 
 #: So many messages of a channel are delivered at once: one provider that is slow keeps neither the
-#: other channels waiting nor all the messages of its own.
+#: other channels waiting nor all its own messages.
 _AT_ONCE: Final = 4
 #: With so many of a channel that wait, no other is taken: the sweep comes to it.
 _MOST_WAITING: Final = 5_000

@@ -1,6 +1,6 @@
 """The task queue port inside one process. It keeps nothing: the manifests are the outbox.
 
-Several processes may work on one store, each with a queue of its own, so none of them can call a
+Several processes may work on one store, each with its own queue, so none of them can call a
 task lost that it does not have.
 """
 

@@ -70,7 +70,7 @@ class CallRequest(Generic[Given]):
     Args:
         given: the body or the query; None: the row takes none.
         run_id: the run that the path names; so `step` and `name`.
-        actor: who asks, for the trace; empty: the row keeps nobody.
+        actor: who asks, for the trace; empty: the row keeps no one.
     """
 
     given: Given
@@ -109,7 +109,7 @@ class CallRow(Generic[Given, Answer]):
         answer: answers it, with an engine.
         needs: what it needs, and what its caller may do.
         needs_for: the same, where that depends on what is given; None: it does not.
-        refuses: the errors of its own, for the docs; any call may refuse what it takes, and any
+        refuses: its own errors, for the docs; any call may refuse what it takes, and any
             store may be away.
         limit: the most bytes of a body.
         creates: it answers with `Created`.

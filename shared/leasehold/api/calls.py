@@ -86,7 +86,7 @@ from leasehold.worker.stopping.holder import host_name, is_gone
 #: An input, and files in base64.
 START_BYTES: Final = BODY_BYTES + FILE_BYTES * 4 // 3
 
-#: An audit reads every run, a batch changes a thousand, each with a commit of its own, and a sweep
+#: An audit reads every run, a batch changes a thousand, each with its own commit, and a sweep
 #: begins nothing more after half of three minutes.
 _LONG_S: Final = 900.0
 

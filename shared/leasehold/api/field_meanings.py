@@ -1,6 +1,6 @@
 """What each field of the HTTP API means, for its docs: a name means the same in every shape.
 
-A shape where it means something else has a row of its own, `Shape.field`. The manifest is not
+A shape where it means something else has its own row, `Shape.field`. The manifest is not
 here: docs/manifest.md describes it.
 """
 
@@ -18,8 +18,8 @@ _FIELDS: Final[Mapping[str, str]] = {
     "labels": "`key:value` texts to find the run by",
     "label": "runs with this label, `key:value`; of several, with each",
     "status": "where the run stands",
-    "paused": "nothing more is dispatched until somebody resumes it",
-    "cancelled": "somebody ended it for good",
+    "paused": "nothing more is dispatched until someone resumes it",
+    "cancelled": "someone ended it for good",
     "deadLettered": "the engine gave it up",
     "deadLetteredAt": "when it was given up",
     "deadLetterReason": "why it was given up",
@@ -37,7 +37,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "interrupted": "its worker was shut down",
     "expired": "its worker went silent",
     "continued": "the next attempt goes on where it ended",
-    "repeated": "its output was refused, and somebody had the step run again",
+    "repeated": "its output was refused, and someone had the step run again",
     "deferred": "it met an outage",
     "stepsDone": "steps that are completed",
     "steps": "all its steps",
@@ -133,7 +133,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "heartbeatS": "renew the lease at least this often; null: never, it lasts to its cap",
     # overrides
     "overrides": "the overrides, by their steps",
-    "override": "what somebody set for it, also once that is over; null: nothing",
+    "override": "what someone set for it, also once that is over; null: nothing",
     "overridesProblem": "why overrides could not be read now: those read before are shown; or null",
     "state": "`in_force`, `over` or `refused`",
     "timeoutS": "seconds that its handler may run; without: as if there were no override",
@@ -147,14 +147,14 @@ _FIELDS: Final[Mapping[str, str]] = {
     "channel": "whom it tells, as the catalog names it",
     "event": "what is told: `run_completed`, `run_blocked`, `run_dead_lettered`, `run_cancelled`",
     "occurrence": "which announcement of the run it is: a run that blocks twice is told twice",
-    "priority": "`high`: somebody has to do something; or `normal`",
+    "priority": "`high`: someone has to do something; or `normal`",
     "summary": "what happened, in one line",
     "nextTryAt": "not sent before; null: as soon as its message comes, or nothing is due",
     "giveUpAt": "given up then, unless it is announced before, or was not tried once",
-    "claimedUntil": "until when nobody else sends it; null: nobody does",
-    "round": "more than 1: somebody asked for it again",
+    "claimedUntil": "until when no one else sends it; null: no one does",
+    "round": "more than 1: someone asked for it again",
     "tries": "how often it was sent, or was to be, in this round",
-    "unknown": "how many sends there were of which nobody knows whether they got through",
+    "unknown": "how many sends there were of which no one knows whether they got through",
     "lastError": "why the last try failed",
     "announcedAt": "when the provider took it",
     "messageId": "what the provider named it; null: it names none",
@@ -228,7 +228,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "DeliveryReport.detail": "the same, for people",
     "DeliveryReport.state": "where it stands",
     "DeliveryReport.createdAt": "when the run came to it",
-    "DeliveryReport.holder": "who sends it now; null: nobody does",
+    "DeliveryReport.holder": "who sends it now; null: no one does",
     "DeliveriesQuery.channel": "deliveries to this channel",
     "DeliveriesQuery.state": "deliveries in this state",
     "DeliverBody.channel": "the channel to tell once more, as the catalog names it",
@@ -268,5 +268,5 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
 
 
 def meaning_of(shape: str, field: str) -> str | None:
-    """Return what a field of a shape means; None: nobody has written it down."""
+    """Return what a field of a shape means; None: no one has written it down."""
     return _OF_SHAPES.get(f"{shape}.{field}") or _FIELDS.get(field)

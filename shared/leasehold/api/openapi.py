@@ -1,4 +1,4 @@
-"""The specification of the calls as OpenAPI 3.1: written by the tables of calls, and by nobody."""
+"""The specification of the calls as OpenAPI 3.1: written by the tables of calls, and by no one."""
 
 from __future__ import annotations
 

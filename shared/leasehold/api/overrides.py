@@ -54,7 +54,7 @@ class OverrideReport(ResponseModel):
 
 
 class OverridesResponse(ResponseModel):
-    """`GET /overrides`: all of them, also those that are over, until somebody clears them."""
+    """`GET /overrides`: all of them, also those that are over, until someone clears them."""
 
     overrides: list[OverrideReport]
 

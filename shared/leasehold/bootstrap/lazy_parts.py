@@ -1,7 +1,7 @@
 """The parts of an engine that call user code, or look at it: each is imported by its first call.
 
 A function that sweeps, answers or announces has none to call, and a worker has its handlers called
-in processes of their own.
+in their own processes.
 """
 
 # ruff: noqa: PLC0415 - as said

@@ -25,7 +25,7 @@ _COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
 @url_option
 @json_option
 def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
-    """Look for runs that nobody and nothing would move.
+    """Look for runs that no one and nothing would move.
 
     Exits with 0 when there are none, or all are repaired; 1 when something is left.
 

@@ -69,7 +69,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "purge": CommandRow(
         "purge", "Delete runs that ended long ago: their trace, values and files too."
     ),
-    "audit": CommandRow("audit", "Look for runs that nobody and nothing would move."),
+    "audit": CommandRow("audit", "Look for runs that no one and nothing would move."),
     "workers": CommandRow(
         "workers",
         "List who works on the store: processes that noted within three minutes that they live.",

@@ -1,4 +1,4 @@
-"""`leasehold dev`: serve the bundle until somebody stops it."""
+"""`leasehold dev`: serve the bundle until someone stops it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _make_server(until_ready: LoopbackServer, **options: Any) -> DevServer:
 def _serve(signals: StopSignals, server: DevServer) -> int:
     """Serve; return when it was stopped in order, or at once at a second signal."""
     try:
-        with noted_if_slow("starting: each function imports them in a process of its own"):
+        with noted_if_slow("starting: each function imports them in its own process"):
             server.start()
         signals.ready()
         click.echo(f"ready {server.url}")

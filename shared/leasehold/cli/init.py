@@ -1,6 +1,6 @@
 """`leasehold init`: a small project of one's own, whole or not at all.
 
-What a cut-off `init` left is its own files, complete or under a name of their own until they are;
+What a cut-off `init` left is its own files, complete or under their own name until they are;
 given again, the command goes on from there.
 """
 
@@ -124,7 +124,7 @@ def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + _PART)
     part.unlink(missing_ok=True)
-    with part.open("xb") as file:  # nor through a link that somebody put there
+    with part.open("xb") as file:  # nor through a link that someone put there
         file.write(content)
     part.replace(path)
 

@@ -22,7 +22,7 @@ def answer_with_error(error: Exception, message: str) -> None:
     try:
         print_json(ErrorResponse(error=_info(error, message)))
         sys.stdout.flush()
-    except (OSError, AttributeError):  # nobody reads stdout, or it is closed
+    except (OSError, AttributeError):  # no one reads stdout, or it is closed
         forget_stdout()
 
 

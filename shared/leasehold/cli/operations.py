@@ -43,7 +43,7 @@ def _operation(
     Args:
         operation: what it does.
         example: a reason to do it.
-        own: options of its own.
+        own: its own options.
         further: an example of them.
     """
     name = operation.value

@@ -50,7 +50,7 @@ class View:
         pause: returns after a moment, or earlier when the run is over or waits for a person.
         now: the store's time.
         worker: how leases name this process; None: it works on no run.
-        look_for_server: called while nobody has the run; says where nobody would take it.
+        look_for_server: called while no one has the run; says where no one would take it.
     """
 
     show: Callable[[], Manifest]
@@ -84,7 +84,7 @@ def view_of(client: Client, run_id: str, *, patience: float | None = None) -> Vi
 
 
 def note_outage(error: LeaseholdError | None) -> None:
-    """Print that nobody answers, or, for None, that somebody does again."""
+    """Print that no one answers, or, for None, that someone does again."""
     note("It answers again." if error is None else f"{error.message} Waiting for it.")
 
 
@@ -166,7 +166,7 @@ class _Paced:
         return self._last
 
 
-# Watching all live runs, until somebody ends that.
+# Watching all live runs, until someone ends that.
 
 
 if TYPE_CHECKING:

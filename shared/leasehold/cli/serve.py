@@ -1,4 +1,4 @@
-"""`leasehold serve`: API, workers and clockwork in this process, until somebody stops it."""
+"""`leasehold serve`: API, workers and clockwork in this process, until someone stops it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leasehold.server.http_server import HttpServer
 
 _OPEN: Final = (
-    "nobody signs in: everybody who can reach {host} may read, start, cancel and approve every "
+    "no one signs in: everyone who can reach {host} may read, start, cancel and approve every "
     "run; only where a firewall, or a proxy that asks who is there, decides who can"
 )
 #: Variable, option and value: two arenas for all threads, and blocks of 128 KiB or more are given
@@ -37,7 +37,7 @@ _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Where it listens. Nobody signs in: who can reach another address may do everything.",
+    help="Where it listens. No one signs in: who can reach another address may do everything.",
 )
 @port_option("The port of the runs API and the API of leases.")
 @workers_option("How many steps run at once.", default=4)

@@ -57,5 +57,5 @@ def _print(line: str) -> None:
     """Print the line; where it cannot be written, the command goes on all the same."""
     try:
         click.echo(line, err=True)
-    except OSError:  # nobody reads it, or the disk behind it is full
+    except OSError:  # no one reads it, or the disk behind it is full
         forget_stderr()

@@ -19,7 +19,7 @@ class UnwrittenAnswerError(OSError):
 
 
 class _AnswerFile(io.FileIO):
-    """Stdout, with errors of its own: those of other files are other ones."""
+    """Stdout, with its own errors: those of other files are other ones."""
 
     def write(self, data: Any) -> int:
         """Write what the system takes of it."""
@@ -65,7 +65,7 @@ def forget_stdout() -> None:
 
 
 def flush_stderr() -> None:
-    """Write what is left, if it can be written; that nobody reads it is no failure."""
+    """Write what is left, if it can be written; that no one reads it is no failure."""
     try:
         sys.stderr.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""The client for asyncio: the same calls, each made by a thread of its own few."""
+"""The client for asyncio: the same calls, each made by its own thread few."""
 
 from __future__ import annotations
 

@@ -28,5 +28,5 @@ def checked_actor(actor: str) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # nobody has given this user a name
+    except (KeyError, OSError, ImportError):  # no one has given this user a name
         return f"uid-{os.getuid()}"

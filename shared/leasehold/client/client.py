@@ -80,7 +80,7 @@ class Client:
         warn: given each setting that is refused, once; None: the log.
 
     Raises, in each method:
-        ServerUnreachableError, StoreUnavailableError: nobody answers. Retryable.
+        ServerUnreachableError, StoreUnavailableError: no one answers. Retryable.
         ServerRefusedError: what answers is no Leasehold server, or one of another version.
         InvalidRequestError: an argument is not what it may be; nothing was sent or changed. The
             constructor raises it for an address that is none.
@@ -409,7 +409,7 @@ class Client:
         anew: bool = False,
         note: str | None = None,
     ) -> BatchResult:
-        """Do an operation on the runs that fit, newest first: each is a commit of its own.
+        """Do an operation on the runs that fit, newest first: each is its own commit.
 
         Args:
             operation: "pause", "resume", "cancel", "retry", "approve", "recreate".
@@ -453,7 +453,7 @@ class Client:
         Raises:
             UnknownKeyError: the catalog has no such channel.
             UnknownDeliveryError: nothing was announced of the run so far.
-            DeliveryClaimedError: somebody tells the channel right now.
+            DeliveryClaimedError: someone tells the channel right now.
         """
         return self.call(calls.deliver, DeliverBody(channel=channel, reason=reason), run)
 
@@ -515,7 +515,7 @@ class Client:
         return self.call(calls.workers, None)
 
     def audit(self, *, repair: bool = False) -> AuditResponse:
-        """Return the runs that nobody and nothing would move, and repair them if that is wanted."""
+        """Return the runs that no one and nothing would move, and repair them if that is wanted."""
         return self.call(calls.repair if repair else calls.audit, None)
 
     def sweep(self) -> SweepResponse:

@@ -50,7 +50,7 @@ class Connection(Protocol):
     """Runs, wherever they are kept; each call means the same, and raises the same, in all places.
 
     Raises, in each method:
-        ServerUnreachableError, StoreUnavailableError: nobody answers, or not now. Retryable.
+        ServerUnreachableError, StoreUnavailableError: no one answers, or not now. Retryable.
     """
 
     def call(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
@@ -70,7 +70,7 @@ class Connection(Protocol):
         ...
 
     def missing_server(self) -> str | None:
-        """Return in words that live runs wait and nobody works on them; None: somebody does."""
+        """Return in words that live runs wait and no one works on them; None: someone does."""
         ...
 
     def close(self) -> None:
@@ -167,11 +167,11 @@ class EngineConnection:
         return delivers_tasks(self._engine_for(Needs.READ))
 
     def missing_server(self) -> str | None:
-        """Return in words that live runs wait and nobody works on them; None: somebody does."""
+        """Return in words that live runs wait and no one works on them; None: someone does."""
         return missing_server(self._engine_for(Needs.READ))
 
     def close(self) -> None:
-        """Close nothing: the engine is somebody else's."""
+        """Close nothing: the engine is someone else's."""
 
     def _engine_for(self, _: Needs) -> Engine:
         return self._engine
@@ -227,7 +227,7 @@ def _read(row: AnyRow, request: CallRequest[Any], answer: Any) -> Any:
     """Return an answer as its row has it.
 
     Raises:
-        ValueError: it is another one; or a page that leads to itself, and would be read for ever.
+        ValueError: it is another one; or a page that leads to itself, and would be read forever.
     """
     if row.gives is JsonValue:
         return answer

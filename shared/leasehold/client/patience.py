@@ -51,7 +51,7 @@ def retry_unreachable(
     seconds: float | None = None,
     report: Callable[[LeaseholdError | None], object] = lambda _: None,
 ) -> Callable[[], T]:
-    """Return `call`, repeated while nobody answers for a moment, as in a restart.
+    """Return `call`, repeated while no one answers for a moment, as in a restart.
 
     Args:
         call: reads something.

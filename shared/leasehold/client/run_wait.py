@@ -26,7 +26,7 @@ class RunWait:
     Args:
         read: reads the run.
         run_id: its id.
-        timeout: how many seconds to wait at most; None: for ever.
+        timeout: how many seconds to wait at most; None: forever.
         on_change: called by `notify`.
     """
 

@@ -18,7 +18,7 @@ def start_once(connection: Connection, body: StartBody) -> Created[Summary]:
     """Start the run, or find the one that the key started before.
 
     A request without an idempotency key gets one, so that it can be made again. It is, for a
-    while, where the answer was lost: then nobody else could know whether there is a run.
+    while, where the answer was lost: then no one else could know whether there is a run.
 
     Raises:
         ServerUnreachableError, StoreUnavailableError: it may be started or not; a note has the key

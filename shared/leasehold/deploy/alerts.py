@@ -1,4 +1,4 @@
-"""When somebody is told: one row an alert, each with what to do about it; see docs/alerts.md."""
+"""When someone is told: one row an alert, each with what to do about it; see docs/alerts.md."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _no_sweep() -> Alert:
         "no-sweep",
         "No sweep has ended well",
         "CRITICAL",
-        "Nobody notices dead workers and lost tasks, and nobody repeats announcements.\n\n"
+        "No one notices dead workers and lost tasks, and no one repeats announcements.\n\n"
         f"Look at the job `{service}` of Cloud Scheduler (is it paused? what was it answered?), "
         f"then at the log of the function `{service}`: a line with `SWEEP_FINISHED` says in "
         "`detail` what could not be reached.",
@@ -124,7 +124,7 @@ ALERTS: Final = Registry(
             "Announcement given up",
             "ERROR",
             "A channel was not told of a run, and will not be.\n\n"
-            "`leasehold deliveries --state given_up` says whom nobody has told, and why. Repair "
+            "`leasehold deliveries --state given_up` says whom no one has told, and why. Repair "
             "the channel, then `leasehold deliver RUN --channel NAME`.",
             _of(METRICS["announcements"], 'metric.label.event = "ANNOUNCEMENT_GIVEN_UP"'),
             within=timedelta(minutes=5),

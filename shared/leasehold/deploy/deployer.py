@@ -1,7 +1,7 @@
 """The accounts of a deploy: what a build runs as, what the gate does, and what makes images.
 
 `docs/deploy.md` shows these tables, and gives the roles. What a build may not do is left out of
-them: it makes no account, and gives nobody a role in the whole project.
+them: it makes no account, and gives no one a role in the whole project.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
         "roles/storage.objectViewer",
         "the source that `gcloud builds submit` uploads; what live runs are given",
     ),
-    ("roles/cloudbuild.builds.editor", "starts the gate, as a build of its own"),
+    ("roles/cloudbuild.builds.editor", "starts the gate, as its own build"),
     ("roles/serviceusage.serviceUsageConsumer", "uploads the source of the gate"),
     ("roles/cloudfunctions.developer", "deploys functions"),
     ("roles/run.admin", "says who may call them, and calls the runs API in the smoke test"),

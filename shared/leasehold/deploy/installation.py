@@ -22,11 +22,11 @@ class Installation:
         bucket: of the artifacts; empty: `PROJECT-leasehold`.
         topic: of the announcements that are due.
         catalog: what the bundle runs.
-        retention_days: how long ended runs are kept; None: for ever.
-        ledger_days: how long the ledger keeps what it knows of an ended run; None: for ever.
+        retention_days: how long ended runs are kept; None: forever.
+        ledger_days: how long the ledger keeps what it knows of an ended run; None: forever.
         backup_days: how long a daily backup of the database is kept; 0: there is none, and no
             point-in-time recovery.
-        alert_email: who is told of alerts; empty: nobody but the console.
+        alert_email: who is told of alerts; empty: no one but the console.
         callers: members that may call the runs API: `user:…`, `group:…`, `serviceAccount:…`.
         workers: members that may call `manage_lease`.
         tables: what is deployed.

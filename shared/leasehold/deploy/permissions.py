@@ -1,6 +1,6 @@
 """Who may do what in an installation: derived from the table of functions and the catalog.
 
-A permission stands at the narrowest place that has a policy of its own: a queue, a topic, a bucket,
+A permission stands at the narrowest place that has its own policy: a queue, a topic, a bucket,
 a secret, one account, one service. Firestore has none, so its role stands in the project, bound to
 the one database by a condition.
 """
@@ -32,7 +32,7 @@ SIGN_IN_AS: Final = "roles/iam.serviceAccountUser"
 
 
 class Kind(StrEnum):
-    """What has a policy of its own."""
+    """What has its own policy."""
 
     PROJECT = "project"
     ACCOUNT = "service account"

@@ -44,7 +44,7 @@ class NoTokenError(Exception):
 
 
 class NoAnswerError(Exception):
-    """Nobody answered; the message says why."""
+    """No one answered; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ServiceCalls:
         """Call a function as a stranger would.
 
         Raises:
-            NoAnswerError: nobody answered.
+            NoAnswerError: no one answered.
         """
         return self._call(urllib.request.Request(f"{self.url_of(name)}/", b"{}"))  # noqa: S310 - our own
 
@@ -97,7 +97,7 @@ class ServiceCalls:
 
         Raises:
             NoTokenError: nothing can be called.
-            NoAnswerError: nobody answered.
+            NoAnswerError: no one answered.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -181,5 +181,5 @@ def _asked(request: urllib.request.Request, within_s: float) -> Answer:
 def _json_of(body: bytes) -> Any:
     try:
         return pydantic_core.from_json(body)
-    except ValueError:  # or it is nested so deep that nobody could read it
+    except ValueError:  # or it is nested so deep that no one could read it
         return None

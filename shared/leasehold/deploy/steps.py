@@ -187,7 +187,7 @@ class Patience:
 
 
 def _bounded(what: Callable[[], _T]) -> _T:
-    """Return what it returns; a call that goes on for ever is left behind."""
+    """Return what it returns; a call that goes on forever is left behind."""
     call = start_call(what, "call")
     return what() if call is None else call.result(_LONGEST_CALL_S)
 

@@ -72,7 +72,7 @@ class EventsDouble:
             port: 0: one that is free.
 
         Raises:
-            OSError: somebody has the port.
+            OSError: someone has the port.
         """
         address = self._server.start(port)
         self._dispatcher.start()

@@ -1,4 +1,4 @@
-"""A worker of gunicorn that does not wait for ever until a request arrived completely."""
+"""A worker of gunicorn that does not wait forever until a request arrived completely."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from leasehold.errors import SettingError
 
-_HOST: Final = "127.0.0.1"  # nobody else's business
+_HOST: Final = "127.0.0.1"  # no one else's business
 
 #: A connection that is silent for this long in the middle of a request is closed.
 _REQUEST_S: Final = 10.0
@@ -44,7 +44,7 @@ class LoopbackServer:
             port: 0: one that is free.
 
         Raises:
-            OSError: somebody has the port.
+            OSError: someone has the port.
         """
         with socket.socket() as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -76,7 +76,7 @@ class LoopbackServer:
 class _Handler(WSGIRequestHandler):
     """Logs nothing: neither requests nor those that break off are worth a line each."""
 
-    timeout = _REQUEST_S  # for each read; a thread of its own reads
+    timeout = _REQUEST_S  # for each read; its own thread reads
 
     def make_environ(self) -> Any:
         """Return the WSGI environment of the request; a body in chunks is empty in it.
@@ -107,7 +107,7 @@ def _wake_and_stop(server: BaseWSGIServer, serving: threading.Thread) -> None:
 
 
 def check_free(port: int, option: str) -> None:
-    """Raise SettingError, which names the option, where somebody listens on the port already."""
+    """Raise SettingError, which names the option, where someone listens on the port already."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,7 +1,7 @@
 """The orphans of a dead worker: processes that it started, and that outlived it.
 
 A worker names itself in the environment of what it starts, so its processes are known wherever
-they went. Those that it only forked have no such name. But a server leads a session of its own,
+they went. Those that it only forked have no such name. But a server leads its own session,
 and what is started below it stays in that session, unless it asks for another one: when a worker
 dies, the kernel gives its children to a process outside, and they do not descend from the server
 any more.

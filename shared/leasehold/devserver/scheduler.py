@@ -24,7 +24,7 @@ _MAX_WAIT_S: Final = 1.0
 
 
 class Scheduler:
-    """Ticks from a thread of its own until it is stopped.
+    """Ticks from its own thread until it is stopped.
 
     Args:
         function: what is called, by its row of the table.

@@ -110,7 +110,7 @@ class DevServer:
         report: called with a line for people on what happens.
         tasks: in place of a double of Cloud Tasks with the usual limits.
         table: the functions of the bundle.
-        until_ready: answers on the port of the runs API until everything has started; None: nobody
+        until_ready: answers on the port of the runs API until everything has started; None: no one
             does.
 
     Attributes:
@@ -247,7 +247,7 @@ class DevServer:
     def _check_ports(self, options: DevOptions) -> None:
         """Raise SettingError where the two ports that can be named cannot be had."""
         if self.leases_url and options.lease_port == options.port:
-            raise SettingError(name="--lease-port", value=options.port, allowed="a port of its own")
+            raise SettingError(name="--lease-port", value=options.port, allowed="its own port")
         if self._until_ready is None:
             check_free(options.port, "--port")
         if self.leases_url and options.lease_port:

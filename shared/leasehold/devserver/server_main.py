@@ -78,7 +78,7 @@ def die_with_parent() -> None:
 
 
 def end_young_workers() -> None:
-    """Have a worker end by a signal to end that comes before it has handlers of its own.
+    """Have a worker end by a signal to end that comes before it has its own handlers.
 
     Until then it has those of its master: it would note that it is to end, refuse every request,
     and not end. So these signals wait while a worker is forked, and then end it at once.
@@ -131,7 +131,7 @@ def report_states(states: int) -> None:
 
 
 def wait_until_it_may_accept(states: int) -> None:
-    """Report that the function is loaded; somebody else may still answer in its place."""
+    """Report that the function is loaded; someone else may still answer in its place."""
     _write(states, LOADED)
     with socket.socket(fileno=os.dup(states)) as parent:
         if not parent.recv(1):

@@ -1,4 +1,4 @@
-"""Looks, each made in a thread of its own: one that hangs is left behind, and said so."""
+"""Looks, each made in its own thread: one that hangs is left behind, and said so."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class TooLongError(KeyboardInterrupt):
 def interrupted_after(seconds: float) -> Iterator[None]:
     """Interrupt what is done inside when it takes longer; in the main thread alone.
 
-    The user's modules are imported there, as they may set signal handlers of their own.
+    The user's modules are imported there, as they may set signal their own handlers.
 
     Raises:
         TooLongError: it did.

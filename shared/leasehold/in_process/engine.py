@@ -135,7 +135,7 @@ class InProcessEngine:
         )
 
     def _start_threads(self) -> None:
-        """Start all threads, or none: with a part of them, runs would wait and nobody see why."""
+        """Start all threads, or none: with a part of them, runs would wait and no one see why."""
         try:
             for thread in self._threads:
                 thread.start()
@@ -216,7 +216,7 @@ class InProcessEngine:
         return self._bundle.sources
 
     def import_all(self) -> None:
-        """Have all handlers imported now, for the attempts to come; nobody waits for it."""
+        """Have all handlers imported now, for the attempts to come; no one waits for it."""
         self._bundle.processes.import_all()
 
     @property
@@ -337,7 +337,7 @@ class InProcessEngine:
         """Make a call of what ends this engine; return whether it was over in time.
 
         Those that were begun before it, and wait for the store, may hold it up: it goes on without
-        anybody who waits for it.
+        anyone who waits for it.
         """
         if self._runs_by_hand:
             call()  # by a clock that may stand still, and in the thread of whoever has it

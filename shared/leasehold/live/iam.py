@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-#: Members that are everybody, and what they are called to people: neither ever calls a function.
-EVERYBODY: Final[Mapping[str, str]] = {
-    "allUsers": "EVERYBODY",
-    "allAuthenticatedUsers": "EVERYBODY WITH A GOOGLE ACCOUNT",
+#: Members that are everyone, and what they are called to people: neither ever calls a function.
+EVERYONE: Final[Mapping[str, str]] = {
+    "allUsers": "EVERYONE",
+    "allAuthenticatedUsers": "EVERYONE WITH A GOOGLE ACCOUNT",
 }
 
 #: Whoever has this role at a service may call it.

@@ -1,7 +1,7 @@
 """Which attempt a log record was made in: known wherever its handler's context is.
 
 That is in the handler itself, in its coroutines and tasks, and in what `asyncio.to_thread` calls.
-Python gives a plain thread, and those of an executor, a context of their own: a handler passes its
+Python gives a plain thread, and those of an executor, their own context: a handler passes its
 own on with `contextvars.copy_context().run`.
 """
 
@@ -129,7 +129,7 @@ def is_event(record: logging.LogRecord) -> bool:
 
 
 def name_attempts_in_records() -> None:
-    """Have each record of this process name its attempt, unless somebody else makes the records."""
+    """Have each record of this process name its attempt, unless someone else makes the records."""
     if logging.getLogRecordFactory() is logging.LogRecord:
         logging.setLogRecordFactory(AttemptLogRecord)
 

@@ -19,7 +19,7 @@ def keep(handler: logging.Handler) -> None:
     """Have this handler get what all loggers of this process say, from now on.
 
     A plain handler of the root logger for stderr or stdout gives way to it, unless its format has
-    the run. Others stay, and so does the level: those are somebody's choice.
+    the run. Others stay, and so does the level: those are someone's choice.
     """
     _kept[:] = [handler]
     logging.root.addHandler(handler)

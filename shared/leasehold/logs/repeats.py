@@ -26,7 +26,7 @@ def without_repeats(
         if line in logged_at and now - logged_at[line] < REPEAT_AFTER_S:
             return
         if len(logged_at) >= _MAX_LINES:
-            logged_at.clear()  # rather log something twice than keep it for ever
+            logged_at.clear()  # rather log something twice than keep it forever
         logged_at[line] = now
         log(line)
 

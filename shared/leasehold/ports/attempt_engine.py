@@ -37,7 +37,7 @@ class AttemptEngine(Protocol):
 
     @property
     def threads(self) -> Threads:
-        """What makes calls that nobody needs the end of now."""
+        """What makes calls that no one needs the end of now."""
         ...
 
     def dispatch_rules(self) -> Rules:

@@ -21,7 +21,7 @@ class Channel(Protocol):
         Raises:
             ChannelRefusedError: the provider refused it for good: trying again cannot help.
             ChannelUnavailableError: it was not taken, and may be later.
-            ChannelUnansweredError: nobody knows whether it was taken.
+            ChannelUnansweredError: no one knows whether it was taken.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, in the two kinds that must not be mixed, and names nobody else has."""
+    """Time, in the two kinds that must not be mixed, and names no one else has."""
 
     @property
     def skip(self) -> Callable[[float], object] | None:

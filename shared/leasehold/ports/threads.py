@@ -24,7 +24,7 @@ class Threads:
     pause: Callable[[float], None]
 
     def errand(self, call: Callable[[], object], patience_s: float | None = None) -> bool:
-        """Make a call that nobody needs the end of now, and return whether it is over.
+        """Make a call that no one needs the end of now, and return whether it is over.
 
         One that hangs goes on without the caller, or is not made.
 

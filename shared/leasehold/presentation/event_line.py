@@ -103,7 +103,7 @@ def has_trials(events: Iterable[TraceEvent]) -> bool:
 
 
 def _said(event: TraceEvent) -> str | None:
-    """Return what a person asked for besides: to begin anew, an output of their own, a note."""
+    """Return what a person asked for besides: to begin anew, their own output, a note."""
     facts = event.model_extra or {}
     marks = [mark for mark in ("anew", "edited") if facts.get(mark) is True]
     note = facts.get("note")

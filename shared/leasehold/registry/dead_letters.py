@@ -55,7 +55,7 @@ DEAD_LETTERS: Final = Registry(
             "Stuck in progress",
             "CRITICAL",
             "The step was cut short again and again, or fell silent for long a second time while "
-            "somebody looked, and made no progress in between.",
+            "someone looked, and made no progress in between.",
             "Look at who held the lease and how it ended (step_terminated): a step that is killed "
             "each time needs more memory, or checkpoints. Then recreate the run from this step.",
             ("PIPELINE_MAX_INTERRUPTIONS", "PIPELINE_STUCK_TIMEOUT_MS"),
@@ -83,7 +83,7 @@ DEAD_LETTERS: Final = Registry(
             "Never started",
             "CRITICAL",
             "The tasks of the step were lost again and again, or no remote worker claimed it, "
-            "while somebody looked.",
+            "while someone looked.",
             "See whether the queue delivers to execute_step, or whether the step's remote workers "
             "run. Then recreate the run from this step.",
             ("PIPELINE_MAX_INTERRUPTIONS",),

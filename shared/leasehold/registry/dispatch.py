@@ -19,7 +19,7 @@ from leasehold.registry.settings import SETTINGS
 #: Cloud Tasks listens to an HTTP target for at least and at most this long.
 MIN_DEADLINE: Final = timedelta(seconds=15)
 PLATFORM_DEADLINE: Final = timedelta(minutes=30)
-#: Where nobody has to listen, a heartbeat notices a worker that died.
+#: Where no one has to listen, a heartbeat notices a worker that died.
 MAX_DEADLINE: Final = timedelta(days=7)
 
 #: The engine's own variables: no step type may be overridden by one of them.
@@ -43,11 +43,11 @@ _REUSE_ALONE_WORDS: Final = (
 )
 
 _HEARTBEAT_WORDS: Final = (
-    "a timedelta: without a heartbeat nobody notices a worker that died before the dispatch "
+    "a timedelta: without a heartbeat no one notices a worker that died before the dispatch "
     f"deadline, and that is above {PLATFORM_DEADLINE.total_seconds():g} s"
 )
 _HANDLER_WORDS: Final = "'module:function' or 'remote'"
-_MODULE_WORDS: Final = "a module (a process of its own has another __main__), or isolation='inline'"
+_MODULE_WORDS: Final = "a module (its own process has another __main__), or isolation='inline'"
 _ACTIONS_WORDS: Final = "a tuple of 'module:function', each once"
 
 
@@ -64,7 +64,7 @@ class StepOption(NamedTuple):
         usable: whether a value of this kind may be used; what depends on other options is checked
             in `StepDispatchEntry`.
         is_listed: whether the report of a step lists it among its `options`; the others have
-            fields of their own there.
+            their own fields there.
         field: its name with the unit, in the report and in `Dispatch`; empty: its own name.
         plain: its value there.
     """
@@ -283,7 +283,7 @@ class StepDispatchEntry:
         limit = self.memory_limit
         has_process = self.isolation == "process" and self.handler != REMOTE
         can_hold = limit is None or has_process
-        alone = "None: only a handler in a process of its own (isolation='process') is held to it"
+        alone = "None: only a handler in its own process (isolation='process') is held to it"
         yield can_hold, "memory_limit", limit, alone
         yield self.reuse == 1 or has_process, "reuse", self.reuse, _REUSE_ALONE_WORDS
         waits = self.schedule_to_start >= timedelta(seconds=1)
@@ -326,7 +326,7 @@ def deadline_cap(entry: StepDispatchEntry, *, on_platform: bool) -> timedelta:
     """Return the longest dispatch deadline that a step may have.
 
     Args:
-        entry: the step; nobody listens to a remote worker.
+        entry: the step; no one listens to a remote worker.
         on_platform: whether Cloud Tasks calls the steps.
     """
     is_called = on_platform and entry.handler != REMOTE

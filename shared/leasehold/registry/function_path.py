@@ -1,6 +1,6 @@
 """A function that an entry is given in place of its path: `handler=ask` for `"shop.steps:ask"`.
 
-An entry keeps the path, which a process of its own can import; the function is for editors and type
+An entry keeps the path, which its own process can import; the function is for editors and type
 checkers, which follow it.
 """
 

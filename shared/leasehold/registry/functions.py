@@ -259,7 +259,7 @@ class FunctionEntry:
 
     @property
     def runs_handlers(self) -> bool:
-        """Whether handlers run in it, in processes of their own."""
+        """Whether handlers run in it, in their own processes."""
         return self.trigger is Trigger.TASKS
 
     @property

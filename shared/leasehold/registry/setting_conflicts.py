@@ -35,13 +35,13 @@ def check_functions(settings: Settings, environ: Mapping[str, str]) -> None:
     """Refuse what a function cannot work with, which runs nothing unless a task tells it to.
 
     Raises:
-        SettingError: its runs would be gone with the instance, or nobody would run them.
+        SettingError: its runs would be gone with the instance, or no one would run them.
     """
     if ON_CLOUD_RUN in environ and not _is_shared(settings):
         reason = "the disk of a function is gone with its instance, and the runs with it"
         raise _refused(settings, "LEASEHOLD_STORE", f"firestore://PROJECT/DATABASE, as {reason}")
     if _is_shared(settings) and settings["LEASEHOLD_TASKS"] == "in-process":
-        reason = "nobody takes tasks from a queue within a function"
+        reason = "no one takes tasks from a queue within a function"
         repair = "on one machine, `leasehold serve` runs them"
         allowed = f"cloud-tasks://PROJECT/LOCATION, because {reason}; {repair}"
         raise _refused(settings, "LEASEHOLD_TASKS", allowed)
@@ -50,7 +50,7 @@ def check_functions(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 def check_callers(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Refuse a function that nobody may call, or anybody.
+    """Refuse a function that no one may call, or anyone.
 
     Raises:
         SettingError: it is not said who may call it, or whom their tokens are for.

@@ -248,7 +248,7 @@ SETTINGS: Final = Registry(
             "3600000",
             _MILLISECONDS,
             "how long after a failure the task of the next attempt may be known to be lost; time "
-            "parked, and time in which nobody looks, do not count",
+            "parked, and time in which no one looks, do not count",
             whole(1, _WEEK_MS),
             is_threshold=True,
         ),

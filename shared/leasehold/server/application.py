@@ -33,7 +33,7 @@ class LocalEngine:
 
     Args:
         local: the engine.
-        callers: nobody signs in; pages of strangers are kept off.
+        callers: no one signs in; pages of strangers are kept off.
     """
 
     local: InProcessEngine

@@ -133,7 +133,7 @@ class HttpServer:
         while not self._stopping.is_set():
             try:
                 self._map.turn(_LOOK_S)
-            except Exception:  # noqa: BLE001 - such as no memory: nobody else serves
+            except Exception:  # noqa: BLE001 - such as no memory: no one else serves
                 _LOG.exception("the HTTP server goes on after an error")
                 self._stopping.wait(_LOOK_S)
         self._close()
@@ -330,7 +330,7 @@ def _check_framing(head: bytes) -> None:
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
-    """A connection: one request of it is answered at a time, and nothing of it takes for ever.
+    """A connection: one request of it is answered at a time, and nothing of it takes forever.
 
     Attributes:
         peer: who calls; an IPv6 network of 64 bits is one caller.

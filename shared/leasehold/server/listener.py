@@ -21,7 +21,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on the address.
 
     Raises:
-        SettingError: nobody can listen there; it names --host or --port.
+        SettingError: no one can listen there; it names --host or --port.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

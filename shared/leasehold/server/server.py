@@ -59,7 +59,7 @@ class Server:
         options: what it is served with.
         report: called with a line for people on what happens.
         environ: the settings; None: those of the process.
-        http: what `begin_to_answer` returned, if somebody called it before; it is the server's own
+        http: what `begin_to_answer` returned, if someone called it before; it is the server's own
             from here on.
 
     Attributes:

@@ -28,7 +28,7 @@ def begin_to_answer(host: str, port: int) -> HttpServer:
     """Listen, and answer from now on: `/health` that the process runs, all else that it starts.
 
     Raises:
-        SettingError: nobody can listen there.
+        SettingError: no one can listen there.
         RuntimeError: the system has no threads for it.
     """
     from leasehold.server.http_server import HttpServer  # noqa: PLC0415 - an extra has it
@@ -52,7 +52,7 @@ def _body_limit(_head: Mapping[str, str]) -> int:
 
 
 def answer(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a request, as WSGI has it: the same to everybody, so nobody is kept out."""
+    """Answer a request, as WSGI has it: the same to everyone, so no one is kept out."""
     asks = environ["PATH_INFO"] == "/health" and environ["REQUEST_METHOD"] in ("GET", "HEAD")
     status, body = ("200 OK", _HEALTHY) if asks else ("503 Service Unavailable", _REFUSED)
     start_response(

@@ -51,7 +51,7 @@ class AnnouncementFaults(ABC):
     def channel_late(self, seconds: float, channel: str | None = None) -> None:
         """Have a provider take an announcement, and answer so late.
 
-        After the timeout of the send nobody hears that: it is sent again, with the same key.
+        After the timeout of the send no one hears that: it is sent again, with the same key.
         """
         seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
         self._order_announcement("channel late", channel, seconds=seconds)

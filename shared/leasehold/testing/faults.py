@@ -23,7 +23,7 @@ from leasehold.testing.orders import Order, Orders
 
 _LONGEST_S: Final = 30 * 86_400.0
 
-#: Those that an engine with threads of its own may meet too.
+#: Those that an engine with its own threads may meet too.
 _WITH_THREADS: Final = frozenset({"store away", "artifacts away", "lose answer"})
 
 #: What a handler has written of its own; a thread of it may want to when its process is dead.
@@ -60,7 +60,7 @@ class _Leased(NamedTuple):
 class Faults(AnnouncementFaults):
     """Orders of faults; each happens once, at the first point that fits.
 
-    `step=None` means any step. From the first order on each step has a task of its own, as in
+    `step=None` means any step. From the first order on each step has its own task, as in
     functions: an engine in a process would take the next step along with a hand-off.
 
     Args:
@@ -123,7 +123,7 @@ class Faults(AnnouncementFaults):
         self._order("deliver twice", step, concurrently=concurrently)
 
     def lose_answer(self, step: str | None = None) -> None:
-        """Lose the answer to the commit that ends an attempt: it stands, and nobody knows."""
+        """Lose the answer to the commit that ends an attempt: it stands, and no one knows."""
         self._order("lose answer", step)
 
     def store_away(self, seconds: float, step: str | None = None) -> None:

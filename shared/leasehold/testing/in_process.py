@@ -66,7 +66,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     With `workers=0` and a FrozenClock nothing happens unless the test has it happen:
     `run_until_idle` runs what is due, `run_until_settled` moves the clock as well.
 
-    Nothing is announced to anybody: channels of a test only note what they get.
+    Nothing is announced to anyone: channels of a test only note what they get.
 
     Attributes:
         remote: what plays the remote worker of a step: `(step, given)`, by the name of the step.
@@ -149,7 +149,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
         return ran
 
     def _play_remote(self) -> int:
-        """Work at the remote steps that wait, as a process of its own."""
+        """Work at the remote steps that wait, as its own process."""
         if not self.remote:
             return 0
         with self._moved_by_hand(WorkerProcess()):
@@ -236,7 +236,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
             return None
 
     def _announce_due(self) -> None:
-        """Make the announcements that are due, as a process of its own that may die."""
+        """Make the announcements that are due, as its own process that may die."""
         is_cut_off = True
         while is_cut_off:
             try:
@@ -259,7 +259,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
         self._deliver(Task(f"{run_id}-again", queue, run_id, generation, now, deadline))
 
     def _deliver(self, task: Task) -> None:
-        """Run the attempt that a task announces, as a process of its own that may die."""
+        """Run the attempt that a task announces, as its own process that may die."""
         process = WorkerProcess()
         try:
             with self._moved_by_hand(process):
@@ -310,7 +310,7 @@ def engine(
     remote: Mapping[str, RemoteFunction] | None = None,
     **hooks: Any,
 ) -> Iterator[InProcessEngine]:
-    """Open an engine for a test, with a store of its own; the environment has no say in it.
+    """Open an engine for a test, with its own store; the environment has no say in it.
 
     Args:
         catalog: a module with STEPS and PIPELINES, or its name, or a Catalog.

@@ -1,7 +1,7 @@
 """The function deliver_notification: a message of Pub/Sub in, one channel told.
 
 Any answer but 2xx has Pub/Sub come again, for a day. So what is no better the next time is logged
-in one line and acknowledged; whatever the message was about has an alarm of its own.
+in one line and acknowledged; whatever the message was about has its own alarm.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class HasCallers(Protocol):
 
     @property
     def callers(self) -> Callers | None:
-        """Who may call; None: everybody."""
+        """Who may call; None: everyone."""
         ...
 
 
@@ -96,7 +96,7 @@ def check_every_request(opened: HasCallers) -> None:
     """Have the framework ask who calls before it does anything else with a request.
 
     It answers some paths itself, and reads an event whole before it calls the function. Without
-    an application nobody serves: the function is only imported.
+    an application no one serves: the function is only imported.
     """
 
     def refused() -> flask.Response | None:
@@ -221,9 +221,9 @@ def _read(request: Request, limit: int) -> bytes:
 
 @contextmanager
 def _broken_off_after(seconds: float, request: Request) -> Iterator[None]:
-    """Have a deployed function not wait for ever for a body: it would hold a thread so long.
+    """Have a deployed function not wait forever for a body: it would hold a thread so long.
 
-    Its server, gunicorn, has no limit for that; `serve` has limits of its own.
+    Its server, gunicorn, has no limit for that; `serve` has its own limits.
     """
     connection = request.environ.get("gunicorn.socket")
     if connection is None:

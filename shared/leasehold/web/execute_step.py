@@ -62,7 +62,7 @@ _KNOWN: Final = "a run that is there, and a generation it has had"
 
 
 def _rejected(request: flask.Request, error: LeaseholdError) -> flask.Response:
-    """Answer 2xx to Cloud Tasks, which would deliver a malformed task for ever; else 4xx."""
+    """Answer 2xx to Cloud Tasks, which would deliver a malformed task forever; else 4xx."""
     _LOG.warning("task rejected: %s", error)
     if "X-CloudTasks-QueueName" in request.headers:
         return respond(OutcomeResponse(outcome=Outcome.REJECTED.value, reason=error.message))

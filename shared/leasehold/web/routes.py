@@ -49,7 +49,7 @@ class EngineSource(Protocol):
 
     @property
     def callers(self) -> Callers | None:
-        """Who may call; None: everybody."""
+        """Who may call; None: everyone."""
         ...
 
     def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
@@ -122,7 +122,7 @@ def _given(row: AnyRow, request: flask.Request) -> Any:
 
 
 def _query(request: flask.Request, takes: type[RequestModel]) -> dict[str, str | list[str]]:
-    """Return the query; which of two values is meant, nobody knows, but where both may be."""
+    """Return the query; which of two values is meant, no one knows, but where both may be."""
     repeatable = {name for name, field in fields_of(takes).items() if field.takes_several}
     query: dict[str, str | list[str]] = {}
     for name, values in request.args.lists():
@@ -148,7 +148,7 @@ def _respond(row: AnyRow, answer: Any, request: CallRequest[Any]) -> flask.Respo
 def _respond_file(opened: AbstractContextManager[ArtifactContent], name: str) -> flask.Response:
     """Answer with the bytes of a file, block by block.
 
-    It may be anything, and come from anybody. A browser is told to save it, and never to show it
+    It may be anything, and come from anyone. A browser is told to save it, and never to show it
     as a page of this address, whose scripts could do what the reader may do here.
     """
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Messages and sends of announcements: one that hangs holds up nobody for long.
+"""Messages and sends of announcements: one that hangs holds up no one for long.
 
 `BoundedSends` is the bound of every send, whatever class of channel makes it. Those of ours end by
 themselves before it: `adapters.channels.bounded_call` knows what was sent by then, and cuts the
@@ -88,9 +88,9 @@ class BoundedSends:
 
 
 class BoundedEvents:
-    """Publishes in a thread of its own, and waits for it only so long.
+    """Publishes in its own thread, and waits for it only so long.
 
-    Its threads are nobody else's: files that cannot be deleted keep no message from being sent.
+    Its threads are no one else's: files that cannot be deleted keep no message from being sent.
 
     Args:
         bus: where the messages go.
@@ -127,7 +127,7 @@ class BoundedEvents:
 def _kept(channel: str, error: BaseException) -> _Known:
     """Return what a channel raised, as it can be kept and shown.
 
-    Of what is none of the port's errors nobody knows whether the provider took the announcement.
+    Of what is none of the port's errors no one knows whether the provider took the announcement.
     """
     for kind in (ChannelRefusedError, ChannelUnansweredError, ChannelUnavailableError):
         if isinstance(error, kind):

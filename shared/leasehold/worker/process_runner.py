@@ -1,4 +1,4 @@
-"""The process runner: each attempt runs in a child of its own, which can be killed."""
+"""The process runner: each attempt runs in its own child, which can be killed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ProcessRunner:
             return self._interrupts.stopped_by(error, attempt.stop.reason)
 
     def import_all(self) -> None:
-        """Have all handlers imported now, for the attempts to come; nobody waits for it."""
+        """Have all handlers imported now, for the attempts to come; no one waits for it."""
         self._opened().import_all()
 
     def close(self) -> None:

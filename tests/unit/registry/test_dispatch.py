@@ -236,7 +236,7 @@ def test_a_memory_limit_that_no_handler_can_live_in_is_refused(entry: Entry, lim
 def test_a_memory_limit_that_nothing_would_hold_is_refused(
     entry: Entry, where: dict[str, str]
 ) -> None:
-    with pytest.raises(InvalidEntryError, match="only a handler in a process of its own"):
+    with pytest.raises(InvalidEntryError, match="only a handler in its own process"):
         entry(memory_limit=512 * MIB, **where)
 
 
@@ -282,7 +282,7 @@ def test_a_handler_of_the_program_itself_runs_inline_alone(entry: Entry) -> None
         (("tidy",), "a tuple of 'module:function', each once"),
         (("remote",), "a tuple of 'module:function', each once"),
         (("shop:tidy", "shop:fill", "shop:tidy"), "a tuple of 'module:function', each once"),
-        (("__main__:tidy",), "a module (a process of its own has another __main__)"),
+        (("__main__:tidy",), "a module (its own process has another __main__)"),
     ],
 )
 def test_entry_actions_are_paths_each_once(entry: Entry, actions: object, allowed: str) -> None:
@@ -329,7 +329,7 @@ def test_one_variable_cannot_be_both_limits(entry: Entry) -> None:
 
 def test_a_long_step_needs_a_heartbeat(entry: Entry) -> None:
     """Else its lease would run for a week before anybody notices that its worker died."""
-    with pytest.raises(InvalidEntryError, match="without a heartbeat nobody notices a worker"):
+    with pytest.raises(InvalidEntryError, match="without a heartbeat no one notices a worker"):
         entry(dispatch_deadline=1801 * S, heartbeat_interval=None)
 
     assert entry(dispatch_deadline=1800 * S, heartbeat_interval=None).heartbeat_interval is None

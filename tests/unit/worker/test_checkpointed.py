@@ -331,7 +331,7 @@ def test_an_async_loop_within_another_one_is_refused() -> None:
 def test_each_loop_has_a_phase_of_its_own(do: Work) -> None:
     with step_context() as ctx:
         do(ctx, "ab")
-        with pytest.raises(CheckpointMisusedError, match="Give each loop a phase of its own"):
+        with pytest.raises(CheckpointMisusedError, match="Give each loop its own phase"):
             do(ctx, "cd")
 
 

@@ -45,7 +45,7 @@ _LOCAL: Final = tuple(
         ),
     )
 )
-#: All of IPv6 that is given to anybody on the internet.
+#: All of IPv6 that is given to anyone on the internet.
 _GLOBAL: Final = ipaddress.ip_network("2000::/3")
 #: IPv6 addresses that lead to the IPv4 address in them: where it ends, in bits from the right.
 _CARRIERS: Final = (
@@ -116,7 +116,7 @@ class AddressGuard:
 
         Raises:
             ChannelRefusedError: one of them is not allowed.
-            OSError: there are none, or nobody says.
+            OSError: there are none, or no one says.
         """
         found = self._resolve(endpoint.host, endpoint.port)
         if not found:
@@ -140,7 +140,7 @@ class AddressGuard:
         if not host:
             self._refuse("its address has no host that can be called")
         if host.rstrip(".") in _METADATA_NAMES:
-            self._refuse(f"{host} tells a machine of its account, and nobody of a run")
+            self._refuse(f"{host} tells a machine of its account, and no one of a run")
         return host
 
     def _refuse(self, problem: str) -> NoReturn:
@@ -151,7 +151,7 @@ def addresses_of(host: str, port: int) -> Sequence[str]:
     """Return the addresses of a host as the system knows them, each once.
 
     Raises:
-        OSError: there are none, or nobody says.
+        OSError: there are none, or no one says.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))

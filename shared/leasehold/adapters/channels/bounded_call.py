@@ -1,6 +1,6 @@
 """One call to a provider, which is over at its time whatever the provider does.
 
-The call is made in a thread of its own: neither a name server that hangs, nor a server that sends a
+The call is made in its own thread: neither a name server that hangs, nor a server that sends a
 byte now and then, nor a function that never returns holds up whoever waits.
 """
 
@@ -28,7 +28,7 @@ _calls: Final[dict[str, BoundedCalls]] = {}
 
 
 class CallOverError(TimeoutError):
-    """Nobody waits for the call any more."""
+    """No one waits for the call any more."""
 
 
 class BoundedCall:

@@ -35,7 +35,7 @@ class ChannelOpener:
         clock: the time.
         report: logs the facts of an announcement.
         find_sender: returns the function of a custom channel.
-        base_url: where the runs API is, for links; empty: nobody said.
+        base_url: where the runs API is, for links; empty: no one said.
         allow_local: see `AddressGuard`.
         resolve: asks for the addresses of a host; None: as the system does.
     """

@@ -87,7 +87,7 @@ class EmailSender:
         try:
             server.login(*credentials)
         except smtplib.SMTPNotSupportedError:
-            raise self._unavailable("the mail server lets nobody sign in") from None
+            raise self._unavailable("the mail server lets no one sign in") from None
 
     def _deliver(self, call: BoundedCall, server: smtplib.SMTP, content: bytes) -> None:
         """Hand the mail over; those that are refused for good keep no other from it."""
@@ -98,7 +98,7 @@ class EmailSender:
                 _expect(server.rcpt(recipient))
             except smtplib.SMTPResponseException as refusal:
                 if not _is_for_good(refusal.smtp_code):
-                    raise  # all are tried again, and nobody has it so far
+                    raise  # all are tried again, and no one has it so far
                 refusals.append(refusal)
         if len(refusals) == len(self._entry.recipients):
             raise refusals[0]
@@ -180,7 +180,7 @@ def content_of(make: Callable[[str], EmailMessage], subject: str) -> bytes | Non
     """Return the mail that is made with this subject, or else with a fixed one.
 
     What was written is read again, as its server reads it: it has the headers that were set, each
-    on lines of its own, and no others. None: it has not, whatever its subject.
+    on its own lines, and no others. None: it has not, whatever its subject.
     """
     for each in (subject, PLAIN_SUBJECT):
         try:

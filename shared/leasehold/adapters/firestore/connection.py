@@ -164,7 +164,7 @@ class Connection:
         """Close the connection of this process; the next call opens it again.
 
         A call that is cut off is tried again, as one whose answer was lost; one that comes to a
-        closed connection fails as an outage. From the first line on nobody gets the client that
+        closed connection fails as an outage. From the first line on no one gets the client that
         is closed, and who has it finds that it was closed since.
         """
         api, self._api = self._api, None
@@ -226,7 +226,7 @@ class Connection:
 def official_client(project: str, database: str) -> Any:
     """Return the official client of the low-level API; it honours FIRESTORE_EMULATOR_HOST.
 
-    Over a connection of its own: gRPC waits up to two minutes before it tries again to connect,
+    Over its own connection: gRPC waits up to two minutes before it tries again to connect,
     which makes of an outage of seconds one that outlasts leases.
     """
     client: Any = firestore.Client(project=project, database=database)

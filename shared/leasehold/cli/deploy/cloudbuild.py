@@ -1,6 +1,6 @@
 """The build that deploys a project: `cloudbuild.yaml`, as it follows from `deployment.py`.
 
-Where the folder has a `cloudbuild.gate.yaml`, that one is run first, as a build of its own and as
+Where the folder has a `cloudbuild.gate.yaml`, that one is run first, as its own build and as
 an account that may deploy nothing: what tests bring along runs where it can do no harm.
 """
 
@@ -75,7 +75,7 @@ BUILD_ENVIRONMENT: Final[Mapping[str, str]] = {"SOURCE_DATE_EPOCH": "315532800"}
 BUNDLE: Final = "build/bundle"
 SETTINGS: Final = "build/settings"
 
-#: A file that begins otherwise is somebody's own.
+#: A file that begins otherwise is someone's own.
 HEADER: Final = "# Generated from deployment.py by `leasehold deploy init`.\n"
 
 _INSTALL: Final = f"""\
@@ -127,7 +127,7 @@ def _steps(tables: Tables, *, has_gate: bool) -> Iterator[Step]:
 
 
 def _gate() -> Step:
-    """Return the step that has the gate run, as a build of its own, and waits for its end."""
+    """Return the step that has the gate run, as its own build, and waits for its end."""
     words = ["builds", "submit", ".", f"--config={GATE_FILE}", "--quiet"]
     words += ["--project=$PROJECT_ID", "--region=$LOCATION"]
     words += ["--gcs-source-staging-dir=gs://$PROJECT_ID-leasehold-builds/gate"]
@@ -199,7 +199,7 @@ def _flags(function: FunctionEntry) -> Iterator[str]:
     elif function.secrets:
         yield f"--set-secrets={','.join(secret.reference for secret in function.secrets)}"
     else:
-        yield "--clear-secrets"  # what somebody has set by hand does not stay
+        yield "--clear-secrets"  # what someone has set by hand does not stay
     yield f"--run-service-account={_email(function.account)}"
     yield f"--build-service-account=projects/$PROJECT_ID/serviceAccounts/{_email(BUILDER)}"
     yield "--serve-all-traffic-latest-revision"  # also after traffic was sent to an older one
@@ -212,7 +212,7 @@ def _trigger(function: FunctionEntry) -> Iterator[str]:
         yield from ("--trigger-topic=${_TOPIC}", "--retry", f"--trigger-service-account={account}")
     else:
         yield "--trigger-http"
-    yield "--no-allow-unauthenticated"  # takes away what somebody gave the public
+    yield "--no-allow-unauthenticated"  # takes away what someone gave the public
     yield f"--ingress-settings={'all' if function.trigger.is_by_users else 'internal-only'}"
 
 

@@ -121,14 +121,14 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
         envvar="LEASEHOLD_RETENTION_DAYS",
         show_envvar=True,
         type=click.IntRange(1, 36500),
-        help="How long ended runs are kept; by default for ever.",
+        help="How long ended runs are kept; by default forever.",
     ),
     click.option(
         "--ledger-days",
         envvar="LEASEHOLD_LEDGER_DAYS",
         show_envvar=True,
         type=click.IntRange(1, _MOST_LEDGER_DAYS),
-        help="How long the ledger keeps its figures; by default for ever.",
+        help="How long the ledger keeps its figures; by default forever.",
     ),
     click.option(
         "--backup-days",

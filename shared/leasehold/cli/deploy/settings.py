@@ -77,7 +77,7 @@ def check(function: FunctionEntry, settings: Mapping[str, str]) -> None:
 
 
 def _refuse_threshold(line: str) -> None:
-    """Refuse what a function would only report: here somebody looks."""
+    """Refuse what a function would only report: here someone looks."""
     raise click.ClickException(line)
 
 

@@ -32,7 +32,7 @@ from leasehold.registry.functions import FunctionEntry
 #: The label of its runs.
 LABEL: Final = "smoke-test"
 
-#: 401 and 403: IAM lets nobody in. 404: Google answers so where a service is not reached at all.
+#: 401 and 403: IAM lets no one in. 404: Google answers so where a service is not reached at all.
 _REFUSALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 #: What passes: who may call is known everywhere after some minutes, and an instance has to start.
 _NOT_YET: Final = frozenset(
@@ -78,7 +78,7 @@ class Smoke:
         """Call a function without a token, and want an answer of Google's; return what was found.
 
         Raises:
-            SmokeError: anybody may call it, or it could not be asked.
+            SmokeError: anyone may call it, or it could not be asked.
         """
         try:
             answer = self.calls.without_token(function.name)
@@ -88,14 +88,12 @@ class Smoke:
         if _is_of_a_function(answer):
             raise SmokeError(
                 f"{function.service} is reached without a token, and has to refuse it itself "
-                f"({status}): IAM lets everybody in; `leasehold doctor --live` has the command"
+                f"({status}): IAM lets everyone in; `leasehold doctor --live` has the command"
             )
         if status in _REFUSALS:
             return f"{function.service} refuses a call without a token ({status})"
         if status < HTTPStatus.BAD_REQUEST:
-            raise SmokeError(
-                f"{function.service} answers anybody ({status}): nobody may call it so"
-            )
+            raise SmokeError(f"{function.service} answers anyone ({status}): no one may call it so")
         raise SmokeError(f"{function.service} answers {status} to a call without a token, not 403")
 
     def check_api(self) -> str:
@@ -185,7 +183,7 @@ def _why(run_id: str) -> str:
 
 
 def _short(value: object) -> str:
-    """Return what somebody sent in one line."""
+    """Return what someone sent in one line."""
     return one_line(value if isinstance(value, str) else json.dumps(value), _LONGEST)
 
 

@@ -25,7 +25,7 @@ _ELSEWHERE: Final = ("leasehold/functions/", "leasehold/deploy/", "leasehold/cli
 #: Whose place the tables of the project take.
 _TABLES: Final = "leasehold/registry/function_table.py"
 _PACKAGE: Final = Path(__file__).parents[2]
-#: Of these names the bundle has modules of its own.
+#: Of these names the bundle has its own modules.
 OWN: Final = ("main", "functions", "leasehold")
 _FIXED: Final = Path(__file__).parent / "files"
 _FIXED_NAMES: Final = ("main.py", ".gcloudignore")

@@ -1,4 +1,4 @@
-"""The folder of a bundle: written so that nothing of anybody else is lost in it.
+"""The folder of a bundle: written so that nothing of anyone else is lost in it.
 
 `contents.sha256` lists what this program wrote, for people and for `sha256sum --check`. It is
 written before the files, so whatever ends in the middle leaves nothing that the next call does not
@@ -18,7 +18,7 @@ from typing import Final
 from leasehold.deploy.bundle import BundleError
 
 CONTENTS: Final = "contents.sha256"
-#: A list without this line is somebody else's, and so are the files that it names.
+#: A list without this line is someone else's, and so are the files that it names.
 _HEADER: Final = "# what `leasehold deploy bundle` wrote here"
 _NEW: Final = f"{CONTENTS}.new"
 _CACHE: Final = "__pycache__"  # of modules that were imported from it

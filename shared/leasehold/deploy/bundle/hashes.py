@@ -2,7 +2,7 @@
 
 A version alone says which release is meant; its hash says which bytes. They are kept in
 `hashes.txt`, in the form of a requirements.txt, and a bundle has them. Only wheels for Linux on
-x86-64 count: nothing is built, so nobody's set-up script runs while the image of a function is
+x86-64 count: nothing is built, so no one's set-up script runs while the image of a function is
 made. The index is asked that pip is set up with.
 """
 

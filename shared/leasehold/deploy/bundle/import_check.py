@@ -1,6 +1,6 @@
 """`leasehold check` as a function would be checked: from the bundle, with its requirements alone.
 
-What else is installed here is hidden in a process of its own, which has nothing of Leasehold
+What else is installed here is hidden in its own process, which has nothing of Leasehold
 but the bundle.
 """
 
@@ -24,8 +24,8 @@ _MODULES: Final = Path(__file__).with_name("modules.py")
 #: Longer, and an import hangs.
 _AT_MOST_S: Final = 120
 _NAME_IT: Final = "name the package in pipelines/requirements.txt, or an extra: --extra NAME"
-#: Its answer has a file of its own: what is imported may write anything to stdout, or leave
-#: threads and processes behind, which nobody waits for.
+#: Its answer has its own file: what is imported may write anything to stdout, or leave
+#: threads and processes behind, which no one waits for.
 _PROGRAM: Final = """
 import contextlib, json, os, sys
 given = json.load(sys.stdin)

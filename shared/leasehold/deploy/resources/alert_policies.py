@@ -166,7 +166,7 @@ class AlertPolicy:
 
     @property
     def needs(self) -> Sequence[Resource]:
-        """The address: a policy that is created without it would tell nobody for good."""
+        """The address: a policy that is created without it would tell no one for good."""
         given = self.existing.installation.alert_email
         return (EmailAddress(self.existing),) if given else ()
 
@@ -258,7 +258,7 @@ class AlertPolicy:
         known = {channel.name for channel in self.existing.channels}
         if known and not known.intersection(found.notification_channels):
             email = self.existing.installation.alert_email
-            yield Difference("told", ", ".join(found.notification_channels) or "nobody", email)
+            yield Difference("told", ", ".join(found.notification_channels) or "no one", email)
 
     def _update(self, found: Found, differences: tuple[Difference, ...]) -> Sequence[str]:
         fields = [difference.field for difference in differences]

@@ -15,11 +15,11 @@ from leasehold.live.clients import ONE_TRY, GoogleClients
 if TYPE_CHECKING:
     from google.cloud.storage import Bucket as Found
 
-#: What an upload left that was cut off, and, if somebody turns versions on, what was replaced or
+#: What an upload left that was cut off, and, if someone turns versions on, what was replaced or
 #: deleted: neither is ever a file that a run still has.
 _LEFTOVERS_DAYS: Final = 7
 
-#: Anybody may take a name that can be guessed, and open the bucket to us: whoever has it reads, and
+#: Anyone may take a name that can be guessed, and open the bucket to us: whoever has it reads, and
 #: replaces, the files of all runs.
 _TAKEN: Final = (
     "no file is to go there; --bucket=NAME gives another one, or says that this one is meant"
@@ -56,7 +56,7 @@ class Bucket:
         return Look(State.DIFFERENT, differences, repair=self._repair(differences))
 
     def create(self) -> None:
-        """Create it; names are unique in the world, so somebody else may have this one."""
+        """Create it; names are unique in the world, so someone else may have this one."""
         bucket = self.clients.storage.bucket(self.name)
         bucket.iam_configuration.uniform_bucket_level_access_enabled = True
         bucket.iam_configuration.public_access_prevention = "enforced"
@@ -95,7 +95,7 @@ class Bucket:
 
 
 def _deletes_live_files(rule: Mapping[str, Any]) -> bool:
-    """Return whether a rule deletes objects that nobody has replaced or deleted.
+    """Return whether a rule deletes objects that no one has replaced or deleted.
 
     Leasehold deletes what is no longer needed itself; a run may need its files for months.
     """

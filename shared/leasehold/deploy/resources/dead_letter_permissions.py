@@ -46,7 +46,7 @@ class _AgentPermission:
         return Look(State.MISSING, why=f"{self.role} for {self._member}")
 
     def _allow_at(self, place: Place) -> None:
-        """Add the role to the policy as it is now; Aborted: somebody changes it just now."""
+        """Add the role to the policy as it is now; Aborted: someone changes it just now."""
         access = PolicyAccess(self.clients, place)
         policy = access.read()
         for permission in missing_from(policy, [Permission(place, self.role, self._member)]):

@@ -75,7 +75,7 @@ class Expiry:
         return Look(State.DIFFERENT, (difference, *look.differences), repair=self._repair())
 
     def create(self) -> None:
-        """Set it; Firestore then goes through all entries, for which nobody waits."""
+        """Set it; Firestore then goes through all entries, for which no one waits."""
         field = {"name": self._full_name(), "ttl_config": {"expiration_offset": self.kept}}
         asked = {"field": field, "update_mask": {"paths": ["ttl_config"]}}
         try:

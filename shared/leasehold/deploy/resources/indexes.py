@@ -1,6 +1,6 @@
 """The indexes of Firestore, as `firestore.indexes.json` declares them.
 
-Firestore builds an index in the background. Nobody waits for it here: until it is ready, the
+Firestore builds an index in the background. No one waits for it here: until it is ready, the
 queries that need it fail, and a look says that it is being built. While it builds some it refuses
 others (ABORTED, too much contention); that is waited for.
 https://github.com/firebase/firebase-tools/issues/1119
@@ -189,7 +189,7 @@ class CompositeIndex:
 
 @dataclass(frozen=True, slots=True)
 class FieldIndexes:
-    """The indexes of single fields: mostly none, or each write would pay for what nobody asks."""
+    """The indexes of single fields: mostly none, or each write would pay for what no one asks."""
 
     existing: Existing
     group: str

@@ -24,7 +24,7 @@ from leasehold.deploy.resources.resource import (
     State,
 )
 from leasehold.live.clients import GoogleClients
-from leasehold.live.iam import EVERYBODY
+from leasehold.live.iam import EVERYONE
 from leasehold.registry.pipelines import Catalog
 
 #: How a line is taken out of a policy by hand, and what names its place.
@@ -43,7 +43,7 @@ _GCLOUD: Final = {
 def policies(
     clients: GoogleClients, installation: Installation, catalog: Catalog
 ) -> Iterator[Resource]:
-    """Yield the permissions at each place; a service that nobody is to call is a place too."""
+    """Yield the permissions at each place; a service that no one is to call is a place too."""
     wanted: dict[Place, list[Permission]] = {
         service_of(function, installation): [] for function in installation.functions
     }
@@ -60,7 +60,7 @@ def _rank(place: Place) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Permissions:
-    """What must be allowed at one place, and that nobody may do anything there without a name."""
+    """What must be allowed at one place, and that no one may do anything there without a name."""
 
     place: Place
     wanted: Sequence[Permission]
@@ -76,7 +76,7 @@ class Permissions:
 
     @property
     def needs(self) -> Sequence[Resource]:
-        """The bucket, which may be somebody else's; what lacks another place is told by a look."""
+        """The bucket, which may be someone else's; what lacks another place is told by a look."""
         is_of_bucket = self.place.kind is Kind.BUCKET
         return (Bucket(self.policy.clients, self.installation),) if is_of_bucket else ()
 
@@ -97,7 +97,7 @@ class Permissions:
         """Add what is missing to the policy as it is now.
 
         Raises:
-            Aborted: somebody has changed it at the same time.
+            Aborted: someone has changed it at the same time.
             NotYetError: there is no such place, or it is so new that it is not known everywhere.
         """
         try:
@@ -127,14 +127,14 @@ class Permissions:
         if isinstance(error, Forbidden):
             raise error
         if not self.wanted:
-            return PRESENT  # what is not there lets nobody in
+            return PRESENT  # what is not there lets no one in
         if self.place.kind is Kind.SERVICE:
             return Look(State.WAITING, why=f"{self.place.short_name} to be deployed")
         return MISSING  # it is created before its permissions are
 
     def _others(self) -> str:
         project = self.place.name.split("/")[1]
-        return f"somebody of project {project} to allow {_words(self.wanted)}"
+        return f"someone of project {project} to allow {_words(self.wanted)}"
 
     def _change(self, verb: str, member: str, role: str) -> str:
         """Return the command that adds or removes a line of the policy."""
@@ -154,12 +154,12 @@ class Permissions:
 def _public(policy: Policy) -> Iterator[tuple[str, str]]:
     for binding in policy.bindings:
         for member in binding.members:
-            if member in EVERYBODY:
+            if member in EVERYONE:
                 yield member, binding.role
 
 
 def _warning(member: str, role: str) -> Difference:
-    return Difference("OPEN TO THE WHOLE WORLD", found=f"{role} for {member}", wanted="nobody")
+    return Difference("OPEN TO THE WHOLE WORLD", found=f"{role} for {member}", wanted="no one")
 
 
 def _words(permissions: Iterable[Permission]) -> str:

@@ -1,6 +1,6 @@
 """Reads and writes the policy of one place: who may do what there.
 
-A policy is read, added to and written with the etag that it was read with, so what somebody else
+A policy is read, added to and written with the etag that it was read with, so what someone else
 changes at the same time is kept; nothing is ever taken out of one.
 """
 
@@ -56,7 +56,7 @@ class PolicyAccess:
         """Write a policy that was read.
 
         Raises:
-            Aborted: somebody has changed it meanwhile; it may be read again.
+            Aborted: someone has changed it meanwhile; it may be read again.
         """
         self.__dict__.pop("seen", None)
         try:

@@ -43,7 +43,7 @@ class ServiceAgent:
         return Look(State.MISSING, why=f"{self._wanted.role} for {self._wanted.member}")
 
     def create(self) -> None:
-        """Give it the role; Aborted: somebody changes the policy just now."""
+        """Give it the role; Aborted: someone changes the policy just now."""
         policy = self._access.read()
         for permission in missing_from(policy, [self._wanted]):
             add_to(policy, permission)

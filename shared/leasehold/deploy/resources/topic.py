@@ -67,7 +67,7 @@ class Topic:
 
     def _foreign(self, doubt: str) -> Look:
         _, project, _, topic = self.full_name.split("/")
-        why = f"somebody of project {project} to create it{doubt}"
+        why = f"someone of project {project} to create it{doubt}"
         return Look(
             State.WAITING,
             why=why,

@@ -19,7 +19,7 @@ _NO_THREAD_S: Final = 0.5
 
 
 class Dispatcher:
-    """Makes the deliveries that are due, each in a thread of its own.
+    """Makes the deliveries that are due, each in its own thread.
 
     Args:
         queues: say what is due, and get the results.

@@ -26,7 +26,7 @@ class Queues:
 
     Args:
         clock: says what is due.
-        defaults: the settings of a queue that nobody created.
+        defaults: the settings of a queue that no one created.
         strict: refuse tasks for such queues, as the service does.
 
     Whoever reads or changes a queue holds `changed`, and notifies it when something may be due

@@ -26,7 +26,7 @@ class CloudTasksDouble:
     signed. It keeps nothing on disk: what it held when it stopped is gone.
 
     Args:
-        defaults: the settings of a queue that nobody created.
+        defaults: the settings of a queue that no one created.
         strict: refuse tasks for such queues with NOT_FOUND, as the service does.
         shortest_deadline: the shortest dispatch deadline that is accepted; the service: 15 s.
         threads: how many deliveries run at a time at most, over all queues.
@@ -65,7 +65,7 @@ class CloudTasksDouble:
             port: 0: one that is free.
 
         Raises:
-            OSError: somebody has the port.
+            OSError: someone has the port.
         """
         address = self._server.start(port)
         self._dispatcher.start()

@@ -42,7 +42,7 @@ class RetryConfig:
     def gives_up(self, attempts: int, tried_for: timedelta) -> bool:
         """Return whether both limits are reached; a limit that is not set does not hold it up.
 
-        A task without any limit is repeated for ever (the service: until its retention ends).
+        A task without any limit is repeated forever (the service: until its retention ends).
         """
         endless = self.max_attempts == UNLIMITED
         if endless and not self.max_retry_duration:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from leasehold.doctor.deployed.deployment import Deployment
 from leasehold.doctor.finding import Finding
 from leasehold.live.clients import ONE_TRY
-from leasehold.live.iam import CALL, EVERYBODY
+from leasehold.live.iam import CALL, EVERYONE
 
 
 def callers(deployment: Deployment) -> Iterator[Finding]:
@@ -22,14 +22,14 @@ def callers(deployment: Deployment) -> Iterator[Finding]:
             for member in binding.members
         }
         for binding in policy.bindings:
-            for member in sorted(EVERYBODY.keys() & {*binding.members}):
+            for member in sorted(EVERYONE.keys() & {*binding.members}):
                 held = f"{member} has {binding.role}"
-                message = f"{EVERYBODY[member]} may call function {entry.service} ({held})."
+                message = f"{EVERYONE[member]} may call function {entry.service} ({held})."
                 flags = (f"--member={member}", f"--role={shlex.quote(binding.role)}")
                 repair = deployment.of_run("remove-iam-policy-binding", entry.service, *flags)
                 yield Finding("public_function", message, repair)
         if service.invoker_iam_disabled:
-            message = f"EVERYBODY may call function {entry.service}: its check by IAM is off."
+            message = f"EVERYONE may call function {entry.service}: its check by IAM is off."
             repair = deployment.of_run("update", entry.service, "--invoker-iam-check")
             yield Finding("public_function", message, repair)
         caller = deployment.caller_of(entry)

@@ -80,7 +80,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "no_callers",
         _LIVE,
-        "A function has no `LEASEHOLD_CALLERS`: it believes nobody and does not start.",
+        "A function has no `LEASEHOLD_CALLERS`: it believes no one and does not start.",
         "Set it.",
     ),
     CodeEntry(
@@ -104,7 +104,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
         "Set `LEASEHOLD_FUNCTION_URL` to it.",
     ),
     CodeEntry(
-        "public_function", _LIVE, "Everybody may call a function.", "Take the permission away."
+        "public_function", _LIVE, "Everyone may call a function.", "Take the permission away."
     ),
     CodeEntry(
         "invoker_missing",
@@ -185,7 +185,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "subscription_dead_letters",
         _LIVE,
-        "A subscription has no dead-letter topic, or nobody keeps what goes there: what is "
+        "A subscription has no dead-letter topic, or no one keeps what goes there: what is "
         "given up is gone.",
         "`leasehold deploy apply`.",
     ),
@@ -257,7 +257,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
     CodeEntry(
         "exemption_missing",
         _LIVE,
-        "Fields are indexed that nobody asks for: each write costs more, and slows down "
+        "Fields are indexed that no one asks for: each write costs more, and slows down "
         "under load.",
         "`leasehold deploy apply`.",
     ),

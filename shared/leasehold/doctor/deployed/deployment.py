@@ -69,7 +69,7 @@ class Deployment:
 
     @property
     def services_if_known(self) -> Mapping[str, Service]:
-        """The same; none, where they cannot be listed: a look of its own says so."""
+        """The same; none, where they cannot be listed: its own look says so."""
         try:
             return self.services
         except Exception:  # noqa: BLE001 - as said

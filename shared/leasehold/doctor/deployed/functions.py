@@ -182,7 +182,7 @@ def _disagreement(
 def _target(
     deployment: Deployment, entry: FunctionEntry, variables: dict[str, str]
 ) -> Iterator[Finding]:
-    """Yield a finding where a function has tasks delivered to where nobody runs steps."""
+    """Yield a finding where a function has tasks delivered to where no one runs steps."""
     step = deployment.services.get(deployment.setup.functions.of_tasks.service)
     url = variables.get("LEASEHOLD_FUNCTION_URL", "").rstrip("/")
     if step is None or Use.TASKS not in entry.uses or not url:

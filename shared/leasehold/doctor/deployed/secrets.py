@@ -21,7 +21,7 @@ def given_secrets(deployment: Deployment) -> Iterator[Finding]:
             name = secret.variable
             if plain.get(name):
                 message = (
-                    f"{name} is a plain variable of function {entry.service}: everybody who may "
+                    f"{name} is a plain variable of function {entry.service}: everyone who may "
                     "look at the function reads it."
                 )
                 flags = (f"--remove-env-vars={name}", f"--update-secrets={secret.reference}")

@@ -229,13 +229,13 @@ LOCAL_CODES: Final[Sequence[CodeEntry]] = (
         _HERE,
         "A process works on the store whose catalog has no step and no pipeline in common with "
         "the one that is set here.",
-        "A store of its own for each project: `LEASEHOLD_STORE`.",
+        "Its own store for each project: `LEASEHOLD_STORE`.",
     ),
     CodeEntry(
         "catalogs_differ",
         _HERE,
         "Two processes that both work for more than 15 minutes know different steps or pipelines.",
-        "Restart the one that was left behind; another project needs a store of its own.",
+        "Restart the one that was left behind; another project needs its own store.",
         kind=Kind.WARNING,
     ),
     CodeEntry(

@@ -78,7 +78,7 @@ class Loops:
         if any(phase is one for one in self._begun):
             raise CheckpointMisusedError(
                 problem=f"ctx.checkpointed of phase {phase.name!r} begins twice in one attempt",
-                remedy="Give each loop a phase of its own: ctx.checkpointed(items, phase='…')",
+                remedy="Give each loop its own phase: ctx.checkpointed(items, phase='…')",
             )
         if last is not None:
             last.is_over = True
@@ -305,7 +305,7 @@ class Pace:
     def is_short(self) -> bool:
         """Return whether the time to the soft limit may not be enough until the next beat.
 
-        Only in the handler's own thread: what is raised in another one may reach nobody.
+        Only in the handler's own thread: what is raised in another one may reach no one.
         """
         if threading.get_ident() != self._thread or not self.looks_back:
             return False

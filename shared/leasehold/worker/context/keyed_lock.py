@@ -30,7 +30,7 @@ class Turns:
         """Wait for the turn of a key, and have it inside.
 
         Raises:
-            OwnTurnError: to wait would be to wait for ever.
+            OwnTurnError: to wait would be to wait forever.
         """
         while before := self._taken_before(key):
             if _in_event_loop():

@@ -158,7 +158,7 @@ async def _to_the_end(write: Callable[[], str]) -> str:
 
 
 async def _awaited(call: Callable[..., Any], args: tuple[Any, ...], returns: ReturnType) -> Any:
-    """Return what a call returns; one that may block is made in a thread of its own."""
+    """Return what a call returns; one that may block is made in its own thread."""
     if returns.is_async:
         return await call(*args)
     result = await in_thread(partial(call, *args))

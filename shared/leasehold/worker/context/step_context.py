@@ -144,7 +144,7 @@ class StepContext:
         return await self._calls.stop.wait_async(seconds)
 
     def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` called, in a thread of its own, when the attempt should end.
+        """Have `callback` called, in its own thread, when the attempt should end.
 
         For what a flag cannot reach: to close a connection that the handler waits for.
 
@@ -159,7 +159,7 @@ class StepContext:
         Where it brings the step further than it ever was and the time to the soft limit is short,
         the attempt ends here, and the next one goes on: see `continue_later`. Not where the
         handler has never looked at `resume`, has been asked to stop, is handling an error, or
-        calls it in a thread of its own.
+        calls it in its own thread.
 
         Args:
             iteration_count: how many iterations are done.
@@ -325,7 +325,7 @@ class StepContext:
     ) -> Any:
         """Do what `once` does, without blocking the handler's loop.
 
-        A coroutine function is called in the loop, any other in a thread of its own.
+        A coroutine function is called in the loop, any other in its own thread.
         """
         return await self._once.amake(key, call, args, keep)
 

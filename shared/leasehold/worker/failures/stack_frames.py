@@ -25,7 +25,7 @@ _MACHINERY: Final = (
 )
 
 _MAX_NAME: Final = 200
-#: A larger file is no source that somebody wrote.
+#: A larger file is no source that someone wrote.
 _MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
 #: So many lines before one are looked at.
 _MAX_BEFORE: Final = 2000
@@ -100,7 +100,7 @@ def source_of(frame: Frame) -> str:
         except (OSError, ValueError):
             pass  # it may lie in an archive
         else:
-            # one without a size is none that somebody wrote, and may have no end: /proc has such
+            # one without a size is none that someone wrote, and may have no end: /proc has such
             if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _MAX_SOURCE_BYTES:
                 return ""
             linecache.checkcache(frame.file)

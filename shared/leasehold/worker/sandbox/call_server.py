@@ -49,7 +49,7 @@ Reply = tuple[Message, bytes]
 
 
 class CallServer:
-    """Answers calls, each in a thread of its own: a store that hangs keeps no clock from running.
+    """Answers calls, each in its own thread: a store that hangs keeps no clock from running.
 
     A call that no thread can be had for waits for the next look.
 

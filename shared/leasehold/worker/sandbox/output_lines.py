@@ -167,7 +167,7 @@ def relay(line: LogLine) -> None:
 
 
 def _logger_of(name: str) -> logging.Logger:
-    """Return the logger, or the one above it that is there: loggers stay for ever."""
+    """Return the logger, or the one above it that is there: loggers stay forever."""
     loggers = logging.root.manager.loggerDict
     while name:
         found = loggers.get(name)

@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger("leasehold.sandbox")
 _PATIENCE_S: Final = 10.0
 
 #: A step whose process was lost with its fork server so often, in a row, has one of its own next:
-#: nobody else is lost with it then, and whose doing it was is known.
+#: no one else is lost with it then, and whose doing it was is known.
 _LOST: Final = 2
 _MOST_KEPT: Final = 1000
 
@@ -103,7 +103,7 @@ class Sandbox:
             return result
 
     def import_all(self) -> None:
-        """Have all handlers imported now, for the attempts to come; nobody waits for it."""
+        """Have all handlers imported now, for the attempts to come; no one waits for it."""
         self._children.import_all()
 
     def close(self) -> None:

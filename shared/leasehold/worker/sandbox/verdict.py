@@ -75,7 +75,7 @@ def verdict_on(
         attempt: the attempt.
         held: the same, as the worker holds it.
         step: what was to be called.
-        ending: how its process ended; None: nobody saw that.
+        ending: how its process ended; None: no one saw that.
         is_alone: whether its fork server had no other child.
     """
     return _Verdict(attempt, held, step, is_alone=is_alone).on(ending or Ending())
@@ -126,7 +126,7 @@ class _Verdict:
         return Unable(BlockCode.HANDLER_UNAVAILABLE, self._record(error))
 
     def _has_failed_meanwhile(self) -> bool:
-        """Return whether it was killed at a limit of its own, although it was also to stop.
+        """Return whether it was killed at its own limit, although it was also to stop.
 
         It had been told of its time before that, and memory it takes at its own risk.
         """

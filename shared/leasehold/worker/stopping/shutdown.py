@@ -69,7 +69,7 @@ class ShutdownCoordinator:
         return await self._stop.wait_async(seconds)
 
     def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` called, in a thread of its own, when the process is to end.
+        """Have `callback` called, in its own thread, when the process is to end.
 
         Returns:
             What ends that.
@@ -81,7 +81,7 @@ class ShutdownCoordinator:
 
         For processes whose server handles signals: call it before the server sets its handlers,
         and `watch` in the process that is to hear them. The handlers work as before. Where
-        nobody sets one, the signal does what the system says.
+        no one sets one, the signal does what the system says.
         """
         with self._lock:
             if self._listens:
@@ -99,7 +99,7 @@ class ShutdownCoordinator:
         self._notes.take_wakeups()
 
     def install(self, *signals: signal.Signals) -> None:
-        """Handle these signals (SIGTERM and SIGINT) in this process, which serves nobody else.
+        """Handle these signals (SIGTERM and SIGINT) in this process, which serves no one else.
 
         Where an asyncio loop runs in the main thread, it is the loop that handles them. A handler
         that was there before is called as well.
@@ -220,7 +220,7 @@ class SignalNotes:
         if self._is_put:
             return
         self._is_put = True
-        with contextlib.suppress(BlockingIOError):  # nobody reads here, as in a server's master
+        with contextlib.suppress(BlockingIOError):  # no one reads here, as in a server's master
             os.write(self._write_end, bytes([NOTED]))
 
     def get(self) -> bytes:

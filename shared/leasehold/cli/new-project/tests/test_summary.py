@@ -11,7 +11,7 @@ from pipelines import catalog, summary
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[testing.InProcessEngine]:
-    """Give each test a store of its own, and time that stands still."""
+    """Give each test its own store, and time that stands still."""
     with testing.engine(catalog, tmp_path) as engine:
         yield engine
 

@@ -1,7 +1,7 @@
 """The child's end of the conversation: calls are asked and answered, from any of its threads.
 
 One thread reads, and writes what the socket does not take at once. A short frame is taken whole or
-not at all, so nothing that is raised in a thread of the handler (a signal of its own, a soft
+not at all, so nothing that is raised in a thread of the handler (its own signal, a soft
 limit) leaves half a frame in the socket. A fork of the process has no part in it.
 """
 

@@ -1,6 +1,6 @@
 """The stacks of a child, written where its worker reads them, whatever the handler does.
 
-While the interpreter runs, they are written by a thread that holds its lock: nobody changes them
+While the interpreter runs, they are written by a thread that holds its lock: no one changes them
 meanwhile. Who does not hold it may read what is just being changed, and crash, so that is for
 processes that do not answer.
 """
@@ -43,7 +43,7 @@ class ChildStacks:
         os.register_at_fork(after_in_child=self._leave)
 
     def expect(self, soft_s: float, cleanup_s: float) -> None:
-        """Write them when the soft limit is over, in so many seconds, and nobody has asked."""
+        """Write them when the soft limit is over, in so many seconds, and no one has asked."""
         later = min(_LATER_S, cleanup_s / 2)
         faulthandler.dump_traceback_later(max(0.0, soft_s) + later, file=self._pipe)
 

@@ -28,7 +28,7 @@ class Ending:
 
     @property
     def is_known(self) -> bool:
-        """Whether anybody saw it end."""
+        """Whether anyone saw it end."""
         return self.exit_code is not None or self.signal is not None
 
     @classmethod
@@ -130,7 +130,7 @@ class Child:
     def ending(self) -> Ending | None:
         """Return how it ended; None: it has not, as far as the fork server said.
 
-        A process whose fork server is gone is killed: nobody else looks after it.
+        A process whose fork server is gone is killed: no one else looks after it.
         """
         if self.ending_seen is None and not self._is_closed and self._is_reported():
             report = os.read(self.status, REPORT.size)

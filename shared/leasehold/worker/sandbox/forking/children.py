@@ -243,7 +243,7 @@ class Children:
     def note_fit(self, handler: str) -> None:
         """Have a handler loaded once for all: a child has found that its module may be forked.
 
-        Nobody waits for it. Until it is there, and if it fails, each child loads the handler.
+        No one waits for it. Until it is there, and if it fails, each child loads the handler.
         Only Linux kills what a process leaves behind that was forked by a forked one.
         """
         if sys.platform != "linux":
@@ -256,7 +256,7 @@ class Children:
     def import_all(self) -> None:
         """Have the modules of all handlers imported now, for the attempts to come.
 
-        Nobody waits for it, and what is wrong with a module, its attempts say.
+        No one waits for it, and what is wrong with a module, its attempts say.
         """
         for handler in {_module_of(one): one for one in self._handlers}.values():
             self.note_fit(handler)

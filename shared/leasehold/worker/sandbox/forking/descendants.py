@@ -1,4 +1,4 @@
-"""The processes below a process, read from /proc; where there is none, nobody is found."""
+"""The processes below a process, read from /proc; where there is none, no one is found."""
 
 from __future__ import annotations
 

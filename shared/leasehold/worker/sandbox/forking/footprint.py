@@ -1,6 +1,6 @@
 """Whether a process may be used for more: forked after an import, or kept for a further attempt.
 
-Looked at is what somebody's code may leave or change in it. What asks the system is taken when this
+Looked at is what someone's code may leave or change in it. What asks the system is taken when this
 is imported: a handler may put something else in its place.
 """
 

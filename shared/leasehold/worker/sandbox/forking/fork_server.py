@@ -3,7 +3,7 @@
 It imports no handlers. Those are imported by a child, or by a zygote: a child that serves forks
 itself once it has imported the module of a handler.
 
-The loop of both forks, reaps, reports, and leaves nobody behind. It runs in a process of one thread
+The loop of both forks, reaps, reports, and leaves no one behind. It runs in a process of one thread
 that does nothing else. A request is one byte with three descriptors: where to report to, the
 child's end of the conversation, and where its prints go.
 """
@@ -161,7 +161,7 @@ def _freeze() -> None:
 
 
 def _be_silent() -> None:
-    """Print to nobody: what a module prints when it is imported was said by the first child."""
+    """Print to no one: what a module prints when it is imported was said by the first child."""
     os.dup2(0, 1)
     os.dup2(0, 2)
 
@@ -313,7 +313,7 @@ class ForkLoop:
     def _reap(self) -> None:
         """Report who ended, and kill whom they left behind.
 
-        They are killed before the process is reaped: until then nobody else can get its pid. Who
+        They are killed before the process is reaped: until then no one else can get its pid. Who
         dies of that wakes this process again, and then it has all that were below them.
         """
         is_adopted = False
@@ -332,7 +332,7 @@ class ForkLoop:
             self._kill_leftovers()
 
     def _kill_leftovers(self) -> None:
-        """Kill every child that nobody asked for: it was adopted, so who started it has ended."""
+        """Kill every child that no one asked for: it was adopted, so who started it has ended."""
         for child in own_children(self._pid):
             if child not in self._reports:
                 _kill(child)
@@ -378,7 +378,7 @@ def _reap_one(pid: int) -> None:
 
 
 def _report(descriptor: int, number: int) -> None:
-    with suppress(OSError):  # nobody reads it any more
+    with suppress(OSError):  # no one reads it any more
         os.write(descriptor, REPORT.pack(number))
 
 

@@ -38,7 +38,7 @@ _GONE_S: Final = 1.0
 #: Set for the fork server, and inherited by all below it.
 MARK: Final = "LEASEHOLD_FORK_SERVER"
 
-#: How often somebody who waits for a process is asked whether it is still needed.
+#: How often someone who waits for a process is asked whether it is still needed.
 _LOOK_S: Final = 0.1
 
 
@@ -87,11 +87,11 @@ class ForkRequest:
         return Child(number, self._call, self._output, self._status, released)
 
     def cancel(self) -> None:
-        """Close all descriptors; a process that was forked for it finds nobody, and ends."""
+        """Close all descriptors; a process that was forked for it finds no one, and ends."""
         self._near.close()
 
     def _send_rest(self) -> None:
-        """Send what did not fit into the socket before there was somebody to read it."""
+        """Send what did not fit into the socket before there was someone to read it."""
         if self._rest:
             self._call.settimeout(_SEND_S)
             self._call.sendall(self._rest)
@@ -106,7 +106,7 @@ def _pipe(near: ExitStack, far: ExitStack) -> tuple[int, int]:
 
 
 class StoppedError(Exception):
-    """Nobody needs the process any more."""
+    """No one needs the process any more."""
 
 
 class Forker:
@@ -188,7 +188,7 @@ class Forker:
         self._end()
 
     def note_lost(self) -> None:
-        """Nobody saw a process of it end."""
+        """No one saw a process of it end."""
 
     def let_go(self) -> None:
         """Close the descriptors: this is a fork of the worker, and nothing here is its own."""
@@ -262,7 +262,7 @@ class ForkServer(Forker):
         return True
 
     def note_lost(self) -> None:
-        """Kill what is left of a process that nobody saw end, if this is why."""
+        """Kill what is left of a process that no one saw end, if this is why."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
             self._kill_left_behind()

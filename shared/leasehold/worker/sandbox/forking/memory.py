@@ -75,7 +75,7 @@ def own_bytes(status: str, read_smaps: Callable[[], str]) -> int:
 
     Args:
         status: `/proc/PID/status`. Linux tells there what is not of files; gVisor does not.
-        read_smaps: returns `/proc/PID/smaps`, which is long, and not everybody's to read.
+        read_smaps: returns `/proc/PID/smaps`, which is long, and not everyone's to read.
     """
     own = _sum(_OWN, status)
     if own is None:

@@ -30,7 +30,7 @@ class ProcessHandle:
         self._is_closed = False
 
     def kill(self) -> None:
-        """Kill the process and all that are in the group it leads; nobody, if it is gone."""
+        """Kill the process and all that are in the group it leads; no one, if it is gone."""
         with self._lock:
             if self._is_closed:
                 return
@@ -39,7 +39,7 @@ class ProcessHandle:
                 self._kill_group()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process alone; nobody gets it, if it is gone."""
+        """Send a signal to the process alone; no one gets it, if it is gone."""
         with self._lock:
             if not self._is_closed:
                 self._send(number)
