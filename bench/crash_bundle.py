@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from leasehold import Client, PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
-from leasehold.client.patience import retry_unreachable
+from leasehold.client.run_wait import retry_unreachable
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceType

@@ -31,7 +31,7 @@ from docs.prices import (
     WRITES,
     Price,
 )
-from leasehold.deploy.alerts import ALERTS
+from leasehold.deploy.resources.alert_policies import ALERTS
 from leasehold.registry.function_table import FUNCTIONS
 
 

@@ -10,15 +10,15 @@ from docs.markdown import table
 from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
 from leasehold.cli.deploy.cloudbuild import substitutions
 from leasehold.deploy import permissions as may
-from leasehold.deploy.alerts import ALERTS, Alert
 from leasehold.deploy.installation import Installation
-from leasehold.deploy.metrics import METRICS
 from leasehold.deploy.permissions import Kind, Permission, permissions_of
+from leasehold.deploy.resources.alert_policies import ALERTS, Alert
+from leasehold.deploy.resources.log_metrics import METRICS
 from leasehold.deploy.tables import DEFAULTS
 from leasehold.doctor import finding
-from leasehold.doctor.code_entry import Scope
 from leasehold.doctor.codes import CODES
-from leasehold.live.iam import CALL
+from leasehold.doctor.finding import Scope
+from leasehold.live.clients import CALL
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger

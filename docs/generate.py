@@ -24,7 +24,7 @@ from docs.markdown import table as _table
 from leasehold import errors
 from leasehold.api.calls import CALLS, OPERATIONS
 from leasehold.api.lease_calls import LEASE_CALLS
-from leasehold.deploy.deployer import BUILDER_ROLES, DEPLOYER_ROLES
+from leasehold.deploy.permissions import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.registry.dead_letters import DEAD_LETTERS

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold import Client, LeaseholdError, PermanentError
-from leasehold.cli.run_watcher import wait_for
+from leasehold.cli.watch import wait_for
 from leasehold.devserver.events import EventsDouble
 from leasehold.devserver.function_processes import free_port
 from leasehold.devserver.server import DevOptions, DevServer

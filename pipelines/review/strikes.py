@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, Self
 
 from leasehold import Client, LeaseholdError
-from leasehold.client.patience import retry_unreachable
+from leasehold.client.run_wait import retry_unreachable
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.worker.stopping.holder import holder_name, host_name

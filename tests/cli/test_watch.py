@@ -13,7 +13,7 @@ import pytest
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.cli.run_displays import JsonDisplay, LineDisplay
-from leasehold.cli.run_watcher import MOST_RUNS, runs_display, view_of, watch_run, watch_runs
+from leasehold.cli.watch import MOST_RUNS, runs_display, view_of, watch_run, watch_runs
 from leasehold.client.client import Client
 from leasehold.domain.manifest_parts import Progress
 from leasehold.services.execute_step import Hint, arrive

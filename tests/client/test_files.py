@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import Client
 from leasehold.api import calls
-from leasehold.cli.files import save
+from leasehold.cli.results import save
 from leasehold.errors import ServerRefusedError, ServerUnreachableError
 from tests.serving import while_serving
 

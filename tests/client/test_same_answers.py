@@ -25,7 +25,7 @@ from leasehold.api.call_row import AnyRow, Created
 from leasehold.api.deliveries import DeliveryReport
 from leasehold.api.errors import status_of
 from leasehold.bootstrap import Bundle, boot
-from leasehold.client.caller import this_user
+from leasehold.client.arguments import this_user
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
 from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Document, StoredDocument, Write

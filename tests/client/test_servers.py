@@ -16,7 +16,7 @@ import pytest
 from leasehold import Client, Manifest
 from leasehold.bootstrap import boot
 from leasehold.client.http_calls import RunsApi
-from leasehold.client.patience import retry_unreachable
+from leasehold.client.run_wait import retry_unreachable
 from leasehold.domain.trace import TraceType
 from leasehold.errors import (
     InvalidRequestError,
@@ -232,7 +232,7 @@ def test_a_start_that_reached_nobody_fails_at_once() -> None:
 def test_a_start_that_is_never_answered_says_how_to_repeat_it(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.client.patience.PATIENCE_S", 0.3)
+    monkeypatch.setattr("leasehold.client.run_wait.PATIENCE_S", 0.3)
 
     with pytest.raises(ServerUnreachableError, match=r"the store is away\. Is") as error:
         Client(answering((503, {"error": {"message": "the store is away."}}))).start("answers", {})

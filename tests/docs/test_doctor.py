@@ -12,7 +12,7 @@ import pytest
 
 from leasehold.cli.commands import program
 from leasehold.doctor.codes import CODES
-from leasehold.doctor.deployed.drift import HARMS
+from leasehold.doctor.drift import HARMS
 from tests.cli.shell import Shell
 
 ROOT = Path(__file__).parents[2]

@@ -19,12 +19,10 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_documents
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.doctor.local.data_folder import little_space
-from leasehold.doctor.local.file_systems import kind_in
-from leasehold.doctor.local.limits import limits
-from leasehold.doctor.local.variables import OF_DEPLOY
+from leasehold.doctor.data_folder import kind_in, little_space
 from leasehold.doctor.machine import examine_machine
-from leasehold.doctor.setup import Setup, lenient_settings
+from leasehold.doctor.setup import Setup, lenient_settings, limits
+from leasehold.doctor.variables import OF_DEPLOY
 from leasehold.domain.stored import Document, Ref, Write
 from leasehold.live.clients import EMULATOR
 from leasehold.registry.function_table import FUNCTIONS

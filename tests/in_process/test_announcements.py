@@ -16,7 +16,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.testing import FrozenClock, InProcessEngine
-from leasehold.testing.announcements import RecordedChannels
+from leasehold.testing.in_process import RecordedChannels
 from tests.builders import environ_of
 from tests.in_process.sample import PIPELINES, STEPS
 from tests.waiting import until

@@ -20,7 +20,7 @@ from leasehold.services.audit import audit
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.manage_lease import LeaseCredentials, renew_lease
 from leasehold.testing import FrozenClock, InProcessEngine
-from leasehold.testing.announcements import RecordedChannels
+from leasehold.testing.in_process import RecordedChannels
 from tests.in_process.sample import CALLS, GO_ON, PIPELINES, STEPS
 from tests.waiting import until
 

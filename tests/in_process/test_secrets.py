@@ -18,8 +18,7 @@ from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.in_process import InProcessEngine
 from leasehold.logs.attempt import name_attempts_in_records
-from leasehold.logs.for_cloud import JsonFormatter
-from leasehold.logs.for_people import LineFormatter
+from leasehold.logs.stderr_log import JsonFormatter, LineFormatter
 from leasehold.services.operate import Operation, OperationRequest, operate
 from tests.builders import environ_of
 from tests.cli.shell import Shell

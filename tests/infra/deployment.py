@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from leasehold.deploy.service_calls import EMULATOR
+from leasehold.cli.deploy.smoke import EMULATOR
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.live.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS

@@ -10,7 +10,7 @@ from typing import Any
 
 from leasehold import PipelineEntry, Registry, SlackChannel, StepDispatchEntry
 from leasehold.deploy.installation import Installation
-from leasehold.deploy.queues import queues_of
+from leasehold.deploy.resources.queue import queues_of
 from leasehold.deploy.resources.resource import Resource
 from leasehold.deploy.steps import Patience, Step, apply, survey
 from leasehold.devserver.cloud_tasks import CloudTasksDouble

@@ -16,10 +16,8 @@ from typing import Any
 import pytest
 from google.cloud.monitoring_v3 import AlertPolicy, NotificationChannel
 
-from leasehold.deploy.alerts import ALERTS, Alert
-from leasehold.deploy.metrics import METRICS
-from leasehold.deploy.resources.alert_policies import alert_policies
-from leasehold.deploy.resources.log_metrics import log_metrics
+from leasehold.deploy.resources.alert_policies import ALERTS, Alert, alert_policies
+from leasehold.deploy.resources.log_metrics import METRICS, log_metrics
 from leasehold.deploy.resources.resource import Difference, State
 from leasehold.deploy.steps import Action, Step
 from leasehold.domain.status import DeadLetterReason, Termination

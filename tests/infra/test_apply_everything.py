@@ -113,4 +113,5 @@ def test_no_program_of_a_deploy_can_delete_purge_or_pause() -> None:
 def test_what_looks_for_what_is_wrong_changes_nothing_in_google_cloud() -> None:
     verbs = ("create_", "update_", "set_iam", "delete_", "purge_", "pause_", "resume_", "patch_")
 
-    assert _calls_of("shared/leasehold/doctor/deployed", verbs) == []
+    of_sockets = ["machine.py: create_connection"]
+    assert _calls_of("shared/leasehold/doctor", verbs) == of_sockets

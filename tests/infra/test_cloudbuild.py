@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from leasehold.cli.deploy import cloudbuild
-from leasehold.deploy.deployer import GATE_ROLES
+from leasehold.deploy.permissions import GATE_ROLES
 from leasehold.deploy.tables import Tables, read_tables
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionTable, Secret

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from leasehold.deploy.deployer import ACTED_AS, APIS, BUILDER_ROLES, DEPLOYER_ROLES
+from leasehold.deploy.permissions import ACTED_AS, APIS, BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 from tests.emulators import need_firestore, need_pubsub

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from leasehold.bootstrap import load_catalog
-from leasehold.cli.deploy.report import PLANNED
+from leasehold.cli.deploy.provision import PLANNED
 from leasehold.deploy.resources.queue import queues
 from tests.infra.cloud import Cloud
 

@@ -9,10 +9,9 @@ import flask
 import pytest
 
 from leasehold.bootstrap import load_catalog
-from leasehold.deploy.resources.dead_letter_permissions import dead_letter_permissions
-from leasehold.deploy.resources.event_subscription import EventSubscription
 from leasehold.deploy.resources.resource import PRESENT, Resource, State
-from leasehold.deploy.resources.topic import topics
+from leasehold.deploy.resources.service_agents import dead_letter_permissions
+from leasehold.deploy.resources.topic import EventSubscription, topics
 from leasehold.deploy.steps import Action, apply
 from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.live.clients import ONE_TRY

@@ -14,10 +14,9 @@ from google.cloud.firestore_admin_v1.types import Database as Kept
 from google.cloud.firestore_admin_v1.types import Field, Index
 
 from leasehold.adapters.firestore.values import encoded
-from leasehold.cli.deploy.report import details_of
+from leasehold.cli.deploy.provision import details_of
 from leasehold.deploy.resources.database import Database, backups
-from leasehold.deploy.resources.expiry import Expiry, expiries
-from leasehold.deploy.resources.indexes import DECLARED, CompositeIndex, indexes
+from leasehold.deploy.resources.indexes import DECLARED, CompositeIndex, Expiry, expiries, indexes
 from leasehold.deploy.resources.resource import Difference, State
 from leasehold.deploy.steps import Action, Patience, apply
 from leasehold.domain.ledger import LedgerEntry

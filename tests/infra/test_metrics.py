@@ -27,9 +27,9 @@ from leasehold import (
 )
 from leasehold.adapters.channels.log import LogSender
 from leasehold.bootstrap.hooks import log_report
-from leasehold.deploy.metrics import METRICS, LogMetric
+from leasehold.deploy.resources.log_metrics import METRICS, LogMetric
 from leasehold.logs.attempt import EVENTS_LOG
-from leasehold.logs.for_cloud import JsonFormatter
+from leasehold.logs.stderr_log import JsonFormatter
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.read_deliveries import deliveries_of_run
 from leasehold.services.sweep import Report, SweepResult, line_of, sweep

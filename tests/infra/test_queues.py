@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leasehold.bootstrap import load_catalog
-from leasehold.deploy.queues import Queue, queues_of
+from leasehold.deploy.resources.queue import Queue, queues_of
 from leasehold.errors import SettingError
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.function_table import FUNCTIONS

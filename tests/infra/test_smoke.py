@@ -19,10 +19,9 @@ import pytest
 from google.cloud import scheduler_v1
 from google.cloud.scheduler_v1 import Job
 
-from leasehold.cli.deploy.smoke import Smoke, SmokeError
-from leasehold.deploy import service_calls
+from leasehold.cli.deploy import smoke
+from leasehold.cli.deploy.smoke import EMULATOR, Answer, ServiceCalls, Smoke, SmokeError
 from leasehold.deploy.installation import Installation
-from leasehold.deploy.service_calls import EMULATOR, Answer, ServiceCalls
 from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.live.clients import EMULATOR as GOOGLE
 from leasehold.registry.function_table import FUNCTIONS
@@ -228,7 +227,7 @@ def test_an_answer_without_a_run_is_no_run(run: CloudRun, text: str) -> None:
 
 @pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff"])
 def test_an_answer_that_cannot_be_read_is_none(body: bytes) -> None:
-    assert service_calls._json_of(body) is None  # noqa: SLF001 - what a stranger answers
+    assert smoke._json_of(body) is None  # noqa: SLF001 - what a stranger answers
 
 
 @pytest.mark.parametrize("answers", [b"\x00\x1b[31m\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])
@@ -236,7 +235,7 @@ def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
     answers: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte of it comes in time, so that no timeout of a socket ends it."""
-    monkeypatch.setattr("leasehold.deploy.service_calls._LEAST_S", 0.2)
+    monkeypatch.setattr("leasehold.cli.deploy.smoke._LEAST_S", 0.2)
     is_over = threading.Event()
 
     def drip() -> None:
@@ -318,7 +317,7 @@ def test_the_token_of_a_build_has_its_email(run: CloudRun, monkeypatch: pytest.M
     host = server.start().removeprefix("http://")
     code = (
         "from leasehold.deploy.installation import Installation; "
-        "from leasehold.deploy.service_calls import ServiceCalls; "
+        "from leasehold.cli.deploy.smoke import ServiceCalls; "
         "calls = ServiceCalls(Installation('shop-prod', '123456789012', 'europe-west1'), {}); "
         "print(calls._token)"
     )

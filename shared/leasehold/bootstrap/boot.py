@@ -23,8 +23,7 @@ from leasehold.bootstrap.lazy_parts import gate_runner, handler_checks, inline_r
 from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.timestamps import ClockStep
-from leasehold.logs.attempt import name_attempts_in_records
-from leasehold.logs.repeats import without_repeats
+from leasehold.logs.attempt import name_attempts_in_records, without_repeats
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus

@@ -15,7 +15,7 @@ from leasehold.cli.exit_codes import INTERRUPTED, TERMINATED, exit_code_of
 from leasehold.cli.settings_files import read_settings_files
 from leasehold.cli.stop_signals import leave
 from leasehold.cli.streams import check_arguments, flush_stderr, open_streams
-from leasehold.logs.for_people import print_printable_logs
+from leasehold.logs.stderr_log import print_printable_logs
 
 #: The commands that a project is there for, and what it says of its settings.
 _ON_A_PROJECT: Final = [[name] for name in COMMANDS if name != "init"]

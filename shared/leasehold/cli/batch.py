@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 import click
 
 from leasehold.api.batch import BatchResponse
-from leasehold.cli.delivery_hint import hint_for_runs
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.invocation import hint_for_runs
+from leasehold.cli.opened import client_at
 from leasehold.cli.options import (
     anew_option,
     filter_options,

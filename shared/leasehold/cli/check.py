@@ -15,12 +15,12 @@ import click
 from leasehold.api import calls
 from leasehold.api.runs import RunResponse, RunsQuery
 from leasehold.bootstrap import Purpose
-from leasehold.cli.bundle import on_this_store, open_bundle, purpose_on_store
 from leasehold.cli.exit_codes import DONE, FOUND
+from leasehold.cli.opened import on_this_store, open_bundle, purpose_on_store
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.settings_files import note_settings_files
-from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.cli.streams import note, warn
 from leasehold.client.client import Client
 from leasehold.domain.manifest import Manifest, read_as
 from leasehold.domain.printable import counted

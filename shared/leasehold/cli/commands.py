@@ -32,11 +32,11 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "Show RUN as it moves until it is over, or without RUN all live runs until Ctrl-C.",
     ),
     "output": CommandRow(
-        "output", "Print the output of RUN once it is completed, or that of its STEP."
+        "results", "Print the output of RUN once it is completed, or that of its STEP."
     ),
-    "files": CommandRow("files", "List the files of RUN, or print the bytes of the file NAME."),
+    "files": CommandRow("results", "List the files of RUN, or print the bytes of the file NAME."),
     "calls": CommandRow(
-        "calls", "List the results of calls made once that RUN has: no attempt makes these again."
+        "results", "List the results of calls made once that RUN has: no attempt makes these again."
     ),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "why": CommandRow(
@@ -46,7 +46,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "deliveries", "List what channels were told of runs, or of RUN alone, newest first."
     ),
     "deliver": CommandRow(
-        "deliver", "Have a channel told of RUN once more, as it was announced last."
+        "deliveries", "Have a channel told of RUN once more, as it was announced last."
     ),
     "pause": CommandRow(
         "operations",
@@ -69,12 +69,12 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "purge": CommandRow(
         "purge", "Delete runs that ended long ago: their trace, values and files too."
     ),
-    "audit": CommandRow("audit", "Look for runs that no one and nothing would move."),
+    "audit": CommandRow("upkeep", "Look for runs that no one and nothing would move."),
     "workers": CommandRow(
-        "workers",
+        "upkeep",
         "List who works on the store: processes that noted within three minutes that they live.",
     ),
-    "sweep": CommandRow("sweep", "Handle the runs whose alarm is due, once."),
+    "sweep": CommandRow("upkeep", "Handle the runs whose alarm is due, once."),
     "check": CommandRow(
         "check", "Check settings, catalog, handlers, gates, channels and models, and run nothing."
     ),

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leasehold.cli.exit_codes import DONE
-from leasehold.cli.server_options import port_option, workers_option
-from leasehold.cli.stderr import note, noted_if_slow, warn
 from leasehold.cli.stop_signals import StopSignals
+from leasehold.cli.streams import note, noted_if_slow, warn
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
@@ -22,14 +21,28 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@port_option("Where the runs API listens, on the loopback interface.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8080,
+    show_default=True,
+    metavar="PORT",
+    help="Where the runs API listens, on the loopback interface.",
+)
 @click.option(
     "--lease-port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
     help="Where the API of leases listens, if a step is remote.  [default: a free one]",
 )
-@workers_option("Server processes that run steps.", default=2)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Server processes that run steps.",
+)
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),

@@ -13,8 +13,8 @@ import click
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.options import json_option
 from leasehold.cli.settings_files import note_settings_files
-from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.cli.streams import note, warn
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.installation import examine_installation
 from leasehold.doctor.machine import examine_machine

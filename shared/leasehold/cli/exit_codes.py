@@ -20,9 +20,8 @@ from typing import Final
 
 import click
 
-from leasehold.cli.stderr import note, print_error
 from leasehold.cli.stop_signals import SignalCount
-from leasehold.cli.streams import UnwrittenAnswerError, forget_stdout
+from leasehold.cli.streams import UnwrittenAnswerError, forget_stdout, note, print_error
 from leasehold.domain.printable import printable
 from leasehold.errors import (
     CatalogMisfitError,

@@ -16,8 +16,8 @@ import click
 
 from leasehold.cli.invocation import command_line
 from leasehold.cli.options import json_option
-from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.cli.streams import note
 
 #: The files of a project, as they are in the folder `new-project` beside this file.
 FILES: Final = (

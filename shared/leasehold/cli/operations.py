@@ -9,9 +9,8 @@ import click
 
 from leasehold.api.operations import ContinuedRun
 from leasehold.cli.commands import COMMANDS
-from leasehold.cli.delivery_hint import hint_for_run
-from leasehold.cli.invocation import command_line
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.invocation import command_line, hint_for_run
+from leasehold.cli.opened import client_at
 from leasehold.cli.options import (
     GivenInput,
     anew_option,
@@ -28,8 +27,8 @@ from leasehold.cli.options import (
     step_option,
     url_option,
 )
-from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line
+from leasehold.cli.streams import note
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.summary import Summary
 from leasehold.presentation.run_state import kept_line, state_line

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 import click
 
 from leasehold.api.overrides import OverrideReport, OverridesResponse
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.opened import client_at
 from leasehold.cli.options import MomentType, json_option, url_option
 from leasehold.cli.override_line import override_line
-from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.cli.streams import note, warn
 from leasehold.domain.timestamps import moment_text
 from leasehold.presentation.formatting import StyledText
 

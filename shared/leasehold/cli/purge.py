@@ -10,9 +10,9 @@ from typing import Any, Final
 import click
 
 from leasehold.bootstrap import system_clock
-from leasehold.cli.bundle import bundle_to_purge
 from leasehold.cli.exit_codes import DONE, NOT_COMPLETED, explain_interrupt
 from leasehold.cli.invocation import command_line
+from leasehold.cli.opened import bundle_to_purge
 from leasehold.cli.options import (
     MomentType,
     at_step_option,
@@ -20,8 +20,8 @@ from leasehold.cli.options import (
     filter_words,
     json_option,
 )
-from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_json, print_line, print_table
+from leasehold.cli.streams import note
 from leasehold.domain.printable import counted
 from leasehold.domain.status import RunStatus
 from leasehold.domain.timestamps import moment_text

@@ -14,12 +14,12 @@ from leasehold.api.registry import (
     SettingInForce,
     StepReport,
 )
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.opened import client_at
 from leasehold.cli.options import json_option, url_option
 from leasehold.cli.override_line import override_line
 from leasehold.cli.settings_files import note_settings_files
-from leasehold.cli.stderr import note, warn
 from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.cli.streams import note, warn
 from leasehold.domain.override import OVERRIDE
 from leasehold.domain.printable import counted
 from leasehold.presentation.formatting import StyledText

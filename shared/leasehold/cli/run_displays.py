@@ -8,8 +8,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Self, TextIO
 
-from leasehold.cli.stderr import note_block
 from leasehold.cli.stdout import print_json_line, print_lines
+from leasehold.cli.streams import note_block
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent

@@ -9,8 +9,7 @@ from typing import Final
 import click
 
 from leasehold.api.runs import RunsResponse
-from leasehold.cli.bundle import on_this_store
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.opened import client_at, on_this_store
 from leasehold.cli.options import (
     at_step_option,
     filter_options,
@@ -18,8 +17,8 @@ from leasehold.cli.options import (
     limit_option,
     url_option,
 )
-from leasehold.cli.stderr import note
 from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.cli.streams import note
 from leasehold.client.client import Client
 from leasehold.domain.summary import Summary
 from leasehold.presentation.formatting import StyledText, ago, stamp

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from leasehold.cli.exit_codes import BAD_INPUT, DONE
-from leasehold.cli.server_options import port_option, workers_option
-from leasehold.cli.stderr import note, noted_if_slow, print_error
 from leasehold.cli.stop_signals import StopSignals, leave
+from leasehold.cli.streams import note, noted_if_slow, print_error
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
@@ -39,8 +38,22 @@ _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
     metavar="ADDRESS",
     help="Where it listens. No one signs in: who can reach another address may do everything.",
 )
-@port_option("The port of the runs API and the API of leases.")
-@workers_option("How many steps run at once.", default=4)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8080,
+    show_default=True,
+    metavar="PORT",
+    help="The port of the runs API and the API of leases.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="How many steps run at once.",
+)
 @click.option(
     "--allow-broken",
     is_flag=True,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from leasehold.cli.stderr import note
+from leasehold.cli.streams import note
 from leasehold.domain.printable import counted
 from leasehold.errors import SettingsFileError
 
@@ -170,7 +170,7 @@ def _is_known(name: str) -> bool:
 
 
 def _others() -> set[str]:
-    from leasehold.doctor.local.variables import OF_DEPLOY, OTHERS  # noqa: PLC0415 - seldom
+    from leasehold.doctor.variables import OF_DEPLOY, OTHERS  # noqa: PLC0415 - seldom
 
     return {*OTHERS, *OF_DEPLOY}
 

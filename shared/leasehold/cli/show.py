@@ -12,7 +12,7 @@ import click
 from leasehold.api.deliveries import DeliveryReport
 from leasehold.api.runs import RunResponse
 from leasehold.cli.delivery_line import announced_to
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.opened import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import (
     Fact,

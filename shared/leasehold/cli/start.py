@@ -13,10 +13,9 @@ import click
 
 from leasehold.api.runs import StartBody
 from leasehold.bootstrap import Purpose, log_report
-from leasehold.cli.bundle import open_bundle
 from leasehold.cli.exit_codes import DONE, end_on_sigterm, explain_interrupt
 from leasehold.cli.invocation import command_line, start_command
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.opened import client_at, open_bundle
 from leasehold.cli.options import (
     GivenInput,
     files_option,
@@ -26,7 +25,9 @@ from leasehold.cli.options import (
     url_option,
 )
 from leasehold.cli.run_displays import Display
-from leasehold.cli.run_watcher import (
+from leasehold.cli.stdout import print_json, print_line, print_to_stderr
+from leasehold.cli.streams import note, warn
+from leasehold.cli.watch import (
     LOOK_EVERY_S,
     View,
     display_on,
@@ -36,12 +37,9 @@ from leasehold.cli.run_watcher import (
     wait_for,
     watch_run,
 )
-from leasehold.cli.stderr import note, warn
-from leasehold.cli.stdout import print_json, print_line, print_to_stderr
 from leasehold.client.arguments import read_files
 from leasehold.client.client import Client
-from leasehold.client.connection import EngineConnection
-from leasehold.client.start_once import start_once
+from leasehold.client.connection import EngineConnection, start_once
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import Summary

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TextIO
 
 import click
+
+from leasehold.domain.printable import printable
+from leasehold.presentation.formatting import one_line
 
 _CLOSED: Final = (
     "stdout is closed, and the answer goes there; allowed: an open one, or > /dev/null for none."
@@ -102,3 +108,54 @@ def _to_nowhere(number: int) -> None:
     if nowhere != number:
         os.dup2(nowhere, number)
         os.close(nowhere)
+
+
+# What a command says beside its answer, on stderr: one line each.
+
+
+#: Whoever waits longer than this is told for what.
+_PATIENCE_S: Final = 1.0
+
+
+def note(line: str, command: str = "") -> None:
+    """Print something worth knowing, and a command to copy as it is."""
+    _print(f"{one_line(line)} {printable(command)}".rstrip())
+
+
+@contextlib.contextmanager
+def noted_if_slow(line: str) -> Iterator[None]:
+    """Print what is done meanwhile, if it takes longer than people wait without asking."""
+    timer = threading.Timer(_PATIENCE_S, note, [line])
+    timer.daemon = True
+    try:
+        timer.start()
+    except RuntimeError:  # the system has no thread for it: it is done all the same
+        timer.cancel()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def warn(line: str) -> None:
+    """Print what is set but does not hold."""
+    _print(click.style(one_line(f"warning: {line}"), fg="yellow"))
+
+
+def print_error(line: str) -> None:
+    """Print why the command did not do what it was to do."""
+    _print(click.style(one_line(f"error: {line}"), fg="red"))
+
+
+def note_block(lines: Iterable[str]) -> None:
+    """Print lines that are safe for a terminal as they are, with their indents."""
+    for line in lines:
+        _print(line)
+
+
+def _print(line: str) -> None:
+    """Print the line; where it cannot be written, the command goes on all the same."""
+    try:
+        click.echo(line, err=True)
+    except OSError:  # no one reads it, or the disk behind it is full
+        forget_stderr()

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.opened import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import Row, print_block, print_json, print_table
 from leasehold.domain.trace import TraceEvent

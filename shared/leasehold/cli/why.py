@@ -5,12 +5,11 @@ from __future__ import annotations
 import click
 
 from leasehold.api.upkeep import WhyResponse
-from leasehold.cli.delivery_hint import command_to_run
-from leasehold.cli.invocation import command_line, url_words
-from leasehold.cli.opened_client import client_at
+from leasehold.cli.invocation import command_line, command_to_run, url_words
+from leasehold.cli.opened import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.stderr import note
 from leasehold.cli.stdout import print_block, print_json, print_line
+from leasehold.cli.streams import note
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest

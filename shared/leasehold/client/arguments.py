@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, TypeVar
+
+import pydantic_core
+from pydantic import TypeAdapter, ValidationError
 
 from leasehold.client.run_wait import OnChange
 from leasehold.domain.json_text import canonical, plain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary
-from leasehold.errors import InvalidRequestError, UnknownKeyError
+from leasehold.errors import InvalidRequestError, ResultMismatchError, UnknownKeyError
+from leasehold.presentation.formatting import one_line
 from leasehold.registry.dispatch import STEP_TYPE_WORDS, is_step_type
-from leasehold.services.limits import MAX_NAME
+from leasehold.services.limits import MAX_ACTOR, MAX_NAME
 
 _MAX_SHOWN: Final = 200
 
@@ -138,3 +145,45 @@ def plain_input(value: Any, field: str = "input") -> Any:
         shown = f"{type(value).__name__}: {value!r}"[:_MAX_SHOWN]
         raise InvalidRequestError(field=field, value=shown, allowed=allowed) from None
     return given
+
+
+# Who calls, as the trace of a run names them.
+
+
+def this_user() -> str:
+    """Return who runs this process: `user@host`."""
+    return one_line(f"{_user()}@{socket.gethostname()}", MAX_ACTOR)
+
+
+def checked_actor(actor: str) -> str:
+    """Return the name of a caller, or raise InvalidRequestError."""
+    name = actor.strip()
+    if not 0 < len(name) <= MAX_ACTOR or not name.isprintable():
+        allowed = f"1 to {MAX_ACTOR} printable characters"
+        raise InvalidRequestError(field="actor", value=actor[:MAX_ACTOR], allowed=allowed)
+    return name
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # no one has given this user a name
+        return f"uid-{os.getuid()}"
+
+
+# The result of a run as a model has it.
+
+
+T = TypeVar("T")
+
+
+def read_as(model: type[T], value: Any, run_id: str) -> T:
+    """Return a JSON value as a model has it, or raise ResultMismatchError."""
+    try:
+        return TypeAdapter(model).validate_json(pydantic_core.to_json(value))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        name = getattr(model, "__name__", str(model))
+        problem = f"{place}: {first['msg']}"
+        raise ResultMismatchError(run_id=run_id, model=name, problem=problem) from None

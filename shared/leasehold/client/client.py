@@ -38,18 +38,18 @@ from leasehold.client.arguments import (
     Run,
     RunOptions,
     check_step,
+    checked_actor,
     filter_fields,
     id_of,
     plain_input,
+    read_as,
     read_files,
     start_options,
+    this_user,
     without_none,
 )
-from leasehold.client.caller import checked_actor, this_user
-from leasehold.client.connection import LOG, Connection, connect
+from leasehold.client.connection import LOG, Connection, connect, start_once
 from leasehold.client.run_wait import OnChange, RunWait
-from leasehold.client.start_once import start_once
-from leasehold.client.typed_result import read_as
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest

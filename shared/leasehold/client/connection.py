@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -18,6 +20,7 @@ from urllib.parse import quote, urlencode
 import pydantic_core
 from pydantic import JsonValue
 
+from leasehold.api import calls
 from leasehold.api.call_row import (
     ACTOR_HEADER,
     Answer,
@@ -29,12 +32,14 @@ from leasehold.api.call_row import (
     JsonText,
     Needs,
 )
-from leasehold.api.runs import RunResponse
+from leasehold.api.runs import RunResponse, StartBody
 from leasehold.bootstrap import delivers_events, delivers_tasks, system_clock
 from leasehold.client.http_calls import RunsApi, is_server
+from leasehold.client.run_wait import ASK_AGAIN_S, Patience
 from leasehold.client.store import Store
 from leasehold.domain.manifest import is_run_id
-from leasehold.errors import InvalidRequestError, UnknownRunError
+from leasehold.domain.summary import Summary
+from leasehold.errors import InvalidRequestError, LeaseholdError, UnknownRunError
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import missing_server
@@ -253,3 +258,40 @@ def _checked(address: str) -> str:
     except ValueError:
         allowed = f"http://HOST:PORT, https://HOST, {setting.allowed}"
         raise InvalidRequestError(field="address", value=address, allowed=allowed) from None
+
+
+# A start that is one start: whose answer was lost, it is asked for again with the same key.
+
+
+def start_once(connection: Connection, body: StartBody) -> Created[Summary]:
+    """Start the run, or find the one that the key started before.
+
+    A request without an idempotency key gets one, so that it can be made again. It is, for a
+    while, where the answer was lost: then no one else could know whether there is a run.
+
+    Raises:
+        ServerUnreachableError, StoreUnavailableError: it may be started or not; a note has the key
+            to start it with once more.
+    """
+    key = body.idempotency_key or f"client-{secrets.token_hex(8)}"
+    request = CallRequest(body.model_copy(update={"idempotency_key": key}))
+    patience = Patience()
+    while True:
+        try:
+            begun = connection.call(calls.start, request)
+        except LeaseholdError as error:
+            _raise_unless_retried(error, patience, key)
+        else:
+            return begun._replace(is_new=begun.is_new or body.idempotency_key is None)
+        time.sleep(ASK_AGAIN_S)
+
+
+def _raise_unless_retried(error: LeaseholdError, patience: Patience, key: str) -> None:
+    if error.details.get("sent") is False:  # nothing was started, and whoever asks may be told so
+        raise error
+    try:
+        patience.tolerate(error)
+    except LeaseholdError:
+        if error.retryable:
+            error.add_note(f"The same start with the idempotency key {key!r} begins no second run.")
+        raise

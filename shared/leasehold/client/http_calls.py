@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 from leasehold.api.errors import ErrorInfo
 from leasehold.api.results import SIZE_HEADER
-from leasehold.client.server_errors import error_of
 from leasehold.errors import (
     InvalidRequestError,
     LeaseholdError,
     ServerRefusedError,
     ServerUnreachableError,
+    restored_error,
 )
 from leasehold.ports.artifacts import ArtifactContent
 
@@ -261,3 +261,11 @@ def _error(answer: urllib.error.HTTPError, timeout: float) -> ErrorInfo:
         AttributeError,
     ):
         return ErrorInfo(message=f"{answer.code} {answer.reason}")
+
+
+# Errors in a server's answers, as the classes that a store raises.
+
+
+def error_of(info: ErrorInfo) -> LeaseholdError | None:
+    """Return the error in an answer; None: this version has none of that code."""
+    return restored_error(info.code, info.message, info.details)

@@ -38,3 +38,37 @@ class Finding:
     def sentence(self) -> str:
         """The message, and what to type."""
         return f"{self.message} Type: {self.repair}" if self.repair else self.message
+
+
+# What is known of each kind of finding; the table is `codes.py`.
+
+
+class Scope(StrEnum):
+    """Where it is looked for."""
+
+    HERE = "here"
+    LIVE = "--live"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeEntry:
+    """A kind of finding.
+
+    Args:
+        code: for machines.
+        scope: where it is looked for.
+        meaning: what is wrong, and what that leads to.
+        repair: what to do.
+        kind: how much it counts.
+    """
+
+    code: str
+    scope: Scope
+    meaning: str
+    repair: str
+    kind: Kind = Kind.FINDING
+
+    @property
+    def key(self) -> str:
+        """The name the row is found by."""
+        return self.code

@@ -7,13 +7,17 @@ from functools import partial
 from typing import Final
 
 from leasehold.bootstrap import system_clock
-from leasehold.doctor.deployed.callers import callers
-from leasehold.doctor.deployed.deployment import Deployment
-from leasehold.doctor.deployed.drift import announcements, database, jobs, queues, secrets
-from leasehold.doctor.deployed.functions import function_settings, functions
-from leasehold.doctor.deployed.quota import quota
-from leasehold.doctor.deployed.secrets import given_secrets
+from leasehold.doctor.deployment import Deployment
+from leasehold.doctor.drift import (
+    announcements,
+    database,
+    given_secrets,
+    jobs,
+    queues,
+    secrets,
+)
 from leasehold.doctor.finding import Finding
+from leasehold.doctor.functions import callers, function_settings, functions, quota
 from leasehold.doctor.looks import Look, examine, not_looked_at
 from leasehold.doctor.setup import Setup
 from leasehold.errors import SettingError

@@ -15,7 +15,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.timestamps import ClockStep
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import LeaseholdError, UnknownRunError
-from leasehold.logs.repeats import without_repeats
+from leasehold.logs.attempt import without_repeats
 from leasehold.services.adopt_deliveries import (
     EPOCH,
     take_up_deliveries,

@@ -201,3 +201,16 @@ def _check_address(name: str, value: str, begins: str) -> None:
     is_address = _HOST_AND_PORT.fullmatch(value.removeprefix(begins))
     if value and not (value.startswith(begins) and is_address):
         raise SettingError(name=name, value=value[:80], allowed=f"{begins}HOST:PORT")
+
+
+# Names of IAM that provisioning writes, and the doctor looks for.
+
+
+#: Members that are everyone, and what they are called to people: neither ever calls a function.
+EVERYONE: Final[Mapping[str, str]] = {
+    "allUsers": "EVERYONE",
+    "allAuthenticatedUsers": "EVERYONE WITH A GOOGLE ACCOUNT",
+}
+
+#: Whoever has this role at a service may call it.
+CALL: Final = "roles/run.invoker"

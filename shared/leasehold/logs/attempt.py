@@ -8,6 +8,8 @@ own on with `contextvars.copy_context().run`.
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
@@ -140,3 +142,75 @@ def attempt_of(record: logging.LogRecord) -> AttemptName | None:
     if not known.run_id and record.name == STEP_LOG:  # a thread of the handler's own
         known = AttemptName(*(record.__dict__.get(name, "") for name in AttemptName._fields))
     return known if known.run_id else None
+
+
+# Our handler stays on the root logger, whatever a module of a user's sets up for stderr.
+#
+# `logging.basicConfig(force=True)` in a handler's module takes every handler away, and its own
+# form has neither run nor step. A process of ours has one form of its lines, so that one gives
+# way again.
+
+
+_kept: list[logging.Handler] = []
+
+
+def keep(handler: logging.Handler) -> None:
+    """Have this handler get what all loggers of this process say, from now on.
+
+    A plain handler of the root logger for stderr or stdout gives way to it, unless its format has
+    the run. Others stay, and so does the level: those are someone's choice.
+    """
+    _kept[:] = [handler]
+    logging.root.addHandler(handler)
+    if logging.getLogRecordFactory() in (logging.LogRecord, AttemptLogRecord):
+        logging.setLogRecordFactory(_record)
+
+
+def _record(*args: Any, **options: Any) -> logging.LogRecord:
+    """Make a record; its handlers are looked for only after that."""
+    for plain in [each for each in logging.root.handlers if gives_way(each)]:
+        for kept in _kept:
+            logging.root.addHandler(kept)
+        logging.root.removeHandler(plain)
+    return AttemptLogRecord(*args, **options)
+
+
+def gives_way(handler: logging.Handler) -> bool:
+    """Return whether it is a plain one for stderr or stdout whose lines would name no run."""
+    if type(handler) is not logging.StreamHandler:
+        return False
+    if handler.stream not in (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__):
+        return False
+    form = handler.formatter
+    return form is None or (type(form) is logging.Formatter and "(run_id)" not in str(form._fmt))  # noqa: SLF001 - there is no other way to ask for it
+
+
+# A log that does not say the same again and again.
+
+
+#: What the sweep finds wrong it finds wrong again each second; a person needs it less often.
+REPEAT_AFTER_S: Final = 600.0
+_MAX_LINES: Final = 1000
+
+
+def without_repeats(
+    log: Callable[[str], object], monotonic: Callable[[], float]
+) -> Callable[[str], None]:
+    """Return a log that leaves out a line it was given before, for REPEAT_AFTER_S.
+
+    Args:
+        log: takes a line.
+        monotonic: returns seconds that only grow.
+    """
+    logged_at: dict[str, float] = {}  # the line, and when it was logged
+
+    def log_once(line: str) -> None:
+        now = monotonic()
+        if line in logged_at and now - logged_at[line] < REPEAT_AFTER_S:
+            return
+        if len(logged_at) >= _MAX_LINES:
+            logged_at.clear()  # rather log something twice than keep it forever
+        logged_at[line] = now
+        log(line)
+
+    return log_once

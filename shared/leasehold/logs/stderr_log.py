@@ -2,14 +2,157 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import re
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from leasehold.logs.for_cloud import JsonFormatter
-from leasehold.logs.for_people import LineFormatter
-from leasehold.logs.kept_handler import gives_way, keep
+from leasehold.domain.printable import printable
+from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, attempt_of, gives_way, is_event, keep
+
+# Log lines for Cloud Logging: one JSON object a record, in the form that it takes apart.
+
+
+#: Python has levels between these; Cloud Logging does not.
+_SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_STEP_OF_LEVELS: Final = 10
+
+#: An entry may be 256 KiB; in JSON a character may take six bytes.
+_LONGEST: Final = 40_000
+
+#: `TRACE/SPAN;o=1` and `00-TRACE-SPAN-01`.
+_TRACES: Final = (
+    ("X-Cloud-Trace-Context", re.compile(r"([0-9a-f]{32})(?:/.*)?")),
+    ("traceparent", re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-.*")),
+)
+_TRACE: Final[ContextVar[str]] = ContextVar("leasehold_trace", default="")
+_PROJECT: Final = re.compile(r"(?:firestore|cloud-tasks)://([^/]+)/")
+
+
+class JsonFormatter(logging.Formatter):
+    """Makes an entry: severity, message, logger, the attempt, and the trace of its request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON."""
+        message = super().format(record)
+        if is_event(record):
+            return message
+        entry: dict[str, Any] = {
+            "severity": severity_of(record.levelno),
+            "message": message[:_LONGEST].encode("utf-8", "replace").decode(),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "logger": record.name,
+        }
+        if attempt := attempt_of(record):
+            entry |= {"runId": attempt.run_id, "step": attempt.step, "attempt": attempt.attempt}
+        if trace := _TRACE.get():
+            entry["logging.googleapis.com/trace"] = trace
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def severity_of(level: int) -> str:
+    """Return the severity of a level; of one in between, that of the level below it."""
+    place = min(max(level // _STEP_OF_LEVELS, 1), len(_SEVERITIES))
+    return _SEVERITIES[place - 1]
+
+
+@contextmanager
+def lines_of_request(header: Callable[[str, str], str]) -> Iterator[None]:
+    """Have what is logged inside name the trace of the request, where it has one.
+
+    Args:
+        header: returns the header of a name, or else what it is given beside it.
+    """
+    token = _TRACE.set(_trace_in(header))
+    try:
+        yield
+    finally:
+        _TRACE.reset(token)
+
+
+def _trace_in(header: Callable[[str, str], str]) -> str:
+    """Return the trace's name, `projects/…/traces/…`; empty where it is not known."""
+    for name, form in _TRACES:
+        if (found := form.fullmatch(header(name, ""))) and (project := _project()):
+            return f"projects/{project}/traces/{found[1]}"
+    return ""
+
+
+def _project() -> str:
+    named = os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+    addresses = (os.environ.get(name, "") for name in ("LEASEHOLD_TASKS", "LEASEHOLD_STORE"))
+    found = next(filter(None, map(_PROJECT.match, addresses)), None)
+    return named or (found[1] if found else "")
+
+
+# Log lines for a terminal or a journal: one line a record, which names run, step and attempt.
+
+
+_OURS: Final = "leasehold"
+
+
+class PrintableFormatter(logging.Formatter):
+    """Keeps the lines of a traceback, and spells out what would steer the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as lines that are safe to show."""
+        return "\n".join(map(printable, super().format(record).split("\n")))
+
+
+class LineFormatter(PrintableFormatter):
+    """Puts in front of a message when, how severe, of which attempt and by whom it is.
+
+    What Leasehold itself says of no attempt is a sentence for people already. Further lines, as of
+    a traceback, are indented: what begins at the margin is a record, whatever a text says.
+
+    Args:
+        is_terminal: whether events are sentences; else they stay JSON, for a program that reads
+            the file or the journal.
+        is_uniform: every line has this form: what Leasehold says of no attempt, and events, too.
+    """
+
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self, *, is_terminal: bool = False, is_uniform: bool = False) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+        self._is_uniform = is_uniform
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as lines that are safe to show."""
+        return super().format(record).replace("\n", "\n  ")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as its base has it
+        """Return the line, without a traceback."""
+        facts = record.__dict__[EVENT_FACTS] if is_event(record) else None
+        message = record.message if facts is None or not self._is_uniform else facts["message"]
+        if self._is_terminal and not self._is_uniform and facts is not None:
+            return f"{self.formatTime(record)} {facts['severity']} {facts['message']}"
+        attempt = attempt_of(record)
+        is_forged = record.name == EVENTS_LOG and facts is None
+        is_ours = record.name.partition(".")[0] == _OURS and not is_forged
+        if attempt is None and is_ours and not self._is_uniform:
+            return message
+        words = [self.formatTime(record), record.levelname]
+        if attempt is not None:
+            words += [f"run={attempt.run_id}", f"step={attempt.step}", f"attempt={attempt.attempt}"]
+        return f"{' '.join(words)} {record.name}: {message}"
+
+
+def print_printable_logs() -> None:
+    """Have the log of last resort, which writes to stderr, show no control characters."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(PrintableFormatter())
+
 
 #: The handler of functions-framework under LOG_EXECUTION_ID, which Cloud Functions sets unless the
 #: deploy does: it writes warnings as plain text, and no event of the level INFO at all.

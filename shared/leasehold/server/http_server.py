@@ -33,7 +33,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 from waitress.utilities import BadRequest
 
-from leasehold.logs.repeats import without_repeats
+from leasehold.logs.attempt import without_repeats
 
 _LOG: Final = logging.getLogger("leasehold.server")
 

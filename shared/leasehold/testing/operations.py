@@ -9,10 +9,9 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack
 from leasehold.api import calls
 from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given
 from leasehold.api.runs import RunsQuery
-from leasehold.client.arguments import Filters, Run, filter_fields
+from leasehold.client.arguments import Filters, Run, filter_fields, read_as
 from leasehold.client.client import Client
 from leasehold.client.connection import EngineConnection
-from leasehold.client.typed_result import read_as
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary

@@ -19,7 +19,7 @@ from leasehold.api.events import EventBody, PushBody
 from leasehold.domain.printable import printable
 from leasehold.domain.status import Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError, TooLargeError
-from leasehold.logs.for_cloud import lines_of_request
+from leasehold.logs.stderr_log import lines_of_request
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
 from leasehold.web.entry import entered, refuse

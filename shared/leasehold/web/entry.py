@@ -31,7 +31,7 @@ from leasehold.errors import (
     LeaseholdError,
     TooLargeError,
 )
-from leasehold.logs.for_cloud import lines_of_request
+from leasehold.logs.stderr_log import lines_of_request
 
 _LOG: Final = logging.getLogger("leasehold.web")
 

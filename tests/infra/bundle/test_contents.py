@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.deploy.bundle import BundleError
+from leasehold.deploy.bundle.assemble import missing_imports
 from leasehold.deploy.bundle.contents import sources
-from leasehold.deploy.bundle.missing_imports import missing_imports
 from leasehold.deploy.bundle.modules import Modules
 
 KEY = f"-----BEGIN PRIVATE KEY-----\n{'MIIEvQIBADANBgkqhkiG9w0BAQEFAASC' * 3}\n"

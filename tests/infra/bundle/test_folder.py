@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.deploy.bundle import BundleError
-from leasehold.deploy.bundle.folder import Changes, write
+from leasehold.deploy.bundle.assemble import Changes, write
 
 FIRST = {"main.py": b"1", "old/a.py": b"a", "same.py": b"s"}
 SECOND = {"main.py": b"2", "new/b.py": b"b", "same.py": b"s"}

@@ -19,9 +19,16 @@ from leasehold.logs.attempt import (
     EventFacts,
     LinesOf,
 )
-from leasehold.logs.for_cloud import JsonFormatter, lines_of_request, severity_of
-from leasehold.logs.for_people import LineFormatter
-from leasehold.logs.stderr_log import StderrHandler, log_as_json, log_by, log_to_stderr
+from leasehold.logs.stderr_log import (
+    JsonFormatter,
+    LineFormatter,
+    StderrHandler,
+    lines_of_request,
+    log_as_json,
+    log_by,
+    log_to_stderr,
+    severity_of,
+)
 
 TRACE = "0123456789abcdef0123456789abcdef"
 

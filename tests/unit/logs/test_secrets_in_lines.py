@@ -25,8 +25,7 @@ from leasehold.logs.attempt import (
     AttemptName,
     LinesOf,
 )
-from leasehold.logs.for_cloud import JsonFormatter
-from leasehold.logs.for_people import LineFormatter
+from leasehold.logs.stderr_log import JsonFormatter, LineFormatter
 from leasehold.worker.sandbox.output_lines import Prints, relay
 from leasehold.worker.sandbox.wire.messages import LogLine
 from tests.waiting import until

@@ -10,14 +10,12 @@ from typing import Final
 import click
 
 from leasehold.cli.deploy.options import project_tables
-from leasehold.cli.stderr import warn
 from leasehold.cli.stdout import print_line
+from leasehold.cli.streams import warn
 from leasehold.deploy.bundle import BundleError
-from leasehold.deploy.bundle.assemble import Bundle, assemble
+from leasehold.deploy.bundle.assemble import Bundle, Changes, assemble, write
 from leasehold.deploy.bundle.contents import user_modules
-from leasehold.deploy.bundle.folder import Changes, write
-from leasehold.deploy.bundle.hashes import looked_up, text_of
-from leasehold.deploy.bundle.requirements import HASHES, closure_of, hashes_of
+from leasehold.deploy.bundle.requirements import HASHES, closure_of, hashes_of, looked_up, text_of
 from leasehold.domain.printable import counted
 from leasehold.presentation.formatting import one_line
 from leasehold.registry.settings import SETTINGS

@@ -17,7 +17,7 @@ import click
 from leasehold import deploy
 from leasehold.cli.deploy.live_runs import live_runs
 from leasehold.cli.deploy.smoke import smoke
-from leasehold.deploy.deployer import BUILDER, DEPLOYER
+from leasehold.deploy.permissions import BUILDER, DEPLOYER
 from leasehold.deploy.tables import Tables
 from leasehold.registry.extras import require_extra
 from leasehold.registry.functions import FunctionEntry, Trigger, Use

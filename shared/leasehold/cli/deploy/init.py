@@ -17,8 +17,8 @@ import click
 
 from leasehold.cli.deploy.cloudbuild import FILE, GATE_FILE, HEADER, REQUIREMENTS, build, text
 from leasehold.cli.exit_codes import DONE, FOUND
-from leasehold.cli.stderr import note, print_error
 from leasehold.cli.stdout import print_line
+from leasehold.cli.streams import note, print_error
 from leasehold.deploy.tables import FILE as TABLES
 from leasehold.deploy.tables import read_tables
 from leasehold.registry import function_table

@@ -17,8 +17,8 @@ import click
 from leasehold.bootstrap import Hooks, Purpose, boot
 from leasehold.cli.deploy.options import installation_options
 from leasehold.cli.exit_codes import DONE, FOUND
-from leasehold.cli.stderr import print_error, warn
 from leasehold.cli.stdout import print_line
+from leasehold.cli.streams import print_error, warn
 from leasehold.deploy.environment import catalog_of, environment_of
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.steps import survey

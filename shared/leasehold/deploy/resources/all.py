@@ -7,18 +7,18 @@ from leasehold.deploy.resources.accounts import accounts
 from leasehold.deploy.resources.alert_policies import alert_policies
 from leasehold.deploy.resources.bucket import Bucket
 from leasehold.deploy.resources.database import Database, backups
-from leasehold.deploy.resources.dead_letter_permissions import dead_letter_permissions
-from leasehold.deploy.resources.event_subscription import EventSubscription
-from leasehold.deploy.resources.expiry import expiries
-from leasehold.deploy.resources.indexes import indexes
+from leasehold.deploy.resources.indexes import expiries, indexes
 from leasehold.deploy.resources.log_metrics import log_metrics
 from leasehold.deploy.resources.policies import policies
 from leasehold.deploy.resources.queue import queues
 from leasehold.deploy.resources.resource import Resource
 from leasehold.deploy.resources.scheduler_job import scheduler_jobs
 from leasehold.deploy.resources.secrets import secrets
-from leasehold.deploy.resources.service_agents import service_agents
-from leasehold.deploy.resources.topic import topics
+from leasehold.deploy.resources.service_agents import (
+    dead_letter_permissions,
+    service_agents,
+)
+from leasehold.deploy.resources.topic import EventSubscription, topics
 from leasehold.live.clients import GoogleClients
 from leasehold.registry.pipelines import Catalog
 

@@ -19,8 +19,7 @@ from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result, Unable
 from leasehold.domain.status import Termination
 from leasehold.errors import TooLargeError
-from leasehold.logs.attempt import AttemptName, LinesOf, name_attempts_in_records
-from leasehold.logs.kept_handler import keep
+from leasehold.logs.attempt import AttemptName, LinesOf, keep, name_attempts_in_records
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.context.step_context import StepContext
 from leasehold.worker.failures.error_chain import lacked_memory

@@ -20,12 +20,13 @@ from leasehold.deploy.resources.resource import (
     Resource,
     State,
 )
-from leasehold.doctor.deployed.deployment import Deployment
+from leasehold.doctor.deployment import Deployment, secrets_of, variables_of
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.looks import not_looked_at
 from leasehold.domain.printable import one_line
 from leasehold.domain.timestamps import stamp
 from leasehold.live.clients import ONE_TRY
+from leasehold.registry.functions import FunctionEntry, Secret
 
 if TYPE_CHECKING:
     from leasehold.deploy.resources.scheduler_job import SchedulerJob
@@ -154,8 +155,7 @@ def _is_same_service(uri: Difference) -> bool:
 def database(deployment: Deployment) -> Iterator[Finding]:
     """Yield what is wrong with the database, its indexes and its backups."""
     from leasehold.deploy.resources.database import Database, backups  # noqa: PLC0415 - lazy
-    from leasehold.deploy.resources.expiry import Expiry  # noqa: PLC0415 - as above
-    from leasehold.deploy.resources.indexes import indexes  # noqa: PLC0415 - as above
+    from leasehold.deploy.resources.indexes import Expiry, indexes  # noqa: PLC0415 - as above
 
     address = deployment.setting("LEASEHOLD_STORE")
     if not address.startswith("firestore://"):
@@ -234,10 +234,10 @@ def _last_call(deployment: Deployment, one: SchedulerJob) -> Iterator[Finding]:
 
 def announcements(deployment: Deployment) -> Iterator[Finding]:
     """Yield what is wrong on the way from the topic to the function that tells channels."""
-    from leasehold.deploy.resources.event_subscription import (  # noqa: PLC0415 - as above
+    from leasehold.deploy.resources.topic import (  # noqa: PLC0415 - as above
         EventSubscription,
+        Topic,
     )
-    from leasehold.deploy.resources.topic import Topic  # noqa: PLC0415 - as above
 
     address = deployment.setting("LEASEHOLD_EVENTS")
     if not address.startswith("pubsub://"):
@@ -324,3 +324,34 @@ def _repair(deployment: Deployment, harm: Harm, repairs: Sequence[str]) -> str:
 def _some(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+# The secrets of functions, as each function has them.
+
+
+def given_secrets(deployment: Deployment) -> Iterator[Finding]:
+    """Yield which functions have a secret as a plain variable, or not at all."""
+    for entry, service in deployment.deployed():
+        plain, given = variables_of(service), secrets_of(service)
+        for secret in entry.secrets_with(deployment.setup.catalog):
+            name = secret.variable
+            if plain.get(name):
+                message = (
+                    f"{name} is a plain variable of function {entry.service}: everyone who may "
+                    "look at the function reads it."
+                )
+                flags = (f"--remove-env-vars={name}", f"--update-secrets={secret.reference}")
+                repair = deployment.of_run("update", entry.service, *flags)
+                yield Finding("secret_in_environment", message, repair)
+            elif given.get(name) != f"{name}:{secret.version}":
+                yield _not_given(deployment, entry, secret, given.get(name, ""))
+
+
+def _not_given(deployment: Deployment, entry: FunctionEntry, secret: Secret, given: str) -> Finding:
+    has = f"has {one_line(given, _MOST)}" if given else "has nothing"
+    message = (
+        f"Function {entry.service} {has} as {secret.variable}, and the table has version "
+        f"{secret.version} of the secret of that name."
+    )
+    flag = f"--update-secrets={secret.reference}"
+    return Finding("secret_not_given", message, deployment.of_run("update", entry.service, flag))

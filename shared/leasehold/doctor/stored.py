@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Iterator
-from contextlib import closing
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import combinations
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from leasehold.bootstrap import Hooks, Purpose, boot
 from leasehold.bootstrap.store_reader import StoreReader, folder_problem, read_store, store_file
+from leasehold.doctor.data_folder import artifacts_folder, exists
 from leasehold.doctor.finding import Finding, Kind
-from leasehold.doctor.local.data_folder import artifacts_folder, exists
 from leasehold.doctor.setup import Setup
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
-from leasehold.domain.printable import printable
+from leasehold.domain.prewarming import ColdStart, prewarming
+from leasehold.domain.printable import counted, printable
 from leasehold.domain.timestamps import stamp, time_or_date
 from leasehold.domain.worker_note import (
     differ_for_long,
@@ -24,12 +28,15 @@ from leasehold.domain.worker_note import (
     no_server,
     share_nothing,
 )
-from leasehold.errors import StoreUnavailableError, StoreVersionError
+from leasehold.errors import LeaseholdError, StoreUnavailableError, StoreVersionError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Query
+from leasehold.ports.documents import Documents, Query
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.services.adopt_runs import any_waits
+from leasehold.services.audit import audit
+from leasehold.services.catalog_fit import LIMIT_CHANGED, LiveRunCheck, RunMisfit, live_runs
+from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import read_notes
 from leasehold.worker.stopping.holder import host_name, is_gone
 
@@ -153,3 +160,104 @@ def time_of(value: Any) -> datetime | None:
         return time_or_date(value) if isinstance(value, str) else None
     except ValueError:
         return None
+
+
+# What could be better, by what was measured: how many instances to keep warm.
+
+
+#: So many entries are read: a proposal is no report.
+_ENTRIES: Final = Query("ledger", limit=500, within=5.0)
+_LONGEST_S: Final = 3600
+
+
+def proposals(setup: Setup, clock: Clock) -> Iterator[Finding]:
+    """Yield how many instances of the function that runs steps are worth keeping warm."""
+    file = store_file(setup.store)
+    if file is not None and not exists(setup.folder / file):
+        return
+    try:
+        with closing(read_store(setup.store, clock)) as store:
+            entries = [one.document for one in store.query(_ENTRIES)]
+    except LeaseholdError:
+        return  # the store's own look says what is wrong with it
+    starts = [start for entry in entries for start in cold_starts(entry)]
+    step = setup.functions.of_tasks
+    found = prewarming(starts, step.max_instances)
+    if found is not None and found.instances > step.min_instances:
+        message = (
+            f"min_instances={found.instances} in the row {step.name} of deployment.py (now "
+            f"{step.min_instances}): 95% of {found.starts} cold starts took up to "
+            f"{found.p95.total_seconds():.1f} s, and there are {found.per_hour:.1f} of them an "
+            "hour. It costs that many idle instances."
+        )
+        yield Finding("min_instances_proposed", message, kind=Kind.PROPOSAL)
+
+
+def cold_starts(entry: Mapping[str, Any]) -> Iterator[ColdStart]:
+    """Yield the cold starts that an entry of the ledger has measured, whoever wrote it."""
+    steps = entry.get("steps")
+    for step in steps.values() if isinstance(steps, Mapping) else ():
+        if not isinstance(step, Mapping) or step.get("coldStart") is not True:
+            continue
+        at, seconds = time_of(step.get("startedAt")), step.get("bootstrapSeconds")
+        if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+            continue
+        if at is not None and 0 <= seconds <= _LONGEST_S:
+            yield ColdStart(at, timedelta(seconds=seconds))
+
+
+# Live runs that would not go on with the catalog that is here, and runs that are not in order.
+
+
+#: Of the runs that have no alarm, so many are looked at: `leasehold audit` looks at all.
+_NEWEST: Final = 500
+
+
+def live_runs_in_trouble(setup: Setup, clock: Clock) -> Iterator[Finding]:
+    """Yield a finding for each step at which live runs would block, and what an audit finds."""
+    file = store_file(setup.store)
+    if file is not None and not exists(setup.folder / file):
+        return
+    with suppress(LeaseholdError), _opened(setup, clock) as engine:  # other looks tell of it
+        yield from _misfits(engine)
+        yield from _disorder(engine)
+
+
+def _misfits(engine: Engine) -> Iterator[Finding]:
+    found: dict[tuple[str, str], list[RunMisfit]] = defaultdict(list)
+    look = LiveRunCheck(engine)
+    for run in live_runs(engine):
+        for one in look.misfits(run):
+            if one.code != LIMIT_CHANGED:
+                found[one.step, one.code].append(one)
+    for (step, code), misfits in found.items():
+        runs = counted(len(misfits), "live run")
+        first = misfits[0]
+        message = f"{runs} would block at step {step} ({code}), such as {first.run_id}: "
+        detail = f"{first.detail.removesuffix('.')}."
+        yield Finding("live_run_misfit", message + detail, "leasehold check --live-runs")
+
+
+def _disorder(engine: Engine) -> Iterator[Finding]:
+    """Yield a finding for each way in which runs are not in order, in the words of the audit."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for one in audit(engine, newest=_NEWEST):
+        for breach in one.breaches:
+            found[breach.code].append((one.run_id, breach.finding))
+    for code, runs in found.items():
+        count = counted(len(runs), "run is", "runs are")
+        run_id, finding = runs[0]
+        message = f"{count} not in order ({code}), such as {run_id}: {finding}"
+        yield Finding("run_not_in_order", message, "leasehold audit")
+
+
+@contextmanager
+def _opened(setup: Setup, clock: Clock) -> Iterator[Engine]:
+    """Open the store, which is read by what leaves its file as it is."""
+    store = cast(Documents, read_store(setup.store, clock))  # all that is asked of it are queries
+    hooks = Hooks(warn=lambda _: None)
+    bundle = boot(
+        setup.environ, catalog=setup.catalog, documents=store, purpose=Purpose.READ, hooks=hooks
+    )
+    with closing(bundle):
+        yield bundle.engine

@@ -1,4 +1,4 @@
-"""`leasehold files`: the files that the handlers of a run stored."""
+"""`leasehold output`, `files` and `calls`: what a run has made so far."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Final, TextIO
 
 import click
+import pydantic_core
 
-from leasehold.api import calls
-from leasehold.api.results import FileEntry
-from leasehold.cli.opened_client import client_at
+from leasehold.api import calls as api
+from leasehold.api.results import CallReport, FileEntry
+from leasehold.cli.opened import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.stderr import note
-from leasehold.cli.stdout import print_json, print_table
+from leasehold.cli.stdout import Row, print_json, print_table
+from leasehold.cli.streams import note
 from leasehold.domain.printable import counted, printable
 from leasehold.ports.artifacts import ArtifactContent
+from leasehold.presentation.formatting import one_line
 
 _COLUMNS: Final = ("FILE", "BYTES")
 
@@ -65,7 +67,7 @@ def files(
         raise click.UsageError("--json lists the files; allowed: without NAME.")
     place = None if target is None else check_target(Path(target), replace=force)
     answer = sys.stdout  # whatever else is printed meanwhile, as by a catalog, is no answer
-    with client_at(url) as client, client.call(calls.file, None, run_id, name=name) as content:
+    with client_at(url) as client, client.call(api.file, None, run_id, name=name) as content:
         if place is not None:
             save(content, place, replace=force)
             note(f"{counted(content.size, 'byte')} written to {place}")
@@ -175,3 +177,64 @@ def _explained(target: Path) -> Iterator[None]:
         raise click.ClickException(
             f"{target} cannot be written: {error.strerror or error}."
         ) from None
+
+
+# `leasehold output`: what a run or a step of it gave, as JSON.
+
+
+@click.command()
+@run_argument
+@click.argument("step", required=False)
+@url_option
+@json_option
+def output(*, run_id: str, step: str | None, url: str | None, as_json: bool) -> None:  # noqa: ARG001 - it is JSON anyway
+    """Print the output of RUN once it is completed, or that of its STEP.
+
+    The answer is JSON, whole, however large it is. An output that a gate holds back is its step's.
+
+    \b
+    Examples:
+      leasehold output r-0123456789abcdef
+      leasehold output r-0123456789abcdef extraction > extraction.json
+    """  # noqa: D301
+    with client_at(url) as client:
+        value = client.output(run_id, step)
+    print_json(value)
+
+
+# `leasehold calls`: the results of calls made once that a run has.
+
+
+_CALL_COLUMNS: Final = ("STEP", "TRIAL", "KEY", "TYPE", "RESULT")
+_LONGEST: Final = 80
+
+
+@click.command()
+@run_argument
+@url_option
+@json_option
+def calls(*, run_id: str, url: str | None, as_json: bool) -> None:
+    """List the results of calls made once that RUN has: no attempt makes these again.
+
+    \b
+    Example:
+      leasehold calls r-0123456789abcdef
+    """  # noqa: D301
+    with client_at(url) as client:
+        found = client.calls(run_id)
+    if as_json:
+        print_json({"calls": found})
+    elif found:
+        print_table(_CALL_COLUMNS, _rows(found))
+    else:
+        note(f"no results of calls in run {run_id}")
+
+
+def _rows(found: list[CallReport]) -> Iterator[Row]:
+    for one in found:
+        result = "a file" if one.is_large else _short(one)
+        yield one.step, str(one.trial), one.key, one.type, result
+
+
+def _short(one: CallReport) -> str:
+    return one_line(pydantic_core.to_json(one.result).decode(), _LONGEST)

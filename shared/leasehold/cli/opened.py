@@ -1,14 +1,21 @@
-"""The engine as commands open it. What a catalog prints while it is imported is no answer."""
+"""The engine and the client, as commands open them.
+
+What a catalog prints while it is imported is no answer.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, store_address, store_exists
-from leasehold.cli.stderr import warn
+from leasehold.cli.streams import warn
 from leasehold.registry.pipelines import NO_CATALOG, Catalog
+
+if TYPE_CHECKING:
+    from leasehold.client.client import Client
 
 
 @contextlib.contextmanager
@@ -58,3 +65,15 @@ def on_this_store(nothing: str) -> str:
     if store_exists():
         return nothing
     return f"{nothing}: there is no store yet at {store_address()} (LEASEHOLD_STORE)"
+
+
+@contextlib.contextmanager
+def client_at(url: str | None) -> Iterator[Client]:
+    """Open the server at `url`, or without one the store of the environment.
+
+    What is printed meanwhile goes to stderr: print the answer when the client is closed.
+    """
+    from leasehold.client.client import Client  # noqa: PLC0415 - not all need one
+
+    with contextlib.redirect_stdout(sys.stderr), Client(url, warn=warn) as client:
+        yield client
