@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests.warm_starts import cold_starts, warm_starts
 
 #: Where handlers run in processes of their own, as in production; and in tests that are marked
 #: `sandboxed`. The others are of something else, and run handlers inline: they patch what handlers
@@ -31,7 +34,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEASEHOLD_ISOLATION", "" if is_sandboxed else "inline")
         patch.setenv(_NO_LATE_THREADS, "true")
-        return (yield)
+        with cold_starts() if item.get_closest_marker("cold") else contextlib.nullcontext():
+            return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,6 +80,12 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_starts() -> Iterator[None]:
+    with warm_starts():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from leasehold.worker.stopping.holder import host_name
 from tests.bundle.conftest import ROOT, Begin, calls, settings
 from tests.ports import own_port
 from tests.waiting import until
+from tests.warm_starts import is_zygote
 
 
 def servers_of(process: subprocess.Popen[str]) -> set[int]:
@@ -35,7 +36,8 @@ def children(pid: int) -> set[int]:
         texts = [(task / "children").read_text() for task in tasks.iterdir()]
     except OSError:
         return set()
-    return {int(child) for text in texts for child in text.split()}
+    found = {int(child) for text in texts for child in text.split()}
+    return {child for child in found if not is_zygote(child)}
 
 
 def running(pids: set[int]) -> set[int]:

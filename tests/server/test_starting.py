@@ -16,6 +16,8 @@ from tests.ports import own_port
 from tests.server.conftest import Answer, Api
 from tests.waiting import until
 
+pytestmark = pytest.mark.cold
+
 #: A catalog whose import takes until the test lets it go on.
 _SLOW = """
 import os, pathlib, time

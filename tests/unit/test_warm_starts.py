@@ -1,0 +1,111 @@
+"""What tests fork in place of a start is the process that they would have started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.warm_starts import cold_starts
+
+#: A catalog that is imported by the command, and says what process that is.
+_SAYS = """
+import json, os, signal, sys, threading
+print(json.dumps({
+    "pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0) == os.getpid(),
+    "cwd": os.getcwd(), "own": os.environ.get("OWN"), "home": "HOME" in os.environ,
+    "argv": sys.argv[1:], "path": sys.path[0], "modules": "tests.conftest" in sys.modules,
+    "is_main": threading.current_thread() is threading.main_thread(),
+    "interrupts": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    "descriptors": sorted(int(one) for one in os.listdir("/proc/self/fd"))[:3],
+    "forked": "waitress" in sys.modules,
+}), file=sys.__stdout__, flush=True)
+if "OWN" in os.environ:
+    threading.Timer(60, os._exit, (3,)).start()
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all are started")
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    (tmp_path / "says.py").write_text(_SAYS)
+    environ = {name: value for name, value in os.environ.items() if name != "HOME"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "leasehold", "check", "--json"],
+        cwd=tmp_path,
+        env=environ | {"LEASEHOLD_CATALOG": "says"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        yield process
+        process.kill()
+
+
+def test_it_is_a_child_of_its_own(begun: subprocess.Popen[str], tmp_path: Path) -> None:
+    output, _ = begun.communicate()
+
+    said = json.loads(output.splitlines()[0])
+    assert said == {
+        "pid": begun.pid,
+        "parent": os.getpid(),
+        "session": True,
+        "cwd": str(tmp_path),
+        "own": None,
+        "home": False,
+        "argv": ["check", "--json"],
+        "path": str(tmp_path),
+        "modules": False,
+        "is_main": True,
+        "interrupts": True,
+        "descriptors": [0, 1, 2],
+        "forked": True,
+    }
+    assert begun.returncode == 2  # a catalog without tables
+
+
+def test_a_signal_ends_it_as_it_ends_any_process(tmp_path: Path) -> None:
+    """The C library knows the thread by its new id: it is signalled, and not the zygote's."""
+    (tmp_path / "says.py").write_text(_SAYS)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "leasehold", "check"],
+        cwd=tmp_path,
+        env=os.environ | {"LEASEHOLD_CATALOG": "says", "OWN": "1"},
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == -signal.SIGUSR1
+
+
+@pytest.mark.parametrize("case", ["cold", "shadowed", "variable"])
+def test_what_python_reads_when_it_starts_has_it_started(tmp_path: Path, case: str) -> None:
+    (tmp_path / "says.py").write_text(_SAYS)
+    environ = os.environ | {"LEASEHOLD_CATALOG": "says"}
+    if case == "shadowed":
+        (tmp_path / "waitress.py").touch()
+    elif case == "variable":
+        environ["PYTHONHASHSEED"] = "7"
+
+    with cold_starts() if case == "cold" else contextlib.nullcontext():
+        done = subprocess.run(
+            [sys.executable, "-m", "leasehold", "check"],
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            check=False,
+        )
+
+    assert json.loads(done.stdout.splitlines()[0])["forked"] is False
