@@ -1,6 +1,6 @@
 """What runs cost: operations as `bench/run_costs.py` counts them, times a dated table of prices.
 
-Whoever changes what a run asks of a service changes `COUNTED`: a test counts again, and the tables
+A change of the requests of a run changes `COUNTED`: a test counts again, and the tables
 of `docs/costs.md` are drawn from here.
 """
 
@@ -158,7 +158,7 @@ def usd_of(operations: Operations, *kinds: Kind) -> float:
 
 
 def compute_usd(function: str, seconds: float) -> float:
-    """Return what a function costs that answers requests for so long, one at a time."""
+    """Return the cost of a function that answers requests for this time, one at a time."""
     row = FUNCTIONS[function]
     return CPU.of(row.cpu * seconds) + MEMORY.of(row.memory_mib / 1024 * seconds)
 

@@ -31,7 +31,7 @@ Schema = Mapping[str, Any]
 
 _ALL: Final = (*CALLS, *LEASE_CALLS)
 
-#: What is answered that has no fields described here.
+#: Responses without fields that are described here.
 _OTHER_ANSWERS: Final[Mapping[Any, str]] = {
     JsonValue: "any JSON value",
     bytes: "the bytes, as `application/octet-stream`",
@@ -61,7 +61,7 @@ def calls_of(rows: Iterable[AnyRow]) -> str:
 
 
 def shapes() -> str:
-    """Return the fields of what is answered, and of what stands in it."""
+    """Return the fields of a response, and of its parts."""
     return "\n\n".join(
         f"### {name}\n\n{_sentences(schema)}\n\n{_fields_of_answer(name, schema)}"
         for name, schema in sorted(_answered().items())
@@ -155,7 +155,7 @@ def _fields_of_answer(shape: str, schema: Schema) -> str:
 
 @functools.cache
 def _answered() -> Mapping[str, Schema]:
-    """Return the schemas of what is answered and of what stands in it, by their names."""
+    """Return the schemas of responses and of their parts, by their names."""
     found: dict[str, Schema] = {}
     answers = [ErrorResponse, *(call.gives for call in _ALL)]
     for model in answers:

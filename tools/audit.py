@@ -85,7 +85,7 @@ def vulnerabilities(
 
 
 def _advisories(result: Any) -> Iterator[str]:
-    """Yield the ids of what is known of a package; what has no id is no less of a finding."""
+    """Yield the ids of the known advisories of a package; one without an id counts too."""
     known = result.get("vulns") if isinstance(result, dict) else None
     for one in known if isinstance(known, list) else [known] if known else []:
         yield one_line(str(one.get("id") if isinstance(one, dict) else one), _LONGEST_LINE)

@@ -124,7 +124,7 @@ class HeldStep:
             raise StoppedError
 
     def checkpoint(self, count: int, results: Any) -> None:
-        """Keep what there is, for whoever continues the step."""
+        """Keep the results so far, for the next attempt of the step."""
         self._call("checkpoint", iterationCount=count, partialResults=results)
 
     def put_file(self, name: str, data: bytes) -> None:
@@ -181,7 +181,7 @@ class HeldStep:
     def _renew(self) -> None:
         """Renew at a third of the time that is left, and no later than the step asks for.
 
-        A renewal that gets no answer is repeated at a third of what is left then; when nothing is
+        A renewal that gets no answer is repeated at a third of the remaining time; when nothing is
         left the lease may be another worker's.
         """
         while not self._over.wait(min(max(0.1, self._left() / 3), self.step["heartbeatS"])):

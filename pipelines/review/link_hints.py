@@ -1,4 +1,4 @@
-"""What a broken link may have meant, as long as that is cheap to find."""
+"""Targets that a broken link may have meant, if they are cheap to find."""
 
 import posixpath
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from pipelines.review.folder_tree import SUFFIXES
 
 ALIKE: Final = 0.75  # of difflib's ratio, from which an anchor may be meant…
 TYPO: Final = 0.88  # …and a file's name
-LONGEST: Final = 120  # characters of what is compared letter by letter
+LONGEST: Final = 120  # characters of texts that are compared letter by letter
 
 #: The work for all hints of a review: each name that is looked at is one unit, and each that is
 #: compared letter by letter one more for each so many pairs of letters. Then hints are left out.

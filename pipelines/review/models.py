@@ -1,4 +1,4 @@
-"""What travels between the steps of the review, as JSON with camelCase names.
+"""The values that pass between the steps of the review, as JSON with camelCase names.
 
 `ReviewInput` → extraction → `Extraction` → synthesis → `Digest` → review → `Review`
 → publish → `Publication`. Lines count from 1; paths are relative to the folder, with `/`.

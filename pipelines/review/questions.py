@@ -1,7 +1,7 @@
 """The questions to an agent and its answers. Each fits one call of a model.
 
-An agent names sentences and claims by number and id instead of quoting them, so that what is
-cited is word for word what the document says.
+An agent names sentences and claims by number and id instead of quoting them, so a citation is
+word for word from the document.
 """
 
 from typing import Annotated, Any, Literal

@@ -106,7 +106,7 @@ def _group_like(
     """Return the first group that says the same as these words; `having` are the groups of each.
 
     A text that says the same lacks at most a fifth of the words, so one more than a fifth of them
-    lead to it: the rarest. Of the groups that they lead to, only so many are compared.
+    lead to it: the rarest. Of the groups that they lead to, only a limited number is compared.
     """
     lacking = math.floor((1 - NEAR) * len(words) + ROUNDING)
     rarest = sorted(having, key=len)[: lacking + 1]

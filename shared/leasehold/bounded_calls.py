@@ -69,7 +69,7 @@ def _complete(call: Callable[[], T], done: Future[T]) -> None:
 
 
 class BoundedCalls:
-    """Makes calls that are waited for only so long; only so many may go on after that.
+    """Makes calls with a limited wait; a limited number may go on after that.
 
     Args:
         name: what the threads are named.
@@ -195,7 +195,7 @@ class KeptThreads:
                 done.set_result(result)
 
     def _wait_for_more(self, inbox: _Inbox) -> None:
-        """Be there for the next call before whoever waits for this one can have another."""
+        """Be ready for the next call before the waiting caller can make another."""
         with self._changing:
             if self._is_closed:
                 inbox.put(None)
@@ -217,7 +217,7 @@ Call = Callable[[], None]
 
 
 def side_by_side(take: Callable[[], Call | None], at_most: int) -> None:
-    """Make the calls that `take` gives, at most so many at a time, until it gives none.
+    """Make the calls that `take` gives, a limited number at a time, until it gives none.
 
     The caller's thread makes calls too, and another one is started only while there are calls to
     make. A thread that cannot be started is done without.

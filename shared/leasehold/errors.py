@@ -73,7 +73,7 @@ class SettingsFileError(LeaseholdError):
 
 
 class UnsetSettingError(SettingError):
-    """A setting is needed that is not set, or whose default cannot be used here."""
+    """A required setting is not set, or its default cannot be used here."""
 
     code = "setting_not_set"
     text = "{name} is not set, and {problem}; set it to {allowed}."
@@ -265,14 +265,14 @@ class BodyEncodingError(LeaseholdError):
 
 
 class CallResultError(LeaseholdError):
-    """The result of a call made once cannot be kept, or a recorded one not be used."""
+    """A result of `ctx.once` cannot be recorded, or a recorded one cannot be used."""
 
     code = "call_result"
     text = "The result of the call {key!r} {problem}."
 
 
 class UnrestorableResultError(CallResultError):
-    """The result of a call made once is not JSON, or would come back as something else."""
+    """A result of `ctx.once` is not JSON, or would come back as another type."""
 
     code = "unrestorable_result"
     permanent = True
@@ -290,7 +290,7 @@ class CallKeyReusedError(LeaseholdError):
 
 
 class TooManyCallsError(LeaseholdError):
-    """A run has no room for the result of one more call made once."""
+    """A run has no room for one more recorded result."""
 
     code = "too_many_calls"
     text = (
@@ -715,7 +715,7 @@ class AgentClientError(Exception):
         details: whatever helps to find the cause; plain JSON values, kept with the error. A list
             is kept as `validationIssues`: the first 50, and how many there are.
         retry_after: seconds, a timedelta, or the text of a header `Retry-After`: the next attempt
-            is not to begin before. More than a day is a day, and what is no time above 0 is
+            is not to begin before. More than a day is a day, and any value but a time above 0 is
             ignored. None: as the answer of a provider says that the error came from, else the
             step's backoff.
     """
@@ -778,7 +778,7 @@ class ContinuedError(BaseException):
 
     Args:
         message: for people.
-        at_checkpoint: whether it was raised for want of time.
+        at_checkpoint: whether it was raised because time ran short.
     """
 
     def __init__(

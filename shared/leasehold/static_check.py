@@ -201,7 +201,7 @@ def line_of(finding: Finding) -> str:
 def _registries(
     module: ModuleType, environ: Mapping[str, str], error: LeaseholdError
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the registries of a module that are no catalog together."""
+    """Yield the problems of registries that are not a catalog together."""
     file = _file_of(module.__name__)
     if not isinstance(error, InvalidEntryError):
         yield _finding(error, (file, None))

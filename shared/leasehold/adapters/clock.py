@@ -12,7 +12,7 @@ from typing import Final
 from leasehold.domain.timestamps import ClockStep
 from leasehold.ports.clock import Clock
 
-#: How many ids are drawn at once: each call of the system lets go of Python's lock, and then
+#: How many ids are drawn at once: each call of the system releases Python's lock, and then
 #: waits for it behind all other threads.
 _DRAWN: Final = 64
 
@@ -47,7 +47,7 @@ class SystemClock:
 
 #: A clock that is off by less is not told from one that is slow to read, and harms no lease.
 STEP_S: Final = 5.0
-#: So long a step counts as new. Whoever looks after runs has written it into them by then.
+#: So long a step counts as new. The clockwork has written it into the runs by then.
 NEW_S: Final = 60.0
 #: A reading that took longer says nothing: the process was stopped in between.
 _QUICK_S: Final = 0.5

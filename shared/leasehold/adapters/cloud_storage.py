@@ -37,7 +37,7 @@ _GZIP: Final = "gzip"
 _SIZE: Final = "leasehold-size"
 _GZIP_BEGINS: Final = b"\x1f\x8b"
 
-#: What a write is answered whose object was written or deleted meanwhile.
+#: The response to a write if its object was written or deleted meanwhile.
 _CHANGED: Final = (404, 412)
 
 
@@ -131,8 +131,8 @@ class CloudStorageArtifacts:
     def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:  # noqa: ARG002 - the port's
         """Compress the objects below the folder `prefix`; of failures, raise the first.
 
-        An object is there whole before and after, under the same address; none is overwritten that
-        was put meanwhile.
+        An object is there whole before and after, under the same address; an object that was put
+        meanwhile is not overwritten.
         """
         check_artifact_name(prefix)
         failures: list[StoreUnavailableError] = []

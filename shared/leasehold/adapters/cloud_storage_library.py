@@ -1,4 +1,4 @@
-"""What is used of the client library of Cloud Storage, imported by the first call that needs it."""
+"""The client library of Cloud Storage, imported by the first call that needs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StorageLibrary:
 
     Args:
         open_bucket: makes a client, and returns its bucket of that name; no call is made.
-        retry: tries again what may pass, for as long as it is told to.
+        retry: tries again what may pass, for the given time.
         checksum: makes the checksum of an object that has no bytes yet.
         missing: what is raised where there is no object, or no bucket.
         failures: all that it raises.

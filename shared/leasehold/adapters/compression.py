@@ -1,6 +1,6 @@
 """What artifacts are compressed with: gzip, in blocks, so that a file of any size fits in memory.
 
-Whoever stores it keeps the size beside it: a reader gets as many bytes as were put, or an error.
+The store keeps the size beside it: a reader gets as many bytes as were put, or an error.
 """
 
 from __future__ import annotations

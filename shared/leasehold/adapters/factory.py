@@ -65,7 +65,7 @@ def open_tasks(settings: Mapping[str, Any], clock: Clock) -> TaskQueue:
 def open_events(
     settings: Mapping[str, Any], clock: Clock, log: Callable[[str], object], *, by_hand: bool
 ) -> EventBus:
-    """Open the event bus of LEASEHOLD_EVENTS; one within this process is told who delivers.
+    """Open the event bus of LEASEHOLD_EVENTS; one within this process gets its sender.
 
     Args:
         settings: all of them.

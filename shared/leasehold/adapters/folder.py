@@ -56,7 +56,7 @@ class FolderArtifacts:
         root: the folder; the first write makes it, for its owner alone. What interrupted
             writes left in it is deleted. Once it was seen to hold something, it is not made again:
             if it is gone, that is an outage.
-        clock: gives the age of what was left.
+        clock: gives the age of leftovers.
 
     Raises:
         StoreUnavailableError: the folder cannot be made or written.

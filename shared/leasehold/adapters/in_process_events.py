@@ -63,7 +63,7 @@ class InProcessEvents:
     """Messages by their time, delivered by threads of this process: a few for each channel.
 
     A message that waits no longer than this one would, or is being delivered, is not taken again.
-    Whoever publishes never waits, and is never refused.
+    A publisher never waits, and is never refused.
 
     Args:
         clock: decides which messages are due.
@@ -188,7 +188,7 @@ class InProcessEvents:
             self._log(f"an announcement could not be looked after: {problem}")
             if not isinstance(error, LeaseholdError) or error.retryable:
                 again = self._clock.now() + QUEUE_BACKOFF.wait(failures)
-        except BaseException:  # whoever delivers by hand is interrupted: it may be taken again
+        except BaseException:  # a delivery by hand is interrupted: it may be taken again
             with self._changed:
                 self._known.pop(about.delivery_id, None)
             raise

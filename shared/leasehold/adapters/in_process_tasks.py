@@ -145,7 +145,7 @@ class UndeliveredTasks(InProcessTasks):
     """For a command that delivers nothing: another process may have the queue, or none has."""
 
     def create(self, task: Task) -> None:
-        """Leave the task to whoever has a queue and comes by."""
+        """Leave the task to the next process that has a queue."""
 
     def exists(self, task: Task) -> None:
         """Return None: it cannot be known here."""

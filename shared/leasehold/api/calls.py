@@ -212,7 +212,7 @@ def step_output(engine: Engine, request: CallRequest[None]) -> Any:
 
 @call("GET", "/runs/<run_id>/calls", CallsResponse, refuses=_OF_RUN, name="calls")
 def once(engine: Engine, request: CallRequest[None]) -> CallsResponse:
-    """The results of calls made once that a run has; no attempt makes these calls again."""
+    """The recorded results of a run; no attempt makes these calls again."""
     made = read_run(engine, request.run_id).position.calls
     return CallsResponse(calls=[CallReport.of(one) for one in made])
 
@@ -339,13 +339,13 @@ OPERATIONS: Final[Mapping[Operation, AnyRow]] = {
 
 @call("GET", "/runs/<run_id>/deliveries", RunDeliveriesResponse, refuses=_OF_RUN)
 def run_deliveries(engine: Engine, request: CallRequest[None]) -> RunDeliveriesResponse:
-    """What channels were told of a run, or are owed, newest first."""
+    """The announcements of a run, sent or still due, newest first."""
     return RunDeliveriesResponse.of(read_deliveries(engine, request.run_id))
 
 
 @call("GET", "/deliveries", DeliveriesResponse, takes=DeliveriesQuery)
 def deliveries(engine: Engine, request: CallRequest[DeliveriesQuery]) -> DeliveriesResponse:
-    """What channels were told of all runs, or are owed: a page, newest first."""
+    """The announcements of all runs, sent or still due: a page, newest first."""
     query = request.given
     wanted, token = query.to_filter(), query.page_token
     page = list_deliveries(engine, wanted, limit=query.limit, page_token=token)

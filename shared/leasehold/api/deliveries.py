@@ -1,4 +1,4 @@
-"""`/deliveries`: what channels were told of runs, and what they are still owed."""
+"""`/deliveries`: announcements of runs, sent or still due."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leasehold.services.read_deliveries import DeliveryFilter, DeliveryPage
 
 
 class DeliveryReport(ResponseModel):
-    """What one channel is told of one occurrence in a run, and whether it was."""
+    """One announcement of a run to one channel, and its state."""
 
     run_id: str
     occurrence: str

@@ -66,7 +66,7 @@ class VariableReport(ResponseModel):
 
 
 class ChannelReport(ResponseModel):
-    """A channel: its kind, what it is told of (empty: all), and the variables that it needs."""
+    """A channel: its kind, its events (empty: all), and the variables that it needs."""
 
     name: str
     kind: str

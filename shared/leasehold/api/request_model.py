@@ -65,7 +65,7 @@ class RequestPart(BaseModel):
         return given
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a client sends; an optional field that is None is left out."""
+        """Return what a client sends; an optional field with the value None is left out."""
         return {
             field.name: value.to_json() if isinstance(value, RequestPart) else value
             for field, value in _given(self)
@@ -243,7 +243,7 @@ def filled_text() -> Rule:
 
 
 def printable(most: int = MAX_NAME, *, least: int = 1) -> Rule:
-    """Return the rule of a text that a line can show, of at most so many characters."""
+    """Return the rule of a text that a line can show, of limited length."""
     size = core_schema.str_schema(strict=True, min_length=least, max_length=most)
     check = _checked(str.isprintable, size)
     count = f"{least} to {most}" if least else f"at most {most}"

@@ -112,7 +112,7 @@ class RunsResponse(ResponseModel):
 
 
 class RunResponse(RunFields, AtStep):
-    """`GET /runs/{id}`: the manifest, with what is stored in its position beside the rest."""
+    """`GET /runs/{id}`: the manifest, with the fields of its position beside the rest."""
 
     @classmethod
     def of(cls, run: Manifest) -> Self:

@@ -193,7 +193,7 @@ def _clock_step(store: str, clock: Clock) -> Callable[[], ClockStep | None]:
 
 
 def _sources(catalog: Catalog, name: str, purpose: Purpose) -> ProjectSources:
-    """Return the sources of what is to run; who only looks needs none."""
+    """Return the sources to run; who only looks needs none."""
     if purpose in (Purpose.READ, Purpose.PREVIEW):
         return NO_SOURCES
     return ProjectSources.of(catalog, name if name in sys.modules else "")

@@ -57,7 +57,7 @@ def check_home(settings: Mapping[str, Any], catalog: Catalog) -> None:
     """Refuse steps whose limits the platform of the settings does not allow.
 
     Raises:
-        PlatformLimitError: Cloud Tasks calls the steps, and does not listen for so long.
+        PlatformLimitError: Cloud Tasks calls the steps, and does not wait that long.
     """
     if settings["LEASEHOLD_TASKS"] != IN_PROCESS:
         check_platform(catalog.steps)

@@ -169,5 +169,5 @@ def _identify(
     says = log if purpose is Purpose.RUN else lambda _: None  # a command prints what it meets
     artifacts.know_by_mark(FolderIdentity(artifacts.root, documents, says, note=note).find)
     if purpose is Purpose.RUN:
-        with contextlib.suppress(StoreUnavailableError):  # whoever needs a file meets it
+        with contextlib.suppress(StoreUnavailableError):  # the first use of a file meets it
             artifacts.check_mark(may_write=True)

@@ -1,4 +1,4 @@
-"""Parts of a bundle, for whoever needs just one of them."""
+"""Parts of a bundle, for callers that need only one of them."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def folder_artifacts(folder: Path, clock: Clock) -> Artifacts:
 
 
 def in_process_queue(clock: Clock) -> PulledTaskQueue:
-    """Return a queue within this process, for whoever drives an engine by it."""
+    """Return a queue within this process, for a caller that drives an engine by it."""
     return InProcessTasks(clock)

@@ -42,7 +42,7 @@ def delivery_detail(delivery: DeliveryReport, now: datetime) -> str:
 
 
 def announced_to(deliveries: Sequence[DeliveryReport], now: datetime) -> str:
-    """Return which channels were told, and how it stands with the others.
+    """Return the channels that got the announcement, and the state of the others.
 
     Args:
         deliveries: those of one run, newest first; of each channel the newest counts.

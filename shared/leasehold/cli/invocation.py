@@ -1,4 +1,4 @@
-"""Who calls this program, and how, so that the commands it shows work when they are pasted."""
+"""The way this program was called, so that the commands it shows work when they are pasted."""
 
 from __future__ import annotations
 

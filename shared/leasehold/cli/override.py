@@ -64,7 +64,7 @@ def override(
     """Set other limits for STEP until a time; without options, show what is set.
 
     They are in force at its next dispatch, retries included, everywhere within 10 s. An attempt
-    that is dispatched keeps its limits. They replace the whole of what was set for STEP before.
+    that is dispatched keeps its limits. They replace every earlier limit of STEP.
 
     \b
     Examples:

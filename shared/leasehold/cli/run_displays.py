@@ -126,7 +126,7 @@ class _News:
 
     Args:
         trace: all that happened to the run.
-        known: events that are none.
+        known: lines that are not events.
     """
 
     def __init__(self, trace: Trace, known: Iterable[TraceEvent] = ()) -> None:

@@ -50,7 +50,7 @@ def read_settings_files(environ: MutableMapping[str, str] | None = None) -> None
         environ: where; None: in that of this process.
 
     Raises:
-        SettingsFileError: a file cannot be read, or says what is no setting.
+        SettingsFileError: a file cannot be read, or has an unknown setting.
     """
     environ = os.environ if environ is None else environ
     FROM_FILES.clear()

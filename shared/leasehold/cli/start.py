@@ -244,7 +244,7 @@ def _run_to_end(local: InProcessEngine, request: StartRequest, *, quiet: bool) -
 
 
 def _report(facts: Facts) -> None:
-    """Log what channels are told, or cannot be told; the display shows all else."""
+    """Log each announcement that was sent or failed; the display shows all else."""
     if "channel" in facts and facts["event"] != TraceType.ANNOUNCEMENT_SENT.upper():
         log_report(facts)
 

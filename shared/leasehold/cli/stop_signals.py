@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final, NoReturn
 
-#: A signal wakes whoever waits; it looks as often as that besides.
+#: A signal wakes the waiting thread; it looks as often as that besides.
 _LOOK_S: Final = 1.0
 _MANY: Final = 512
 

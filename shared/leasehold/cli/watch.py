@@ -325,7 +325,7 @@ def watch(*, run_id: str | None, url: str | None, as_json: bool) -> int:
 
 
 def _watch_one(client: Client, run_id: str, url: str | None, *, as_json: bool) -> int:
-    client.get(run_id)  # who does not answer now may never have: that is no outage
+    client.get(run_id)  # a server that does not answer now may never have: not an outage
     view = view_of(client, run_id, patience=inf)
     with explain_watch_interrupt(run_id, url):
         display = JsonDisplay(view.trace) if as_json else display_on(sys.stdout, view)

@@ -1,4 +1,4 @@
-"""What the methods of a client take, and how it is sent."""
+"""The arguments of a client's methods, and how they are sent."""
 
 from __future__ import annotations
 

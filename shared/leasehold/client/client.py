@@ -83,7 +83,7 @@ class Client:
         ServerUnreachableError, StoreUnavailableError: no one answers. Retryable.
         ServerRefusedError: what answers is no Leasehold server, or one of another version.
         InvalidRequestError: an argument is not what it may be; nothing was sent or changed. The
-            constructor raises it for an address that is none.
+            constructor raises it for an invalid address.
         UnknownRunError: no run has that id.
     """
 
@@ -256,7 +256,7 @@ class Client:
             return b"".join(content.blocks)
 
     def calls(self, run: Run) -> list[CallReport]:
-        """Return the results of calls made once that the run has; none of them is made again."""
+        """Return the recorded results of the run; none of them is made again."""
         return self.call(calls.once, None, run).calls
 
     def trace(self, run: Run) -> list[TraceEvent]:
@@ -283,7 +283,7 @@ class Client:
         return self.call(calls.runs, RunsQuery.model_validate(given))
 
     def deliveries(self, run: Run) -> list[DeliveryReport]:
-        """Return what channels were told of the run, or are still owed, newest first."""
+        """Return the announcements of the run, sent or still due, newest first."""
         return self.call(calls.run_deliveries, None, run).deliveries
 
     def list_deliveries(
@@ -474,7 +474,7 @@ class Client:
     ) -> OverrideChange:
         """Set the limits of a step until a time: in force at its next dispatch, retries included.
 
-        They replace the whole of what was set for the step before; the answer has both.
+        They replace every earlier limit of the step; the answer has both.
 
         Args:
             step: the step type.

@@ -139,7 +139,7 @@ class ServerConnection:
         return True
 
     def missing_server(self) -> str | None:
-        """Return None: whoever answers works, or functions do when they are called."""
+        """Return None: the server works, or its functions do when they are called."""
         return None
 
     def close(self) -> None:

@@ -38,13 +38,13 @@ _NOT_NOW: Final = frozenset(
     }
 )
 
-#: Whoever is at the address may send anything; no answer of the runs API is longer.
+#: The server at the address may send anything; no answer of the runs API is longer.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_DIGITS: Final = 20
 _CHUNK: Final = 64 * 1024
 _LONGEST_MESSAGE: Final = 1000
 
-#: A file of any size is read in blocks of at most so many bytes.
+#: A file of any size is read in blocks of this size.
 _BLOCK_BYTES: Final = 1024 * 1024
 
 #: With these, no connection was made: the server got nothing.
@@ -205,7 +205,7 @@ def is_server(url: str) -> bool:
     try:
         parts = urlsplit(url)
         is_whole = parts.hostname is not None and parts.port != 0 and url.isascii()
-    except ValueError:  # brackets of an address that do not match, a port that is none
+    except ValueError:  # brackets of an address that do not match, an invalid port
         return False
     is_plain = url.isprintable() and not any(part in url for part in (" ", "?", "#", "@"))
     return is_whole and is_plain and parts.scheme in ("http", "https")

@@ -92,7 +92,7 @@ class Store:
     def to_cancel(self) -> Engine:
         """Return the engine that cancels: it has to work without a catalog that can be used.
 
-        The catalog says which channels are told of it; where none does, the sweep's will.
+        The catalog says which channels get the announcement; where none does, the sweep's will.
         """
         try:
             return self.to_change()

@@ -120,7 +120,7 @@ class FunctionProcesses:
     def take_over(self, deadline: float) -> None:
         """Have a server answer in place of what did until now; `deadline` is monotonic seconds.
 
-        Whoever calls meanwhile waits until it accepts, and is not refused.
+        A call meanwhile waits until it accepts, and is not refused.
 
         Raises:
             StoreUnavailableError: none does.

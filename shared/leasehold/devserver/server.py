@@ -72,7 +72,7 @@ CHANGED: Final = (
 #: So long messages that are due are still delivered when it stops; later ones stay due.
 ANNOUNCE_S: Final = 2.0
 
-#: So long it waits at the start for the note that it lives: whoever looks next finds it.
+#: How long the start waits for the worker note, which others read.
 _NOTED_WITHIN_S: Final = 2.0
 
 
@@ -204,7 +204,7 @@ class DevServer:
     def stop(self, at_once: Callable[[], bool] = lambda: False) -> None:
         """Let what runs end, then end everything; no process of it is left.
 
-        Attempts that end release their leases and create the tasks of what is next, so the queue
+        Attempts that end release their leases and create the next tasks, so the queue
         accepts tasks until the last server ended; it delivers none of them. What they announce is
         still delivered.
 

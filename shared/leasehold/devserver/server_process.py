@@ -18,12 +18,12 @@ from leasehold.devserver.orphan_processes import kill_orphans
 #: after SIGTERM.
 DRAIN_S: Final = 10
 
-#: What a server tells whoever started it: that it has loaded its function, that it accepts
-#: requests, and that it accepts no more.
+#: The messages of a server to its parent: it has loaded its function, it accepts requests, it
+#: accepts no more.
 LOADED: Final = b"="
 READY: Final = b"+"
 STOPPING: Final = b"-"
-#: What it is told once it has loaded its function: that it may accept requests.
+#: The message to it once it has loaded its function: it may accept requests.
 ACCEPT: Final = b"!"
 
 _PROGRAM: Final = "leasehold.devserver.server_main"

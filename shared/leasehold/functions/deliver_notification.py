@@ -2,7 +2,7 @@
 
 Called by: Pub/Sub (a push subscription, or an Eventarc trigger with retries), with an OIDC token.
 Body:      a CloudEvent of Pub/Sub; its message says which delivery is due (docs/notifications.md).
-Answers:   200 the channel was told, or it is known when it is tried again; or the message is none
+Answers:   200 the channel got it, or the time of the next try is known; or the message is none
            that anything could be done for: the log says why.
            401, 403 the caller is not one of LEASEHOLD_CALLERS.
            500 the store is away, or this instance ends: Pub/Sub delivers the message again.

@@ -45,10 +45,10 @@ TICK_S: Final = 1.0
 #: How long one sweep begins to attend to runs: the engine may be closed meanwhile.
 _SWEEP_TIME: Final = timedelta(seconds=5)
 
-#: A clockwork that has not ticked for so long hangs, or has ended.
+#: A clockwork that has not ticked for this time hangs, or has ended.
 _ALIVE_S: Final = 60.0
 
-#: How long a server that starts waits for the note that it lives: whoever looks next finds it.
+#: How long the start of a server waits for its worker note, which others read.
 _NOTED_WITHIN_S: Final = 2.0
 
 CHANGED: Final = (

@@ -298,7 +298,7 @@ class InProcessEngine:
         return self._clockwork.adopt_all()
 
     def look_after_every_run(self, tick_s: float = TICK_S) -> None:
-        """Move every run of the store from now on, whoever started it; look each `tick_s` seconds.
+        """Move every run of the store from now on; look each `tick_s` seconds.
 
         Several engines that do so on one store share the work. One that dies is noticed at once
         on the same host, and else when its leases end; the others go on with its runs.
@@ -435,7 +435,7 @@ class InProcessEngine:
         anyone who waits for it.
         """
         if self._runs_by_hand:
-            call()  # by a clock that may stand still, and in the thread of whoever has it
+            call()  # by a clock that may stand still, and in the caller's thread
             return True
         done = start_call(call, "stop")
         if done is None:

@@ -1,4 +1,4 @@
-"""What went wrong with a call of Google's APIs, in one line, and what to type about it."""
+"""Errors of Google's APIs: one line each, and the command that helps."""
 
 from __future__ import annotations
 

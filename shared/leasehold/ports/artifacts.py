@@ -32,7 +32,7 @@ class Artifacts(Protocol):
     """
 
     def put(self, name: str, data: bytes) -> str:
-        """Store `data` whole or not at all, in place of what was there; return its address.
+        """Store `data` whole or not at all, in place of an earlier value; return its address.
 
         Raises:
             ArtifactNameError: the name is refused, or taken by a folder; nothing was written.
@@ -46,7 +46,7 @@ class Artifacts(Protocol):
         Raises:
             ArtifactNotFoundError: nothing has that name. Where the store holds nothing at all, or
                 nothing of that kind of its run (`runs/r-1/values`), its details have `is_empty`:
-                whoever knows that something was there knows that this is an outage.
+                a caller that knows of an earlier value knows that this is an outage.
             ArtifactNameError, StoreUnavailableError: as above.
         """
         ...

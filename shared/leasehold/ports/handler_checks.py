@@ -40,8 +40,8 @@ class BrokenLink(NamedTuple):
     """Why a step can never take what the one before it gives.
 
     Args:
-        output: the model of what is given.
-        given: the model of what is taken.
+        output: the model of the given value.
+        given: the model of the accepted value.
         problem: what surely fails, in words.
     """
 

@@ -30,7 +30,7 @@ class EnteredStep(StepHandler, Protocol):
 
     @property
     def entry_actions(self) -> Sequence[str]:
-        """The paths of what is called before its handler: `module:function`."""
+        """The paths of the functions that are called before its handler: `module:function`."""
         ...
 
     @property

@@ -9,7 +9,7 @@ from leasehold.domain.override import StoredOverride
 
 
 class Overrides(Protocol):
-    """The overrides of a store, as they were at most 10 s ago to whoever refreshes them.
+    """The overrides of a store, at most 10 s old where they are refreshed.
 
     Transitions stay pure: they get what was read before them.
     """

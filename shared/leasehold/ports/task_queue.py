@@ -25,7 +25,7 @@ class TaskQueue(Protocol):
         """Return whether the task waits in its queue, or is being delivered.
 
         None where it cannot be known, as in a queue that only one process sees: another one may
-        have the task. Such a task is never lost; whoever looks for it takes it as it is.
+        have the task. Such a task is never lost; the next process that looks for it takes it.
 
         Raises:
             StoreUnavailableError: the queue did not answer. Retryable.

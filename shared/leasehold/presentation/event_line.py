@@ -1,4 +1,4 @@
-"""What happened to a run, in one line an event."""
+"""The events of a run, one line each."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _said(event: TraceEvent) -> str | None:
 
 
 def _telling(event: TraceEvent) -> str | None:
-    """Return what which channel was told, or was not, and what that took."""
+    """Return the channel of an announcement, the result, and the number of tries."""
     facts = event.model_extra or {}
     if facts.get("channel") is None:
         return None

@@ -41,7 +41,7 @@ def one_line(text: str, limit: int | None = None) -> str:
 
 
 def duration(span: timedelta, units: int = 2) -> str:
-    """Return a span in at most so many units: `0.4 s`, `12 s`, `3 min 5 s`, `2 d 4 h`."""
+    """Return a span in a limited number of units: `0.4 s`, `12 s`, `3 min 5 s`, `2 d 4 h`."""
     seconds = max(0.0, span.total_seconds())
     if seconds < _FEW_SECONDS:
         return f"{seconds:.1f} s"

@@ -64,12 +64,12 @@ def kept_line(kept: KeptCounts, *, many: bool = False) -> str:
     counts = (
         (kept.steps, "output", "outputs"),
         (kept.checkpoint, "iteration", "iterations"),
-        (kept.calls, "result of calls made once", "results of calls made once"),
+        (kept.calls, "recorded result", "recorded results"),
         (kept.trials, "trial", "trials"),
         (kept.unjudged, "output to be judged", "outputs to be judged"),
     )
     words = [counted(count, one, more) for count, one, more in counts if count]
-    *first, last = words or ["nothing of what was done before"]
+    *first, last = words or ["nothing of the earlier work"]
     what = f"{', '.join(first)} and {last}" if first else last
     return f"They keep {what}." if many else f"It keeps {what}."
 

@@ -1,6 +1,6 @@
 """The channel registry: where people are told that a run has ended, or waits for them.
 
-What is secret about a channel stands in the environment. An entry names the variables, and nothing
+The secrets of a channel are in the environment. An entry names the variables, and nothing
 of it is a secret.
 """
 
@@ -74,7 +74,7 @@ class ChannelEntry:
         return tuple(variable for variable in named if variable is not None)
 
     def wants(self, pipeline: str, event: AnnouncedEvent) -> bool:
-        """Return whether the channel is told of an event in runs of a pipeline."""
+        """Return whether the channel gets an event in runs of a pipeline."""
         is_its_event = not self.events or event in self.events
         return is_its_event and (not self.pipelines or pipeline in self.pipelines)
 

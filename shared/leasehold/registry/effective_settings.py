@@ -144,7 +144,7 @@ def _parts(limits: _Limits) -> tuple[_Limits, ...]:
 def _dropped(
     entry: StepDispatchEntry, given: tuple[_Limits, _Limits], kept: tuple[_Limits, _Limits]
 ) -> str:
-    """Return the names of what was given and does not hold; a variable hides what is under it."""
+    """Return the names of given values that do not hold; a variable hides what is under it."""
     of_override = (
         f"overrides/{entry.step_type} timeoutS",
         f"overrides/{entry.step_type} deadlineS",

@@ -65,7 +65,7 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
 def _to_install(extra: str) -> str:
     """Return what pip is given for the extra: from where this Leasehold came, a wheel or a folder.
 
-    By its name alone it would come from an index, from whoever has that name there.
+    By its name alone it would come from an index, from the owner of that name there.
     """
     try:
         said = importlib.metadata.distribution("leasehold").read_text("direct_url.json")  # PEP 610

@@ -21,7 +21,7 @@ FUNCTION_WORDS: Final = (
 
 
 def path_of(given: object) -> object:
-    """Return the path `module:function` of a function; what is none stays as it is.
+    """Return the path `module:function` of a function; any other value stays as it is.
 
     Raises:
         ValueError: the function cannot be found by a path; its words name it.

@@ -34,10 +34,10 @@ _ROLE_WORDS: Final = (
 )
 _CRON: Final = re.compile(r"[\w*/,-]+( [\w*/,-]+){4}", re.ASCII)
 
-#: A part of a CPU, from which up it can have at most so many MiB of memory.
+#: The most MiB of memory of an instance with at least this share of a CPU.
 #: https://cloud.google.com/run/docs/configuring/services/cpu
 _MEMORY_OF_PART: Final[Mapping[float, int]] = {0.5: 1024, 0.08: 512}
-#: From how many to how many MiB of memory so many CPUs can have.
+#: The least and the most MiB of memory for each number of CPUs.
 _MEMORY: Final[Mapping[float, tuple[int, int]]] = {
     1: (128, 4096),
     2: (128, 8192),
@@ -157,7 +157,7 @@ class FunctionEntry:
         timeout: how long one request may take.
         memory_mib: of an instance.
         concurrency: requests at once in one instance.
-        max_instances: at most so many.
+        max_instances: the limit of Cloud Run's scaling.
         cpu: of an instance: a part of one from 0.08 up, or 1, 2, 4, 6 or 8.
         min_instances: so many are kept warm.
         schedule: in cron's five fields, in UTC, for `Trigger.SCHEDULE` alone.

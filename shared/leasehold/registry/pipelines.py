@@ -193,5 +193,5 @@ def _problem(registry: str, key: str, field: str, value: object, allowed: str) -
     return InvalidEntryError(registry=registry, key=key, field=field, value=value, allowed=allowed)
 
 
-#: For whoever only reads runs, or does to them what needs no step type.
+#: For callers that only read runs, or make operations without a step type.
 NO_CATALOG: Final = Catalog(steps=Registry("dispatch", []), pipelines=Registry("pipelines", []))

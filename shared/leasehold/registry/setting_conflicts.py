@@ -59,7 +59,7 @@ def check_callers(settings: Settings, environ: Mapping[str, str]) -> None:
     if ON_CLOUD_RUN in environ:
         if not callers:
             problem = f"this is a function on Cloud Run ({ON_CLOUD_RUN}={environ[ON_CLOUD_RUN]})"
-            allowed = "the emails of the accounts that may call it, or to iam: whomever IAM lets in"
+            allowed = "the emails of the accounts that may call it, or to iam: all that IAM lets in"
             raise UnsetSettingError(name="LEASEHOLD_CALLERS", problem=problem, allowed=allowed)
     elif callers and callers != (IAM,) and not settings["LEASEHOLD_AUDIENCE"]:
         problem = "LEASEHOLD_CALLERS needs it"

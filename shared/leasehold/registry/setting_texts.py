@@ -13,7 +13,7 @@ _LONGEST_SHOWN: Final = 100
 #: No query and no fragment, which paths could not follow; no name and password, as people read it.
 _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
 
-#: Callers are whomever IAM lets in: Cloud Run has asked it, before a function is called.
+#: Callers are all that IAM lets in: Cloud Run has asked it, before a function is called.
 IAM: Final = "iam"
 #: As a token has it: `user:` and the like are of IAM, and would be no one; what separates accounts
 #: and rights is no part of one, or a slip would name an account that no one has.

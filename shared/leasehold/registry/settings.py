@@ -137,7 +137,7 @@ SETTINGS: Final = Registry(
         SettingEntry(
             "LEASEHOLD_CALLERS",
             "",
-            "the emails of accounts, separated by commas; or iam: whomever IAM lets in",
+            "the emails of accounts, separated by commas; or iam: all that IAM lets in",
             "who may call this function ([security.md](security.md)); a function on Cloud Run does "
             "not start without it",
             callers,
@@ -184,8 +184,8 @@ SETTINGS: Final = Registry(
         SettingEntry(
             "LEASEHOLD_LOG_LEVEL",
             "INFO",
-            "DEBUG, INFO, WARNING or ERROR; and LOGGER=LEVEL for each logger that has a level of "
-            "its own, separated by commas",
+            "DEBUG, INFO, WARNING or ERROR; and LOGGER=LEVEL for each logger with "
+            "its own level, separated by commas",
             "from which level on functions, dev, serve and start --in-process write log lines, "
             "such as INFO,httpx=WARNING",
             log_levels,

@@ -94,7 +94,9 @@ TRACE_EVENTS: Final = Registry(
         TraceEventEntry(TraceType.RUN_RETRIED, False, "A person had the step run again."),
         TraceEventEntry(TraceType.RUN_APPROVED, False, "A person approved the kept output."),
         TraceEventEntry(TraceType.RUN_RECREATED, False, "A new run was made of this one."),
-        TraceEventEntry(TraceType.ANNOUNCEMENT_SENT, False, "A channel was told of the run."),
+        TraceEventEntry(
+            TraceType.ANNOUNCEMENT_SENT, False, "A channel got an announcement of the run."
+        ),
         TraceEventEntry(
             TraceType.ANNOUNCEMENT_GIVEN_UP,
             False,

@@ -45,12 +45,12 @@ FIRST_BYTE_S: Final = 10.0
 REQUEST_S: Final = 30.0
 #: A connection that is silent for this long between requests is closed.
 IDLE_S: Final = 120.0
-#: An answer of which nothing is taken for so long is broken off,
+#: A response that its caller does not read for this time is broken off,
 ANSWER_S: Final = 30.0
 #: and one of which less than this is taken within a minute.
 ANSWER_BYTES: Final = 1024 * 1024
 _MINUTE_S: Final = 60.0
-#: What still comes of a refused body is dropped for so long, so that its sender gets the answer.
+#: The rest of a refused body is dropped for this time, so that its sender gets the answer.
 DROP_S: Final = 5.0
 #: What is answered by then, when the server stops, still gets out.
 FLUSH_S: Final = 2.0
@@ -181,7 +181,7 @@ class _Connections(dict[int, Any]):
         self._stirred.update(self)
 
     def turn(self, seconds: float) -> None:
-        """Wait for so long until something is ready, and have it read and written."""
+        """Wait up to this time until something is ready, and have it read and written."""
         for file in tuple(self._stirred):
             if it := self.get(file):  # one may close others
                 self._ask(file, it)
@@ -193,7 +193,7 @@ class _Connections(dict[int, Any]):
                 wasyncore.readwrite(key.data, flags)
 
     def close(self) -> None:
-        """Let go of what waits for them."""
+        """Release the waiting requests."""
         self._selector.close()
 
     def _ask(self, file: int, it: Any) -> None:
@@ -281,7 +281,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
         _check_framing(header_plus)
         try:
             super().parse_header(header_plus)
-        except ValueError:  # a number of thousands of digits, an address that is none
+        except ValueError:  # a number of thousands of digits, an invalid address
             raise ParsingError("The length or the address cannot be read") from None
         if self.body_rcv is None:
             return

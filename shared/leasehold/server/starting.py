@@ -1,7 +1,7 @@
 """What answers while a server starts: before the engine, the catalog and handlers are imported.
 
-To import them takes most of a start, and as long as modules of the user's like. Whoever asks
-meanwhile whether the process is alive, such as a service manager, has an answer. So this room is
+To import them takes most of a start, and as long as modules of the user's like. A health check
+meanwhile, for example by a service manager, gets an answer. So this room is
 imported first, and nothing here imports what those need. `leasehold dev` has it as well, served by
 the server of its doubles.
 """

@@ -32,7 +32,7 @@ def checked_number(field: str, value: Any, least: int = 1) -> int:
 
 
 def checked_seconds(field: str, value: Any, most: float, *, zero: bool = True) -> float:
-    """Return the seconds of a number or a timedelta, at most so many; none at all where `zero`."""
+    """Return the seconds of a number or a timedelta, up to a limit; none at all where `zero`."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not 0 <= seconds <= most or not (seconds or zero):

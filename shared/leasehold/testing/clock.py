@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only by calls of a test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FrozenClock:
     Args:
         now: where it stands.
         salt: how its ids begin.
-        skips_waits: whoever waits in the test's own thread does not: `ctx.wait_or_shutdown(60)`
+        skips_waits: a wait in the test's own thread does not: `ctx.wait_or_shutdown(60)`
             moves the clock by a minute at once. Not for handlers that wait so for a real server.
     """
 

@@ -377,7 +377,7 @@ def after_review(run: Manifest, findings: Sequence[Any]) -> Manifest:
 
 
 def results_of(step_type: str, trial: int, calls: Mapping[str, Any]) -> tuple[CallResult, ...]:
-    """Return the results of calls made once by earlier attempts, as a run has them."""
+    """Return the recorded results of earlier attempts, as a run has them."""
     for key in calls:
         check_call_key(key)
     return tuple(
@@ -427,7 +427,7 @@ class MemoryEngine:
         artifacts: the files of runs.
         clock: the time.
         on_checkpoint: given each checkpoint, as the next attempt would find it.
-        on_call: given the key and the result of each call made once.
+        on_call: given the key and the value of each recorded result.
     """
 
     def __init__(

@@ -272,7 +272,7 @@ class Faults(AnnouncementFaults):
         self._order("lose answer", step)
 
     def store_away(self, seconds: float, step: str | None = None) -> None:
-        """Have the store away for so long, from now on or from when an attempt of `step` begins.
+        """Have the store away for this time, from now on or from when an attempt of `step` begins.
 
         The seconds are those of the engine's clock.
         """

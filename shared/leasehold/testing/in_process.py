@@ -285,7 +285,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     def run_until_announced(
         self, run_id: str, within: timedelta | float = _ONE_DAY
     ) -> Sequence[Delivery]:
-        """Do as `run_until_settled`, until each channel was told, or given up as well.
+        """Do as `run_until_settled`, until each channel got its announcement, or was given up.
 
         Returns:
             What each channel was owed, oldest first, with what became of it.

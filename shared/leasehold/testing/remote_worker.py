@@ -1,7 +1,7 @@
 """A remote worker in a test: it claims a step, calls a function of the test, and settles.
 
-It does so through the services that `manage_lease` calls, so that what is refused there is refused
-here: a lease that is over, an output that does not fit, a file whose name may not be.
+It does so through the services that `manage_lease` calls, so the same calls are refused:
+a lease that is over, an output that does not fit, a file whose name may not be.
 """
 
 from __future__ import annotations

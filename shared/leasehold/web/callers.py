@@ -62,7 +62,7 @@ class CallerCheck:
     """Says of a request whether its caller may call this function.
 
     Args:
-        accounts: the emails that may; `iam` alone: whomever Cloud Run let in.
+        accounts: the emails that may; `iam` alone: all callers that Cloud Run let in.
         audiences: whom their tokens may be for.
         rights: what each of them may do, by its email or `*`; None: everything.
         service: the name of this service of Cloud Run; empty: this is not Cloud Run.

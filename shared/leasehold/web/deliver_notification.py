@@ -1,7 +1,7 @@
 """The function deliver_notification: a message of Pub/Sub in, one channel told.
 
-Any answer but 2xx has Pub/Sub come again, for a day. So what is no better the next time is logged
-in one line and acknowledged; whatever the message was about has its own alarm.
+Any answer but 2xx has Pub/Sub come again, for a day. A message that cannot succeed later is
+logged in one line and acknowledged; whatever the message was about has its own alarm.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def answer_event(provider: EngineProvider, event: CloudEvent) -> None:
 
 
 def answer_failure(error: Exception) -> Any:
-    """Answer what was raised: the framework's own refusals of what is no event are acknowledged."""
+    """Answer an error: the framework's refusals of messages that are not events are acknowledged."""
     is_ours = isinstance(error, HTTPException) and error.response is not None
     if is_ours or isinstance(error, MethodNotAllowed):
         return error

@@ -1,4 +1,4 @@
-"""What every function does around the answer to a request, and how a request is read and answered.
+"""The code around every answer of a function: reading a request, checks, errors, the response.
 
 One decorator does it, for events too, in this order: what is logged meanwhile names the trace of
 the request; who may not call gets no further, before a body is read; an error is answered, and
@@ -114,7 +114,7 @@ def respond(value: Any, status: int = 200, *, exclude_none: bool = False) -> fla
 
 
 def respond_json_text(text: str | bytes, status: int = 200) -> flask.Response:
-    """Answer with what is JSON text already."""
+    """Answer with a text that is JSON already."""
     answer = flask.Response(text, status=status, mimetype="application/json")
     answer.headers["X-Content-Type-Options"] = "nosniff"
     return answer

@@ -146,7 +146,7 @@ if TYPE_CHECKING:
 GOOGLE_CERTIFICATES: Final = "https://www.googleapis.com/oauth2/v1/certs"
 
 _MAX_AGE: Final = re.compile(r"max-age=(\d{1,9})")
-#: They are good for so long where the answer does not say.
+#: Their lifetime where the answer does not say.
 _USUAL_AGE_S: Final = 300.0
 _LONGEST_AGE_S: Final = 86_400.0
 #: How long an answer is waited for, and how soon after a fetch there may be another one: strangers

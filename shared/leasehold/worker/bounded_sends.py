@@ -34,8 +34,8 @@ MAX_MESSAGE_ID: Final = 200
 _MOST_LOOKED_AT: Final = 4000
 _LONGEST_S: Final = 10.0**9
 
-#: A bus that fails only after so long is let alone for a while: each run that ends would wait so
-#: long for it again. What is refused meanwhile the sweep publishes.
+#: A bus that fails only after this time gets no calls for a while: otherwise each run that ends
+#: would wait for it. What is refused meanwhile the sweep publishes.
 _SLOW_S: Final = 1.0
 _REST_S: Final = 20.0
 
@@ -88,7 +88,7 @@ class BoundedSends:
 
 
 class BoundedEvents:
-    """Publishes in its own thread, and waits for it only so long.
+    """Publishes in its own thread, and waits for a limited time.
 
     Its threads are no one else's: files that cannot be deleted keep no message from being sent.
 
@@ -127,7 +127,7 @@ class BoundedEvents:
 def _kept(channel: str, error: BaseException) -> _Known:
     """Return what a channel raised, as it can be kept and shown.
 
-    Of what is none of the port's errors no one knows whether the provider took the announcement.
+    After an error outside the port's list it is unknown whether the provider took the announcement.
     """
     for kind in (ChannelRefusedError, ChannelUnansweredError, ChannelUnavailableError):
         if isinstance(error, kind):

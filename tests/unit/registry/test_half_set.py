@@ -73,7 +73,7 @@ def test_a_file_on_the_disk_of_a_function_is_refused() -> None:
 def test_a_function_on_cloud_run_that_anybody_may_call_is_refused() -> None:
     assert refusal(SHARED | BUCKET | QUEUE | {"K_SERVICE": "serve-api"}) == (
         "LEASEHOLD_CALLERS is not set, and this is a function on Cloud Run (K_SERVICE=serve-api); "
-        "set it to the emails of the accounts that may call it, or to iam: whomever IAM lets in."
+        "set it to the emails of the accounts that may call it, or to iam: all that IAM lets in."
     )
 
 

@@ -1,7 +1,7 @@
 """One call to a provider, which is over at its time whatever the provider does.
 
 The call is made in its own thread: neither a name server that hangs, nor a server that sends a
-byte now and then, nor a function that never returns holds up whoever waits.
+byte now and then, nor a function that never returns blocks the caller.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class EmailSender:
                 self._sign_in(server, credentials)
                 self._deliver(call, server, content)
         except smtplib.SMTPResponseException as error:
-            if error.smtp_code < 0:  # that was no answer
+            if error.smtp_code < 0:  # that was not an answer
                 raise
             raise self._refused(error.smtp_code, error.smtp_error) from None
         return message_id(delivery.key, self._entry.sender)
@@ -187,7 +187,7 @@ def content_of(make: Callable[[str], EmailMessage], subject: str) -> bytes | Non
             message = make(each)
             content = message.as_bytes()
             read = BytesHeaderParser().parsebytes(content)
-        except Exception:  # noqa: BLE001, S112 - whatever the library makes of a text: it is told
+        except Exception:  # noqa: BLE001, S112 - any error of the library: it is reported
             continue
         is_plain = all(" ".join(str(value).splitlines()).isprintable() for value in read.values())
         if read.keys() == message.keys() and is_plain:

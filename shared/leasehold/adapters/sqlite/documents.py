@@ -100,7 +100,7 @@ class SqliteDocuments:
         in_transaction: bool = False,  # noqa: ARG002 - each change is a transaction here
         within: float | None = None,  # noqa: ARG002 - there is no network between
     ) -> Committed[Answer]:
-        """Read `ref`, decide, write: one transaction, shared with whoever comes at once.
+        """Read `ref`, decide, write: one transaction, shared with other callers.
 
         What is decided on a snapshot, or on nothing, is decided before: the version tells whether
         it still holds.

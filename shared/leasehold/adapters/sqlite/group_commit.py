@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 #: How long a change waits for another process's transaction.
 BUSY_TIMEOUT_S: Final = 30.0
-#: For so long at a time: Python hears a signal only between two calls of SQLite.
+#: The longest wait at a time: Python hears a signal only between two calls of SQLite.
 BUSY_STEP_S: Final = 0.25
 
 
@@ -92,7 +92,7 @@ class GroupCommit:
         Args:
             work: executes statements; it may be called once more, when the first time is undone.
             is_atomic: it is one statement, which is a transaction by itself where it is alone:
-                each call of SQLite lets go of Python's lock, and many threads wait for that.
+                each call of SQLite releases Python's lock, and many threads wait for that.
 
         Raises:
             StoreUnavailableError: the transaction is not known to have committed.
@@ -164,7 +164,7 @@ class GroupCommit:
         return job.run(self._connection) or self._connection.total_changes == before
 
     def _refuse(self, batch: list[_Job[Any]], error: BaseException) -> None:
-        """Nothing of the batch is known to be durable: each of its changes is told so."""
+        """Nothing of the batch is known to be durable: each of its changes gets an error."""
         problem = str(error) or type(error).__name__
         for job in batch:
             refusal = StoreUnavailableError(store=self._store, problem=problem)

@@ -39,7 +39,7 @@ def documents_of(
         return
     try:
         rows = connection.execute(sql, values).fetchall()
-    except sqlite3.OperationalError:  # a body that is no JSON hides all others from its functions
+    except sqlite3.OperationalError:  # a body that is not JSON hides all others from its functions
         for id_, _, document in documents_of(connection, replace(query, fields=()), kind, parent):
             yield id_, None, part_of(document, query.paths)
         return

@@ -50,7 +50,7 @@ class _Way(StrEnum):
     ALONE = "mode=ro&immutable=1"
     #: With a log, as of a backup: in a copy, as SQLite would make the index, or delete the log.
     ALONE_WITH_LOG = "mode=rw"
-    #: With what is in the log, by the locks that all have; its index is not written.
+    #: With the entries of the log, by the locks that all have; its index is not written.
     AMONG_OTHERS = "mode=ro&readonly_shm=1"
     #: The same, where the index has to be written first.
     AS_OTHERS = "mode=ro"
@@ -72,7 +72,7 @@ class _Seen:
 
 
 class SqliteReader:
-    """Reads the file of a store, whoever writes it meanwhile.
+    """Reads the file of a store while others write it.
 
     Args:
         path: the file.
@@ -183,8 +183,8 @@ class SqliteReader:
     def _copied(self) -> Iterator[Path]:
         """Lend a copy of the file and its log, for this user alone.
 
-        Without locks SQLite deletes a log in which it finds nothing when it closes it, whoever
-        has begun one meanwhile; and with them it makes an index beside it.
+        Without locks SQLite deletes a log in which it finds nothing when it closes it, even if
+        another process has begun one meanwhile; and with them it makes an index beside it.
         """
         with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
             for file in (self._file, self._beside("-wal")):

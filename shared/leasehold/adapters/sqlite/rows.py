@@ -1,6 +1,6 @@
 """A row and the document it holds, both ways.
 
-One that holds no document is told by what it is indexed by.
+A row without a document is named by its indexed columns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leasehold.domain.collections import Collection
 from leasehold.domain.stored import Document, StoredDocument, UnreadableDocument
 from leasehold.ports.documents import Query
 
-#: The body as it lies there: one text that is no UTF-8 would make a whole query fail.
+#: The body as it lies there: one text that is not UTF-8 would make a whole query fail.
 BODY: Final = "CAST(body AS BLOB)"
 
 #: How long RFC 3339 texts in UTC are, as `to_body` writes them: without and with microseconds.
@@ -30,7 +30,7 @@ Key = tuple[str, str]
 
 
 def read_text(raw: bytes) -> str:
-    """Return a text of the file; what is no UTF-8 in it can be asked for as it is."""
+    """Return a text of the file; bytes in it that are not UTF-8 can be asked for."""
     return raw.decode(errors="surrogateescape")
 
 
@@ -68,7 +68,7 @@ def document_at(
 ) -> Document:
     """Return the document of a row that a query found in this order by this column.
 
-    Whoever reads on begins behind what the document says. One that says something else than its
+    The next page begins behind the value in the document. One that says something else than its
     row would lead astray.
     """
     document = document_in(connection, kind, key, body)

@@ -26,7 +26,7 @@ SELECT user_version, application_id, EXISTS (SELECT 1 FROM sqlite_master)
 FROM pragma_user_version, pragma_application_id
 """
 
-#: Some five seconds in all; whoever is in the way needs milliseconds.
+#: Some five seconds in all; the process that holds the lock needs milliseconds.
 _WAL_TRIES: Final = 200
 
 
@@ -79,7 +79,7 @@ def is_prepared(connection: sqlite3.Connection, store: str) -> bool:
 def _has_tables(connection: sqlite3.Connection, collections: Mapping[str, Collection]) -> bool:
     """Return whether each collection has its table.
 
-    One that is new needs no new version: whoever does not know the collection leaves it alone.
+    A new collection needs no new version: a process that does not know it leaves it alone.
     """
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     return set(collections) <= {name for (name,) in tables}

@@ -170,7 +170,7 @@ def _resources(installation: Installation) -> list[Resource]:
 
 
 def _check_region(installation: Installation, clients: GoogleClients) -> None:
-    """Refuse a region that there is not; where it cannot be told, the resources will say it."""
+    """Refuse a region that there is not; where it is unknown, the resources will say it."""
     from google.api_core.exceptions import GoogleAPIError, InvalidArgument, NotFound  # noqa: PLC0415
     from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - `--help` answers without
 

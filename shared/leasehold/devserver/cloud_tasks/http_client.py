@@ -59,7 +59,7 @@ _URL: Final = re.compile(r"[!-\[\]-~]+", re.ASCII)
 class AllowedHosts:
     """The hosts that tasks may be delivered to: this machine, and those that someone allowed.
 
-    The service delivers to any address; on a developer's machine that would let whoever reaches
+    The service delivers to any address; on a developer's machine that would let any caller of
     the double send requests of their choice into the networks that the machine is in.
 
     Args:

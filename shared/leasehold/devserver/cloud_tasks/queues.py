@@ -29,8 +29,8 @@ class Queues:
         defaults: the settings of a queue that no one created.
         strict: refuse tasks for such queues, as the service does.
 
-    Whoever reads or changes a queue holds `changed`, and notifies it when something may be due
-    sooner for it. The methods whose docstrings say "held" leave that to the caller.
+    A thread that reads or changes a queue holds `changed`, and notifies it when something may be
+    due sooner. The methods whose docstrings say "held" leave that to the caller.
     """
 
     def __init__(self, clock: Clock, defaults: QueueSettings, *, strict: bool) -> None:

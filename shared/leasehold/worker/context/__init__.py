@@ -1,1 +1,1 @@
-"""What a handler may ask of the engine while it runs."""
+"""The API of the engine for a running handler."""

@@ -140,7 +140,7 @@ class Loop:
         self._loops.keep(self.phase)
 
     def end(self) -> None:
-        """End the attempt, now that all is kept; not for want of time before there is progress."""
+        """End the attempt, now that all is kept; not without progress, even if time is short."""
         if self._loops.stop.is_requested or self._loops.pace.came_further:
             raise ContinuedError(at_checkpoint=True)
 
@@ -351,7 +351,7 @@ class Phase:
 
     @property
     def has_new(self) -> bool:
-        """Whether anything is done that is not kept."""
+        """Whether there is finished work without a checkpoint."""
         return self.done > self.kept
 
     def finish_item(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls made once: a recorded result takes the place of a call (`StepContext.once`)."""
+"""Recorded results: a stored value takes the place of a call (`StepContext.once`)."""
 
 from __future__ import annotations
 

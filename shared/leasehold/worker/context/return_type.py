@@ -94,7 +94,7 @@ def refused(call: object, allowed: str) -> InvalidRequestError:
 
 
 def name_of(call: object) -> str:
-    """Return the name of what is called."""
+    """Return the name of the called function."""
     function = unwrapped(call)
     name = getattr(function, "__qualname__", None)
     return name if isinstance(name, str) else type(function).__qualname__

@@ -286,7 +286,7 @@ class StepContext:
             raise ContinuedError(at_checkpoint=True)
 
     def once(self, key: str, call: Callable[..., T], *args: Any, keep: bool = False) -> T:
-        """Return the result of a call that is made once, however many attempts the step takes.
+        """Return the recorded result of a call, or make the call and record its result.
 
         The result is recorded, with one write that renews the lease; an attempt that comes later
         gets it without calling. Both get the value as its annotated type reads it from JSON;

@@ -1,1 +1,1 @@
-"""What a handler raised, as a run keeps it."""
+"""The errors of handlers, as a run keeps them."""

@@ -111,7 +111,7 @@ def outage_in(error: BaseException) -> StoreUnavailableError | None:
     """Return the outage that led to an error, or None.
 
     It may be the error itself, one of a group, or what was being handled when it was raised;
-    `raise … from None` says that it has nothing to do with what was being handled.
+    `raise … from None` says that it has nothing to do with the error that was being handled.
     """
     found = (one for one in _all_behind(error) if isinstance(one, StoreUnavailableError))
     try:

@@ -58,7 +58,7 @@ def record_of(error: BaseException, handler: str = "", what: str = "") -> ErrorR
     Args:
         error: what was raised.
         handler: the path of the handler, `module:function`: its package is the user's own code.
-        what: what raised it, where that is no handler: its message begins with it.
+        what: what raised it, where that is not a handler: its message begins with it.
     """
     try:
         return _record_of(error, handler.partition(":")[0].partition(".")[0], what)
@@ -186,7 +186,7 @@ def record_of_child(body: bytes) -> ErrorRecord:
 
 
 def safe_text(value: Any, limit: int) -> str:
-    """Return the text of a value without its secrets, at most so many characters of it."""
+    """Return the text of a value without its secrets, cut at a number of characters."""
     text = value if isinstance(value, str) else try_text(lambda: repr(value))
     return cut(Redaction().text(text), limit)
 

@@ -12,7 +12,7 @@ MAX_TEXT_BYTES: Final = 6 * 1024
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the text as it can be stored, at most so many characters of it."""
+    """Return the text as it can be stored, cut at a number of characters."""
     clean = text[: limit + 1].encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
 

@@ -42,8 +42,8 @@ def retry_after_of(error: BaseException) -> float | None:
 
     It, or the nearest of those it came from, says so by `retry_after` of an `AgentClientError`, or
     by the header `Retry-After` of a provider's answer, as `response.headers` of the errors of
-    httpx, openai and requests have it. Of a group, the longest counts. What is no time is none,
-    and longer than a day is a day.
+    httpx, openai and requests have it. Of a group, the longest counts. Any other value counts as
+    absent, and more than a day as a day.
     """
     return _wait_of(error, set(), 0)
 

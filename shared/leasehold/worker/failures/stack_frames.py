@@ -155,7 +155,7 @@ def _with_module(frame: Frame, module: dict[str, Any]) -> Frame:
 
 
 def _unparsed(error: SyntaxError) -> Frame | None:
-    """Return the line that is no Python, as if it had been called."""
+    """Return the line with the syntax error, as if it had been called."""
     file, line, source = error.filename, error.lineno, error.text
     if not isinstance(file, str) or not isinstance(line, int):
         return None

@@ -22,7 +22,7 @@ from leasehold.worker.failures.stack_frames import Frame, frames_of, lines_befor
 
 #: Of UTF-8, and of JSON text.
 MAX_BYTES: Final = 8 * 1024
-#: How many errors are told, with what they came from and their groups.
+#: How many errors are kept, with their causes and groups.
 MAX_ERRORS: Final = 20
 #: With less room than this a traceback says nothing.
 _MIN_BYTES: Final = 200
@@ -36,7 +36,7 @@ _LOOKED_AT_OF_REPORT: Final = 64 * 1024
 _LEFT_OUT: Final = "[lines left out]"
 _ALONE: Final = "[other exceptions left out]"
 
-#: The words of an error, at most so many bytes of them.
+#: The words of an error, cut at a number of bytes.
 Words = Callable[[BaseException, int], str]
 
 

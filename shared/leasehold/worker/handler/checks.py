@@ -167,7 +167,7 @@ _WRITTEN: Final = {"int": Shape("number"), "float": Shape("number"), "bool": Sha
 
 
 def written(schema: Schema) -> Shape:
-    """Return the shape of what is written of a type."""
+    """Return the shape of an annotated type."""
     return _Reader(schema, is_read=False).shape(schema)
 
 

@@ -1,7 +1,7 @@
 """Modules of the user, imported by name: whatever one does at its import is an error, and no end.
 
-A module may end the process while it is imported, as a script does, or raise what is no Exception.
-Who imports it says so in one line, as of any other module that cannot be imported.
+A module may end the process while it is imported, as a script does, or raise a BaseException.
+The importer says so in one line, as for any other module that cannot be imported.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def _made_on_files(files: RunFiles, call: Call, body: bytes) -> tuple[Any, bytes
             value = files.put(name, body)
         case GetCall(name=name):
             text = files.get(name)
-            if len(text) > MAX_FILE:  # whoever stored it; the child would take it for nonsense
+            if len(text) > MAX_FILE:  # by any attempt; the child would take it for nonsense
                 raise TooLargeError(what=f"file {name}", size=len(text), limit=MAX_FILE)
         case ExistsCall(name=name):
             value = files.exists(name)

@@ -69,7 +69,7 @@ class Limits:
         return replace(self, soft_at=hard_at - self.cleanup_s, hard_at=hard_at)
 
     def kill_at(self, reason: Termination | None, held: Attempt, now: float) -> float:
-        """Return when a handler is killed that is asked to stop now."""
+        """Return the time of the kill if a handler is asked to stop now."""
         if reason is Termination.INSTANCE_SHUTDOWN:
             return now + _SHUTDOWN_S
         if reason is Termination.DISPATCH_DEADLINE_EXCEEDED:

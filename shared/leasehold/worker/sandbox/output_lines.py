@@ -1,4 +1,4 @@
-"""What a child logs and prints: logged here, line by line, and no more than is bearable."""
+"""Output of a child: its log lines and printed lines, logged here up to a limit."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from leasehold.worker.sandbox.wire.messages import Job
 
 _LOG: Final = logging.getLogger("leasehold.sandbox")
 
-#: Without a process for so long, the attempt is put off.
+#: Without a process for this time, the attempt is deferred.
 _PATIENCE_S: Final = 10.0
 
 #: A step whose process was lost with its fork server so often, in a row, has one of its own next:

@@ -58,7 +58,7 @@ _WITH_ITS_PARENT: Final = (
     "again and again, and with it the process that had started this one and no other "
     "(does the handler kill its parent?)"
 )
-_BY_WHOM: Final = " (by the system, for want of memory?)"
+_BY_WHOM: Final = " (by the system, out of memory?)"
 
 
 def verdict_on(
@@ -213,7 +213,7 @@ class _Verdict:
         return Failed(self._record(error))
 
     def _record(self, error: LeaseholdError) -> ErrorRecord:
-        """Return the failure of a process, with what is known of its last moments."""
+        """Return the failure of a process, with the known facts of its last moments."""
         stacks, printed = self._attempt.stacks, self._attempt.prints.last_lines
         record = ErrorRecord.of(error).with_(
             origin=stacks.origin(), traceback=stacks.text() or None

@@ -1,4 +1,4 @@
-"""The shutdown of a process: SIGTERM heard at once, whoever else sets a handler for it.
+"""The shutdown of a process: SIGTERM is noticed at once, even if other code sets a handler for it.
 
 A server replaces the handler that a module sets when it is imported, and a request in a thread
 may set none. So the signal is noted in two ways beside the server's own handler: the interpreter
@@ -30,7 +30,7 @@ _Handler = Callable[[int, FrameType | None], Any]
 
 
 class ShutdownCoordinator:
-    """Knows that this process is to end, wakes whoever waits, and asks for nothing twice."""
+    """Knows that this process is to end, wakes waiting threads, and asks for nothing twice."""
 
     def __init__(self) -> None:
         self._stop = StopSignal()

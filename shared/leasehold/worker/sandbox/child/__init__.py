@@ -1,1 +1,1 @@
-"""What runs in the child, the process of an attempt."""
+"""The code that runs in the child, the process of an attempt."""

@@ -124,7 +124,7 @@ class ChildFiles(RunFiles):
         self._folder = files_folder(run)
 
     def put(self, name: str, data: bytes) -> str:
-        """Store a file whole or not at all, in place of what was there; return its address."""
+        """Store a file whole or not at all, in place of an earlier file; return its address."""
         body = memoryview(data).cast("B")
         if len(body) > MAX_FILE:
             raise TooLargeError(what=f"file {name}", size=len(body), limit=MAX_FILE)

@@ -274,7 +274,7 @@ class Link:
 
 
 def _tokens(count: int) -> SimpleQueue[None]:
-    """Return what at most so many get before one of them gives back; a signal may cut in."""
+    """Return a resource that a limited number of threads hold at a time; a signal may cut in."""
     tokens: SimpleQueue[None] = SimpleQueue()
     for _ in range(count):
         tokens.put(None)

@@ -1,7 +1,7 @@
 """The stacks of a child, written where its worker reads them, whatever the handler does.
 
 While the interpreter runs, they are written by a thread that holds its lock: no one changes them
-meanwhile. Who does not hold it may read what is just being changed, and crash, so that is for
+meanwhile. A thread without it may read data that is being changed, and crash, so that is for
 processes that do not answer.
 """
 
@@ -48,7 +48,7 @@ class ChildStacks:
         faulthandler.dump_traceback_later(max(0.0, soft_s) + later, file=self._pipe)
 
     def expect_no_more(self) -> None:
-        """Write none of what is over."""
+        """Write nothing of an attempt that has ended."""
         faulthandler.cancel_dump_traceback_later()
 
     def write(self, soft: SoftLimit) -> None:

@@ -188,7 +188,7 @@ class Children:
             loads those that are in it.
         sources: the project's own, as the worker read them: children import these.
         load_s: how long the import of a module for all children may take, in seconds.
-        patience: seconds; what forks and does not answer for so long is frozen, and is replaced.
+        patience: seconds; a fork server that does not answer for this time is replaced.
 
     Attributes:
         idle: those that wait for a further attempt; where there is no room for a new one, they go.

@@ -305,7 +305,7 @@ class ForkLoop:
         return None
 
     def _release(self) -> None:
-        """Let go of what a forked process inherited; that it takes SIGCHLD does it no harm."""
+        """Release the inherited resources of a forked process; its handler of SIGCHLD is harmless."""
         signal.set_wakeup_fd(-1)
         self._control.close()
         _close(self._woken, self._waker, *self._reports.values())
@@ -417,7 +417,7 @@ def adopt_orphans() -> bool:
 
 
 def flush_c() -> None:
-    """Have the C library write what it has kept of what was printed; nothing: not here."""
+    """Have the C library write its buffered output; nothing: not here."""
     if (library := _library()) is not None:
         library.fflush(None)
 

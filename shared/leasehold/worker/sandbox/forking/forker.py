@@ -274,7 +274,9 @@ class ForkServer(Forker):
 
     def _stop(self) -> None:
         self._control.close()
-        self._process.send_signal(signal.SIGCONT)  # stopped by whoever, it would not hear of it
+        self._process.send_signal(
+            signal.SIGCONT
+        )  # if another process stopped it, it would not know
         try:
             self._process.wait(0 if self.is_retired else _END_S)  # it was retired as it is frozen
         except subprocess.TimeoutExpired:

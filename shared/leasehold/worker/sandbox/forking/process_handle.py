@@ -53,7 +53,7 @@ class ProcessHandle:
         return bool(poll.poll(seconds * 1000))
 
     def close(self) -> None:
-        """Let go of the process."""
+        """Release the process."""
         with self._lock:
             if self._descriptor >= 0 and not self._is_closed:
                 os.close(self._descriptor)

@@ -1,7 +1,7 @@
 """Imports the project's modules from their sources as a worker read them, whatever is on disk now.
 
 So all attempts of a worker run one code, also those whose process, or whose import, comes after a
-deploy into the same folder. What is not of the project is imported as ever.
+deploy into the same folder. Modules outside the project are imported as usual.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What crosses the socket between a worker and its child."""
+"""The messages between a worker and its child, and their form on the socket."""

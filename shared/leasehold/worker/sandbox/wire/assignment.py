@@ -1,4 +1,4 @@
-"""What a new process is told first: what it is for, and how its worker finds modules and files."""
+"""The first message to a new process: its task, and its worker's paths of modules and files."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class RejectCall(Call):
 
 
 class FindResultCall(Call):
-    """What is the recorded result of a call made once?"""
+    """Request for a recorded result."""
 
     kind: Literal["find_result"] = "find_result"
     key: _Key
@@ -162,7 +162,7 @@ class FindResultCall(Call):
 
 
 class RecordResultCall(Call):
-    """Record the result of a call made once: the body, JSON text."""
+    """Record a result: the body, JSON text."""
 
     longest_body: ClassVar[int] = OUTPUT_BYTES
     kind: Literal["record_result"] = "record_result"
