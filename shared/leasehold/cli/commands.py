@@ -36,14 +36,14 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     ),
     "files": CommandRow("results", "List the files of RUN, or print the bytes of the file NAME."),
     "calls": CommandRow(
-        "results", "List the results of calls made once that RUN has: no attempt makes these again."
+        "results", "List the recorded results that RUN has: no attempt makes these again."
     ),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "why": CommandRow(
         "why", "Say in one sentence what a run waits for, until when, and what happens then."
     ),
     "deliveries": CommandRow(
-        "deliveries", "List what channels were told of runs, or of RUN alone, newest first."
+        "deliveries", "List the announcements of all runs, or of RUN alone, newest first."
     ),
     "deliver": CommandRow(
         "deliveries", "Have a channel told of RUN once more, as it was announced last."

@@ -1,4 +1,4 @@
-"""`leasehold deliveries` and `deliver`: what channels were told of runs, and what they are owed."""
+"""`leasehold deliveries` and `deliver`: announcements of runs, sent or still due."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def deliveries(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List what channels were told of runs, or of RUN alone, newest first.
+    """List the announcements of all runs, or of RUN alone, newest first.
 
     \b
     Examples:

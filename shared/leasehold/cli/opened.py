@@ -1,6 +1,6 @@
 """The engine and the client, as commands open them.
 
-What a catalog prints while it is imported is no answer.
+The output of a catalog during its import is not part of the result.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def purpose_on_store(purpose: Purpose) -> Purpose:
 
 
 def on_this_store(nothing: str) -> str:
-    """Return the words for nothing; where there is no store, with what was looked for in vain.
+    """Return the words for nothing; where there is no store, with the places that were searched.
 
     A command in another folder than its runs would else say that all is well.
     """

@@ -202,7 +202,7 @@ def output(*, run_id: str, step: str | None, url: str | None, as_json: bool) -> 
     print_json(value)
 
 
-# `leasehold calls`: the results of calls made once that a run has.
+# `leasehold calls`: the recorded results that a run has.
 
 
 _CALL_COLUMNS: Final = ("STEP", "TRIAL", "KEY", "TYPE", "RESULT")
@@ -214,7 +214,7 @@ _LONGEST: Final = 80
 @url_option
 @json_option
 def calls(*, run_id: str, url: str | None, as_json: bool) -> None:
-    """List the results of calls made once that RUN has: no attempt makes these again.
+    """List the recorded results of RUN: no attempt makes these calls again.
 
     \b
     Example:

@@ -113,7 +113,7 @@ def _to_nowhere(number: int) -> None:
 # What a command says beside its answer, on stderr: one line each.
 
 
-#: Whoever waits longer than this is told for what.
+#: After this time a waiting person sees the reason.
 _PATIENCE_S: Final = 1.0
 
 

@@ -79,7 +79,7 @@ class View:
 
 
 def wait_for(client: Client, run_id: str, *, quiet: bool, url: str | None = None) -> Manifest:
-    """Wait until the run is over or waits for a person, whoever works on it."""
+    """Wait until the run is over or waits for a person."""
     view = view_of(client, run_id)
     with explain_watch_interrupt(run_id, url):
         return watch_run(view, Display() if quiet else display_on(sys.stderr, view))

@@ -147,7 +147,7 @@ def plain_input(value: Any, field: str = "input") -> Any:
     return given
 
 
-# Who calls, as the trace of a run names them.
+# The name of the caller in the trace of a run.
 
 
 def this_user() -> str:

@@ -287,7 +287,7 @@ def start_once(connection: Connection, body: StartBody) -> Created[Summary]:
 
 
 def _raise_unless_retried(error: LeaseholdError, patience: Patience, key: str) -> None:
-    if error.details.get("sent") is False:  # nothing was started, and whoever asks may be told so
+    if error.details.get("sent") is False:  # nothing was started, and the caller may know it
         raise error
     try:
         patience.tolerate(error)

@@ -26,7 +26,7 @@ READ_SECRET: Final = "roles/secretmanager.secretAccessor"  # noqa: S105 - the na
 #: An enqueuer may create a task and not look it up again: that is what a viewer may.
 #: https://cloud.google.com/tasks/docs/reference-access-control
 PUT_TASKS: Final = ("roles/cloudtasks.enqueuer", "roles/cloudtasks.viewer")
-#: Whoever creates a task that signs in as an account must be allowed to act as it.
+#: The creator of a task that signs in as an account must be allowed to act as it.
 #: https://cloud.google.com/tasks/docs/creating-http-target-tasks
 SIGN_IN_AS: Final = "roles/iam.serviceAccountUser"
 

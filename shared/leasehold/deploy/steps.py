@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 _TRIES: Final = 5
 #: No call takes longer, whatever trickles in; what is made by an operation has 180 s.
 _LONGEST_CALL_S: Final = 240.0
-#: Who says nothing for so long would keep each further call waiting as well.
+#: A service that is silent for this time would delay each further call as well.
 _SILENCE_S: Final = 10.0
 #: Firestore builds an index in some minutes, and refuses others meanwhile. Who waits so long and
 #: nothing gets through waits for something else.
@@ -119,7 +119,7 @@ class Patience:
             kind: of the resource that it is about.
 
         Raises:
-            NotYetError: nothing got through for 15 minutes, of this and of what was before it.
+            NotYetError: no call got through for 15 minutes, of this step and of those before it.
         """
         pauses_s = _BUSY_PAUSES.waits_s()
         while True:

@@ -1,6 +1,6 @@
 """The codes of the doctor's findings; docs/doctor.md has them as a table.
 
-What `leasehold check` finds has the code of its error (docs/errors.md).
+A finding of `leasehold check` has the code of its error (docs/errors.md).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from leasehold.doctor.finding import CodeEntry, Kind, Scope
 from leasehold.registry.registry import Registry
 
-# The codes of what is found in what is deployed.
+# The codes of findings in an installation.
 
 
 _LIVE = Scope.LIVE
@@ -277,7 +277,7 @@ DEPLOYED_CODES: Final[Sequence[CodeEntry]] = (
 )
 
 
-# The codes of what is found on this machine.
+# The codes of findings on this machine.
 
 
 _HERE = Scope.HERE

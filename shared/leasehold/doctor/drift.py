@@ -1,4 +1,4 @@
-"""What is not as it was provisioned, as `leasehold deploy drift` finds it, and what that leads to.
+"""Harmful drift: the differences that `leasehold deploy drift` finds, and their effects.
 
 The comparison is that of `deploy/resources/`. What only differs from what it would be created as is
 drift; here is what does harm.
@@ -139,7 +139,7 @@ HARMS: Final[Mapping[tuple[str, str], Harm]] = {
     ),
     ("event subscription", "expiration-period"): Harm(
         "subscription_expires",
-        "without a delivery for so long it is deleted, and all announcements after that are gone",
+        "without a delivery for this time it is deleted, and all announcements after that are gone",
     ),
     ("secret", State.MISSING): Harm("secret_missing", "no function can be deployed with it"),
     ("secret", State.WAITING): Harm("secret_missing", "no function can be deployed with it"),

@@ -46,7 +46,7 @@ _LOOKS: Final = {
 def examine_installation(
     setup: Setup, project: str, region: str, within_s: float = LIVE_S
 ) -> list[Finding]:
-    """Look at all that can be silently wrong with what is deployed.
+    """Look for all hidden problems of an installation.
 
     Args:
         setup: this machine; its catalog is taken for the one that is deployed.

@@ -48,7 +48,7 @@ _TOLERANCE: Final = timedelta(seconds=10)
 
 
 def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
-    """Yield what is wrong with what is stored."""
+    """Yield the problems of the stored documents."""
     file = store_file(setup.store)
     if file is not None and not exists(setup.folder / file):
         return
@@ -162,7 +162,7 @@ def time_of(value: Any) -> datetime | None:
         return None
 
 
-# What could be better, by what was measured: how many instances to keep warm.
+# Proposals from measurements: how many instances to keep warm.
 
 
 #: So many entries are read: a proposal is no report.
@@ -194,7 +194,7 @@ def proposals(setup: Setup, clock: Clock) -> Iterator[Finding]:
 
 
 def cold_starts(entry: Mapping[str, Any]) -> Iterator[ColdStart]:
-    """Yield the cold starts that an entry of the ledger has measured, whoever wrote it."""
+    """Yield the cold starts that an entry of the ledger has measured."""
     steps = entry.get("steps")
     for step in steps.values() if isinstance(steps, Mapping) else ():
         if not isinstance(step, Mapping) or step.get("coldStart") is not True:

@@ -107,8 +107,8 @@ class _OwedTasks:
     """A task queue that only notes: what one step owes, until its worker exchanges it.
 
     Args:
-        queue: gets at once what another thread owes: whoever ends an attempt that hangs does not
-            wait for its worker.
+        queue: gets at once what another thread owes: the thread that ends a hanging attempt does
+            not wait for its worker.
     """
 
     def __init__(self, queue: PulledTaskQueue) -> None:

@@ -212,5 +212,5 @@ EVERYONE: Final[Mapping[str, str]] = {
     "allAuthenticatedUsers": "EVERYONE WITH A GOOGLE ACCOUNT",
 }
 
-#: Whoever has this role at a service may call it.
+#: An account with this role at a service may call it.
 CALL: Final = "roles/run.invoker"

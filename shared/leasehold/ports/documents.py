@@ -126,7 +126,7 @@ class Documents(Protocol):
         Args:
             ref: the document to decide on.
             decide: called with the stored document and the store's time; once more for each
-                time the store repeats the transaction. What it raises is passed on; nothing is written.
+                time the store repeats the transaction. Its errors pass; nothing is written.
             if_version: decide on this snapshot, without reading, and write only if it is still
                 what is stored.
             is_new: nothing is expected to be there, as its id is random. A store that is spared a

@@ -127,7 +127,7 @@ class AnnouncementFaults(ABC):
         self._order_announcement("deliver message twice", channel, concurrently=concurrently)
 
     def channel_away(self, seconds: float, channel: str | None = None) -> None:
-        """Have a provider refuse connections for so long from now on, by the engine's clock."""
+        """Have a provider refuse connections for this time from now on, by the engine's clock."""
         self._check_channel(channel)
         seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
         self.is_ordered = True

@@ -52,7 +52,7 @@ def answer_event(provider: EngineProvider, event: CloudEvent) -> None:
 
 
 def answer_failure(error: Exception) -> Any:
-    """Answer an error: the framework's refusals of messages that are not events are acknowledged."""
+    """Answer an error: the framework's refusals of other messages are acknowledged."""
     is_ours = isinstance(error, HTTPException) and error.response is not None
     if is_ours or isinstance(error, MethodNotAllowed):
         return error

@@ -231,7 +231,7 @@ PLANNED: Final = {
     State.WAITING: "waits",
     State.UNKNOWN: "unknown",
 }
-#: What is said of what was done about a resource.
+#: Words for the result of each resource.
 OUTCOMES: Final = {
     Action.CREATED: "created",
     Action.UPDATED: "updated",

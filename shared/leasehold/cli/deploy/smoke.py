@@ -164,7 +164,7 @@ class ServiceCalls:
 def _check_email(token: str) -> None:
     """Refuse a token without the claim by which the API knows a caller; Google has both kinds.
 
-    What is no token of three parts is left to who is called.
+    A text that is not a token of three parts is left to the service.
     """
     try:
         part = token.split(".")[1]

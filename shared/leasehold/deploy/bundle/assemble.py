@@ -100,7 +100,7 @@ def _check_imports(contents: Contents, catalog: str, closure: Closure) -> None:
 # What the user's modules import and a bundle does not have.
 
 
-#: Whoever catches one of these has something else to do.
+#: A module that catches one of these has an alternative.
 _CAUGHT: Final = {"ImportError", "ModuleNotFoundError", "Exception"}
 
 

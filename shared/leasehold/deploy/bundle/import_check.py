@@ -1,7 +1,7 @@
 """`leasehold check` as a function would be checked: from the bundle, with its requirements alone.
 
-What else is installed here is hidden in its own process, which has nothing of Leasehold
-but the bundle.
+The check runs in its own process, which hides all other packages and has only the bundle of
+Leasehold.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_imports(
         bundle: its folder.
         catalog: the name of its module.
         files: of the bundle and of its requirements, as `Modules` has them.
-        installed: the folders of what is installed; they come before the bundle, as in a function.
+        installed: folders of the installed packages, before the bundle, as in a function.
 
     Raises:
         BundleError: what `leasehold check` found first.

@@ -1,4 +1,4 @@
-"""What raises an alert, its policy in Cloud Monitoring, and the address that it is sent to."""
+"""Alerts: their conditions, their policies in Cloud Monitoring, and the address that gets them."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ class Alerting:
 
     @cached_property
     def channels(self) -> Sequence[NotificationChannel]:
-        """Those that send to the address, whoever made them, the oldest first."""
+        """All channels that send to the address, the oldest first."""
         email = self.installation.alert_email
         if not email:
             return ()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: deleted: neither is ever a file that a run still has.
 _LEFTOVERS_DAYS: Final = 7
 
-#: Anyone may take a name that can be guessed, and open the bucket to us: whoever has it reads, and
+#: Anyone may take a name that can be guessed, and open the bucket to us: its owner reads, and
 #: replaces, the files of all runs.
 _TAKEN: Final = (
     "no file is to go there; --bucket=NAME gives another one, or says that this one is meant"
@@ -97,7 +97,7 @@ class Bucket:
 def _deletes_live_files(rule: Mapping[str, Any]) -> bool:
     """Return whether a rule deletes objects that no one has replaced or deleted.
 
-    Leasehold deletes what is no longer needed itself; a run may need its files for months.
+    Leasehold deletes unneeded files itself; a run may need its files for months.
     """
     condition = rule.get("condition", {})
     about_old = {"isLive": False}.items() <= condition.items()

@@ -428,7 +428,7 @@ def _days(time: timedelta) -> str:
     return f"{time.days} days"
 
 
-# What Firestore is doing in the background, and since when, as far as it tells.
+# The background operations of Firestore, and their start times where known.
 
 
 def begun_at(client: Any, database: str) -> Mapping[str, datetime]:

@@ -35,7 +35,7 @@ class LogMetric:
         summary: what it tells, in a few words.
         events: the lines that count, by their `event`.
         where: further conditions, in the words of Cloud Logging.
-        labels: fields of the line by which it is told apart.
+        labels: fields of the line that distinguish its kinds.
         value: the field whose numbers are collected; empty: the lines are counted.
         unit: of the value.
     """

@@ -83,7 +83,7 @@ class PolicyAccess:
         self.__dict__.pop("seen", None)
         try:
             self._write(policy)
-        except (Conflict, PreconditionFailed) as error:  # as it is told over REST
+        except (Conflict, PreconditionFailed) as error:  # as REST reports it
             raise Aborted(str(error)) from error  # type: ignore[no-untyped-call]
 
     def _write(self, policy: Policy) -> None:
@@ -193,7 +193,7 @@ class Permissions:
 
     @property
     def needs(self) -> Sequence[Resource]:
-        """The bucket, which may be someone else's; what lacks another place is told by a look."""
+        """The bucket, which may be someone else's."""
         is_of_bucket = self.place.kind is Kind.BUCKET
         return (Bucket(self.policy.clients, self.installation),) if is_of_bucket else ()
 

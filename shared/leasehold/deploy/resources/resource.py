@@ -142,7 +142,7 @@ class LookedAtAgain(Resource, Protocol):
 
 
 def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Difference]:
-    """Yield each value that is not as it is wanted, in the order of what is wanted."""
+    """Yield each value that is not as wanted, in the order of the wanted values."""
     for field, value in wanted.items():
         if found.get(field, "") != value:
             yield Difference(field, found.get(field, "") or "none", value)

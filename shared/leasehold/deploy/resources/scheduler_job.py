@@ -29,7 +29,7 @@ from leasehold.registry.functions import FunctionEntry, Trigger
 _UTC: Final = "Etc/UTC"
 _SAME_TIME: Final = ("UTC", "Etc/UTC", "Etc/Universal", "Etc/Zulu")
 _ENABLED: Final = "ENABLED"
-#: Whoever paused a job resumes it.
+#: A paused job is resumed by the person who paused it.
 _STOPPED: Final = ("PAUSED", "DISABLED")
 #: A call that failed is repeated soon; the next one comes by the schedule in any case.
 _RETRIES: Final = 3

@@ -1,4 +1,4 @@
-"""The topics: of announcements, of what was delivered in vain, and of channels that publish."""
+"""The topics: of announcements, of undeliverable messages, and of channels that publish."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The functions of this bundle: functions-framework gets from here the one that it is to serve.
 
-An entry is imported when its function is asked for, so an instance imports its own alone; whoever
-imports this module without asking for one (FUNCTION_TARGET is not read) imports none.
+An entry is imported when its function is asked for, so an instance imports its own alone; an
+import of this module without FUNCTION_TARGET imports none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 from leasehold.registry.function_table import FUNCTIONS
 
 #: The framework takes it for gunicorn's `timeout` once this module is imported. gunicorn would kill
-#: a worker that was silent for so long, and all are while an instance is idle and has no CPU: the
+#: a worker that was silent for this time, and all are while an instance is idle and has no CPU: the
 #: first request after that would meet the kill. Cloud Run itself ends a request that is too long.
 os.environ["CLOUD_RUN_TIMEOUT_SECONDS"] = "0"
 

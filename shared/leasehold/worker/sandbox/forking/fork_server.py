@@ -305,7 +305,7 @@ class ForkLoop:
         return None
 
     def _release(self) -> None:
-        """Release the inherited resources of a forked process; its handler of SIGCHLD is harmless."""
+        """Release the inherited resources of a fork; its handler of SIGCHLD is harmless."""
         signal.set_wakeup_fd(-1)
         self._control.close()
         _close(self._woken, self._waker, *self._reports.values())
