@@ -42,14 +42,14 @@ tests/__pycache__: | .venv/.dev
 	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true # what is wrong, the tests say
 
 .PHONY: check
-check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, tests
+check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, prose, tests
 	@$(MAKE) --no-print-directory -j 2 static test-most
 	@$(MAKE) --no-print-directory test-bundle
 
 .PHONY: static
 static: .venv/.dev ## the gate but for the tests; it runs beside them, so its output comes at its end
 	@output=$$({ $(BIN)/ruff format --check && $(BIN)/ruff check && $(BIN)/lint-imports && \
-	  $(BIN)/python docs/generate.py --check && $(BIN)/mypy && $(BIN)/python -m tools.audit; } 2>&1); \
+	  $(BIN)/python docs/generate.py --check && $(BIN)/python -m tools.prose && $(BIN)/mypy && $(BIN)/python -m tools.audit; } 2>&1); \
 	  code=$$?; echo "$$output"; exit $$code
 
 .PHONY: audit

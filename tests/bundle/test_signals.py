@@ -367,7 +367,7 @@ def test_a_process_that_a_handler_waits_for_is_left_alone(
 
 @pytest.mark.parametrize("name", ["ignores", "waits_for_child", "joins"])
 @in_scenes("process")
-def test_a_handler_in_a_process_of_its_own_is_ended_with_its_lease(
+def test_a_handler_in_its_own_process_is_ended_with_its_lease(
     scenes: dict[tuple[str, str], Scene], kind: str, target: str, name: str
 ) -> None:
     """With all that it started: nothing of the first attempt comes to its end."""

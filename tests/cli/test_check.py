@@ -175,7 +175,7 @@ def test_a_catalog_that_cannot_be_imported_is_a_finding(
     assert only_line(done.stdout).startswith(where)
 
 
-def test_registries_that_are_no_catalog_together_are_told_whole(broken: Shell) -> None:
+def test_registries_that_do_not_form_a_catalog_are_all_reported(broken: Shell) -> None:
     text = CATALOG.replace('gates=("check",)', 'gates=("chek",)').replace(
         '"read", "rate")', '"reed", "rate", "wrote")'
     )

@@ -75,7 +75,7 @@ def test_run_and_step_stay_when_a_handler_sets_up_a_log_for_stderr(
 
 
 @pytest.mark.parametrize("isolation", ["inline", ""])
-def test_a_log_of_somebody_s_own_that_goes_elsewhere_stays_and_has_run_and_step(
+def test_a_log_of_someone_s_own_that_goes_elsewhere_stays_and_has_run_and_step(
     shell: Shell, isolation: str
 ) -> None:
     to_a_file = "logging.basicConfig(force=True, filename='own.log', level=logging.INFO, format="
@@ -89,7 +89,7 @@ def test_a_log_of_somebody_s_own_that_goes_elsewhere_stays_and_has_run_and_step(
     assert re.search(r"^r-\w+ say 1 asked the model$", lines, re.MULTILINE)
 
 
-def test_each_logger_may_have_a_level_of_its_own(shell: Shell) -> None:
+def test_each_logger_may_have_its_own_level(shell: Shell) -> None:
     levels = "warning, loud=DEBUG,chatty=error"
 
     for isolation in ("inline", ""):

@@ -99,7 +99,7 @@ def test_what_is_set_can_be_read_without_the_catalog(shell: Shell) -> None:
     assert (one["stepType"], one["state"], one["problem"]) == ("charge", "in_force", None)
 
 
-def test_whoever_replaces_an_override_is_told_whose_it_was(shell: Shell) -> None:
+def test_replacing_an_override_reports_its_author(shell: Shell) -> None:
     shell.run(*SET)
 
     done = shell.run("override", "charge", "--deadline-s", "90", "--until", "1h", "--why", "more")

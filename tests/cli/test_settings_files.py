@@ -141,7 +141,7 @@ def test_no_value_of_a_line_that_is_refused_is_repeated(folder: Path) -> None:
         assert "hunter2" not in refused(line)
 
 
-def test_a_file_that_is_no_text_is_refused_and_a_folder_of_that_name_is_none(folder: Path) -> None:
+def test_a_binary_file_is_refused_and_a_folder_of_that_name_is_ignored(folder: Path) -> None:
     (folder / ".env").write_bytes(b"KEY=\xff")
     with pytest.raises(SettingsFileError, match="it is no text in UTF-8"):
         read_settings_files({})
@@ -206,7 +206,7 @@ def test_a_bad_file_stops_a_command_and_not_its_help_or_a_new_project(shell: She
     assert shell.run("--help").returncode == 0
 
 
-def test_a_handler_in_a_process_of_its_own_has_what_env_says(shell: Shell) -> None:
+def test_a_handler_in_its_own_process_has_what_env_says(shell: Shell) -> None:
     (shell.folder / "keyed.py").write_text(
         "import os\nfrom datetime import timedelta\n"
         "from leasehold import PipelineEntry, Registry, StepDispatchEntry\n"
@@ -223,7 +223,7 @@ def test_a_handler_in_a_process_of_its_own_has_what_env_says(shell: Shell) -> No
     assert json.loads(done.stdout)["output"] == "hunter2", done.stderr
 
 
-def test_a_program_of_somebody_s_own_and_a_function_read_no_file(shell: Shell) -> None:
+def test_a_program_of_someone_s_own_and_a_function_read_no_file(shell: Shell) -> None:
     """What is deployed is configured where it is deployed; a file that came along says nothing."""
     (shell.folder / ".env").write_text("LEASEHOLD_CATALOG=nowhere\n")
     (shell.folder / "serve_api.py").write_text(

@@ -39,7 +39,7 @@ def test_a_run_in_this_process_is_told_line_by_line_and_answered_in_one(shell: S
 
 
 @pytest.mark.sandboxed
-def test_what_a_handler_in_a_process_of_its_own_prints_is_a_line_of_its_log(shell: Shell) -> None:
+def test_what_a_handler_in_its_own_process_prints_is_a_line_of_its_log(shell: Shell) -> None:
     done = shell.run(*ORDER, "--in-process", "--json")
 
     run_id = json.loads(done.stdout)["runId"]
@@ -128,7 +128,7 @@ def test_a_run_that_is_given_up_exits_with_1_and_says_why(shell: Shell) -> None:
     assert f"leasehold trace {done.stdout.split()[1]}" in done.stderr
 
 
-def test_a_failed_attempt_is_told_with_its_error_and_its_next_time(shell: Shell) -> None:
+def test_a_failed_attempt_is_reported_with_its_error_and_its_next_time(shell: Shell) -> None:
     (shell.folder / "busy").touch()
 
     done = shell.run(*ORDER, "--in-process")

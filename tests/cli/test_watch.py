@@ -152,7 +152,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.partition("Z ")[2] for line in capsys.readouterr().out.splitlines()]
 
 
-def test_all_live_runs_are_told_of_as_they_change_and_how_they_end(
+def test_all_live_runs_are_shown_as_they_change_and_end(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = world.start(), world.start("holds")

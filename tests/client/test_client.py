@@ -99,7 +99,7 @@ def test_a_run_that_moves_has_no_result_yet(client: Client) -> None:
         client.result(run)
 
 
-def test_an_output_that_is_no_such_model_is_told_by_its_field(
+def test_an_output_of_another_model_is_reported_by_its_field(
     client: Client, asking: Asking
 ) -> None:
     run = asking.end()
@@ -246,7 +246,7 @@ def test_one_call_runs_a_pipeline(working_url: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "ftp://x", "http://", "http://h/?q", "sqlite:runs", "h:1"])
-def test_an_address_that_is_none_is_refused_at_once(address: str) -> None:
+def test_a_bad_address_is_refused_at_once(address: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"address is .*http://HOST:PORT.*sqlite:///PATH"):
         Client(address)
 
@@ -257,7 +257,7 @@ def test_an_actor_that_no_trace_can_show_is_refused(actor: str) -> None:
         Client(actor=actor)
 
 
-def test_the_results_of_calls_made_once_are_listed(client: Client, asking: Asking) -> None:
+def test_recorded_results_are_listed(client: Client, asking: Asking) -> None:
     run = asking.end("looks_up", {"word": "a\nb"})
 
     small, large = client.calls(run)

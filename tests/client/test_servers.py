@@ -124,7 +124,9 @@ def test_an_error_of_a_proxy_before_the_server_keeps_its_message(
 @pytest.mark.parametrize(
     "body", [[], None, {}, {"error": "no"}, {"error": {"message": None}}, {"error": {"code": []}}]
 )
-def test_an_error_without_a_message_is_told_by_its_status(answering: Answering, body: Any) -> None:
+def test_an_error_without_a_message_is_reported_by_its_status(
+    answering: Answering, body: Any
+) -> None:
     with pytest.raises(ServerRefusedError, match=r"404 Not Found$"):
         look(answering((404, body)))
 
@@ -143,7 +145,7 @@ def test_a_body_that_a_server_does_not_read_to_its_end_is_said_to_be_too_large(
         RunsApi(answering((413, {"error": error}))).call("/runs", {"input": "x" * 2**24})
 
 
-def test_a_page_that_leads_to_itself_is_not_read_for_ever(answering: Answering) -> None:
+def test_a_page_that_leads_to_itself_is_not_read_forever(answering: Answering) -> None:
     files = {"files": [{"name": "a", "size": 1}], "nextPageToken": "a"}
     runs = {"runs": [], "nextPageToken": "a"}
 
@@ -222,7 +224,7 @@ def test_a_start_whose_answer_is_lost_is_one_run(environ: dict[str, str], key: s
     bundle.close()
 
 
-def test_a_start_that_reached_nobody_fails_at_once() -> None:
+def test_a_start_that_reached_no_one_fails_at_once() -> None:
     with pytest.raises(ServerUnreachableError, match="Connection refused") as error:
         Client("http://127.0.0.1:1").start("answers", {})
 

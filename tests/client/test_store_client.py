@@ -95,7 +95,7 @@ def test_who_starts_a_run_that_nothing_delivers_is_told_once_who_runs_it(
     assert "`leasehold serve`" in said
 
 
-def test_a_run_of_a_store_is_run_by_whoever_serves_it(
+def test_a_run_of_a_store_is_run_by_its_server(
     environ: dict[str, str], engine: InProcessEngine
 ) -> None:
     with Client(environ=environ) as client:

@@ -69,9 +69,7 @@ def test_put_answers_the_address(artifacts: Artifacts, unique: str) -> None:
     assert address.endswith(f"runs/{unique}/report.md")
 
 
-def test_what_is_put_again_takes_the_place_of_what_was_there(
-    artifacts: Artifacts, unique: str
-) -> None:
+def test_a_second_put_replaces_the_first_value(artifacts: Artifacts, unique: str) -> None:
     artifacts.put(f"runs/{unique}/a", b"the first, which is longer")
 
     artifacts.put(f"runs/{unique}/a", b"the second")
@@ -229,7 +227,7 @@ def test_many_names_are_all_listed(artifacts: Artifacts, unique: str) -> None:
     assert list(artifacts.list(f"runs/{unique}")) == names
 
 
-def test_a_reader_never_sees_half_of_what_is_put(artifacts: Artifacts, unique: str) -> None:
+def test_a_reader_never_sees_half_of_a_value(artifacts: Artifacts, unique: str) -> None:
     """Two contents of different lengths: whatever is read is one of them, whole."""
     name = f"runs/{unique}/a"
     contents = [b"a" * 300_000, b"b" * 100_000]

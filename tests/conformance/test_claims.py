@@ -156,7 +156,7 @@ def test_a_step_goes_on_from_its_checkpoint_and_is_settled_once(
         renew_lease(engine, credentials_of(second))
 
 
-def test_a_worker_that_renews_for_ever_is_ended_at_its_deadline(
+def test_a_worker_that_renews_forever_is_ended_at_its_deadline(
     engine: Engine, start: Callable[[], str], unique: str
 ) -> None:
     """In the very commit of its renewal: no sweep has to find out."""

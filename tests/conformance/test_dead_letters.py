@@ -575,7 +575,7 @@ def test_time_off_gives_no_run_up(
             assert world.hint(run_id) == "retry_scheduled", "it is tried again, and fails again"
 
 
-def test_whoever_comes_after_any_time_is_let_in(world: World) -> None:
+def test_a_late_caller_is_let_in(world: World) -> None:
     """A hint that arrives proves a queue that delivers, and a claim a worker."""
     late, unclaimed = unrecovered(world), never_claimed(world)
 
@@ -599,7 +599,7 @@ def test_outage_after_outage_cuts_a_step_short_and_gives_no_run_up(world: World)
     )
 
 
-def test_the_second_silence_that_somebody_could_see_gives_a_run_up(world: World) -> None:
+def test_the_second_silence_that_someone_could_see_gives_a_run_up(world: World) -> None:
     patient = replace(world.engine.rules, max_interruptions=10, stuck_timeout=timedelta(minutes=5))
     world.engine = replace(world.engine, rules=patient)
     run_id = world.start("add")

@@ -375,7 +375,7 @@ def test_a_sender_that_dies_is_taken_over_once_its_claim_ran_out(
     assert stored(engine, hint).message_id == "message-1"
 
 
-def test_a_send_that_hangs_holds_up_nobody_and_its_late_answer_changes_nothing(
+def test_a_send_that_hangs_holds_up_no_one_and_its_late_answer_changes_nothing(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
     hint = owed(engine, unique)
@@ -645,7 +645,7 @@ def test_a_message_about_nothing_is_over(
     assert deliver(engine, DeliveryHint(run_id, occurrence, channel)) is DeliveryOutcome.UNKNOWN
 
 
-def test_a_run_is_told_once_more_by_hand_under_a_key_of_its_own(
+def test_an_announcement_repeated_by_hand_has_its_own_key(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
     bus = Bus()
@@ -666,7 +666,7 @@ def test_a_run_is_told_once_more_by_hand_under_a_key_of_its_own(
     assert (asked["actor"], asked["reason"]) == ("ada", "she saw nothing")
 
 
-def test_a_channel_that_was_not_to_be_told_can_be_told_by_hand(
+def test_a_channel_without_the_event_can_get_it_by_hand(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
     ended(engine, unique, status=RunStatus.COMPLETED)
@@ -678,7 +678,7 @@ def test_a_channel_that_was_not_to_be_told_can_be_told_by_hand(
         request_delivery(engine, unique, "nowhere", actor="ada", reason="")
 
 
-def test_nobody_asks_again_for_what_is_being_sent(
+def test_no_one_asks_again_for_what_is_being_sent(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
     run = ended(engine, unique)
@@ -735,9 +735,7 @@ def test_a_request_that_comes_late_leaves_what_the_next_run_of_the_id_owes(
     assert run_mark(run) != "89abcdef"
 
 
-def test_a_channel_that_was_not_to_be_told_is_not_told_of_what_is_past(
-    engine: Engine, unique: str
-) -> None:
+def test_a_channel_without_the_event_gets_no_past_announcement(engine: Engine, unique: str) -> None:
     """The run was blocked, and goes on: what it is now are not the words of then."""
     told = Announcement(
         occurrence="3", event="run_blocked", at=engine.clock.now(), channels=("pager",)

@@ -327,7 +327,7 @@ def test_a_run_that_is_recreated_between_the_look_and_the_mark_stays(
     assert len(leftovers(engine, old)) == 5
 
 
-def test_a_run_that_is_marked_is_there_for_nobody(engine: Engine, label: str, unique: str) -> None:
+def test_a_run_that_is_marked_is_there_for_no_one(engine: Engine, label: str, unique: str) -> None:
     """Not to be shown, listed, recreated, or begun again by its key before it is gone."""
     old = ended(engine, label, key=unique)
     refused: list[str] = []
@@ -685,7 +685,7 @@ def test_nothing_is_purged_unless_it_is_asked_for(engine: Engine, label: str) ->
     assert leftovers(engine, old)
 
 
-def test_a_document_of_a_run_that_nobody_can_read_is_left(engine: Engine, label: str) -> None:
+def test_a_document_of_a_run_that_no_one_can_read_is_left(engine: Engine, label: str) -> None:
     (old,) = old_runs(engine, label, 1)
     write(engine, old, plan="no plan")
 

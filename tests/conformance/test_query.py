@@ -438,6 +438,6 @@ def test_nothing_is_decided_on_part_of_a_document(
 
 
 @pytest.mark.parametrize("path", ["", "a.", "a b", 'a"', "a'", "`a`", "steps.*.status"])
-def test_what_is_no_path_is_a_mistake_in_the_program(path: str) -> None:
+def test_an_invalid_path_is_an_error_of_the_program(path: str) -> None:
     with pytest.raises(ValueError, match="cannot be asked for"):
         Query("runs", order_by="createdAt", fields=(path,))

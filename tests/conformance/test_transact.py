@@ -238,9 +238,7 @@ def test_what_is_wrongly_expected_to_be_new_is_decided_on_as_it_is(
     assert committed.answer == 2
 
 
-def test_nothing_is_written_in_place_of_what_is_expected_to_be_missing(
-    documents: Documents, ref: Ref
-) -> None:
+def test_nothing_is_written_if_an_expected_absence_is_wrong(documents: Documents, ref: Ref) -> None:
     event = Ref(f"{ref}/trace", "000000")
     documents.transact(event, put({"at": 0}))
 
@@ -287,7 +285,7 @@ def test_a_put_is_found_by_its_fields_and_no_more_by_those_before(
     assert found(state="announced") == []
 
 
-def test_whoever_read_what_a_put_replaced_writes_nothing(
+def test_a_writer_that_read_a_replaced_value_writes_nothing(
     documents: Documents, ref: Ref, beside: Ref
 ) -> None:
     known = documents.transact(beside, put({"count": 1})).snapshot

@@ -46,7 +46,7 @@ def documents(kind: str) -> Iterator[Documents]:
         yield documents
 
 
-def test_each_trial_has_one_output_and_one_of_them_counts_whoever_comes_when(
+def test_each_trial_has_one_output_and_one_of_them_counts_in_any_order(
     kind: str, documents: Documents, unique: str
 ) -> None:
     for seed in range(TRIES[kind]):

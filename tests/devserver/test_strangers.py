@@ -244,7 +244,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("sent", MALFORMED.values(), ids=MALFORMED)
 @pytest.mark.parametrize("name", ["serve_api", "execute_step", "tasks"])
-def test_what_is_no_request_is_refused_and_fails_nothing(
+def test_an_invalid_request_is_refused_and_harms_nothing(
     places: dict[str, Place], capfd: pytest.CaptureFixture[str], name: str, sent: bytes
 ) -> None:
     place = places[name]
@@ -310,7 +310,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("name", ["serve_api", "manage_lease", "tasks"])
-def test_requests_that_never_come_whole_keep_nobody_out(
+def test_requests_that_never_come_whole_keep_no_one_out(
     places: dict[str, Place], name: str, sent: bytes
 ) -> None:
     place = places[name]

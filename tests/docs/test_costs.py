@@ -36,7 +36,7 @@ def test_the_tables_are_operations_times_prices() -> None:
     assert "| Temporal Cloud | $0.20 | 4 x $50.00 per million" in costs.alternatives_table()
 
 
-def test_a_run_is_told_with_its_compute_and_the_ceiling_with_its_figures() -> None:
+def test_a_run_is_listed_with_its_compute_and_the_ceiling_with_its_figures() -> None:
     page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
     whole = 1000 * (costs.usd_of(COUNTED["minutes"]) + costs.compute_usd("execute_step", 180))
 

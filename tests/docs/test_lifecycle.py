@@ -155,7 +155,7 @@ def test_other_arguments_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == "usage: python docs/generate.py [--check]\n"
 
 
-def test_each_error_has_a_code_of_its_own() -> None:
+def test_each_error_has_its_own_code() -> None:
     """Programs tell errors apart by it."""
     codes = [line.split("|")[1].strip() for line in error_codes().splitlines()[2:]]
 

@@ -111,7 +111,7 @@ def test_what_the_timer_runs_is_one_command_with_the_day_in_its_key() -> None:
     assert "paper-$(date +%F)" in shlex.split(command)
 
 
-def test_the_container_serves_with_what_is_copied_into_it() -> None:
+def test_the_container_serves_with_the_copied_files() -> None:
     (text,) = blocks("dockerfile")
     instructions = [line.split(" ", 1) for line in text.splitlines()]
     names = {name for name, _ in instructions}

@@ -231,7 +231,7 @@ def test_indexes_that_are_missing_being_built_or_broken_are_found(
     assert [one["code"] for one in look(shell, installed)] == ["database_missing"]
 
 
-def test_a_database_that_nobody_can_bring_back_is_warned_of(
+def test_a_database_that_no_one_can_bring_back_is_warned_of(
     shell: Shell, installed: Installed
 ) -> None:
     admin = installed.server.service(FirestoreAdmin)
@@ -407,7 +407,7 @@ def test_a_permission_that_is_missing_is_one_line_and_the_other_looks_go_on(
     assert found[2]["repair"].startswith("gcloud services enable pubsub.googleapis.com")
 
 
-def test_functions_that_may_not_be_listed_keep_nobody_from_queues_and_topics(
+def test_functions_that_may_not_be_listed_keep_no_one_from_queues_and_topics(
     shell: Shell, installed: Installed
 ) -> None:
     installed.server.refuse("ListServices", permission_denied("run.services.list"))
@@ -566,7 +566,7 @@ def test_a_server_that_hangs_keeps_nothing_else_from_being_looked_at(
     )
 
 
-def test_a_variable_that_is_no_address_is_one_finding_and_nothing_is_waited_for(
+def test_a_variable_without_an_address_is_one_finding_without_a_wait(
     shell: Shell,
 ) -> None:
     done = shell.run(*LIVE, **{EMULATOR: "a b;c"})

@@ -472,7 +472,7 @@ def test_a_catalog_that_hangs_is_left(
     )
 
 
-def test_a_catalog_that_raises_what_is_no_exception_is_one_line(
+def test_a_catalog_that_raises_a_base_exception_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "raising_catalog.py").write_text("raise BaseException('one\\ntwo')\n")

@@ -179,7 +179,7 @@ class Answers:
         request.wfile.write(body)
 
 
-def test_what_is_paid_for_is_sent_until_somebody_takes_it(
+def test_what_is_paid_for_is_sent_until_someone_takes_it(
     engine: InProcessEngine, run: Manifest, begin: Begin, answers: Answers
 ) -> None:
     """Outputs go where no renewal goes: their store may be away, and the lease is renewed."""
@@ -217,7 +217,7 @@ def test_a_worker_outlasts_a_server_that_does_not_know_its_step_yet(
     assert worker.printed.count("error: invalid_request: as said") == 2
 
 
-def test_a_folder_that_is_not_there_is_told_with_the_run(engine: InProcessEngine) -> None:
+def test_a_folder_that_is_not_there_is_reported_with_the_run(engine: InProcessEngine) -> None:
     lost = ended(engine, engine.start("digest", {"folder": "/no/such/folder"}))
 
     assert lost.dead_letter_reason == "PERMANENT_FAILURE"

@@ -140,7 +140,7 @@ def test_a_message_that_nothing_can_be_done_for_is_logged_and_acknowledged(
         (b"\xff\xfe", {"Content-Type": "application/octet-stream", **CE}),
     ],
 )
-def test_a_body_that_is_no_event_is_logged_and_acknowledged(
+def test_a_body_that_is_not_an_event_is_logged_and_acknowledged(
     deliver_notification: Function,
     caplog: pytest.LogCaptureFixture,
     body: bytes,

@@ -132,7 +132,7 @@ def test_a_generation_from_the_future_is_rejected_and_changes_nothing(
     assert engine.show(run.run_id) == run
 
 
-def test_a_body_that_is_no_json_or_too_large_is_refused(execute_step: Function) -> None:
+def test_a_body_that_is_not_json_or_too_large_is_refused(execute_step: Function) -> None:
     no_json = execute_step.client.post("/", data=b"\xff{", content_type="application/json")
     large = execute_step.client.post("/", data=b"x" * 1_200_000)
 

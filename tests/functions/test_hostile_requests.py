@@ -120,7 +120,9 @@ def refused(function: Function, path: str, body: bytes) -> int:
 
 @pytest.mark.parametrize("body", NO_OBJECT.values(), ids=NO_OBJECT)
 @pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
-def test_a_body_that_is_no_object_is_refused(function: Function, path: str, body: bytes) -> None:
+def test_a_body_that_is_not_an_object_is_refused(
+    function: Function, path: str, body: bytes
+) -> None:
     assert 400 <= refused(function, path, body) < 500
 
 

@@ -197,9 +197,7 @@ def test_a_file_is_as_large_as_a_call_carries_and_no_larger(
 # -- claim and acquire ---------------------------------------------------------------------------
 
 
-def test_a_worker_is_told_what_a_person_said_with_the_retry(
-    engine: InProcessEngine, call: Call
-) -> None:
+def test_a_worker_gets_the_note_of_a_retry(engine: InProcessEngine, call: Call) -> None:
     run = engine.start("counts", {"text": "a b"})
     call("fail", **claimed(call), error={"message": "too long"})
     engine.retry(run.run_id, note="make it shorter\nand kinder")
@@ -294,7 +292,7 @@ def test_a_run_that_cannot_be_read_hides_none_behind_it(
         ("finish", (400, "invalid_request"), "execute_step runs the others"),
     ],
 )
-def test_a_step_type_that_nobody_claims_is_refused_with_what_is_known(
+def test_a_step_type_that_no_one_claims_is_refused_with_the_known_ones(
     engine: InProcessEngine, call: Call, stored: Stored, step_type: str, answer: Answer, says: str
 ) -> None:
     engine.start("local", {"n": 1})
@@ -332,7 +330,7 @@ def test_an_unknown_run_is_a_404(call: Call, run_id: str) -> None:
     assert {code_of(answer) for answer in answers} == {(404, "unknown_run")}
 
 
-def test_a_run_that_waits_for_nobody_cannot_be_acquired(
+def test_a_run_that_waits_for_no_one_cannot_be_acquired(
     engine: InProcessEngine, call: Call, stored: Stored
 ) -> None:
     run = engine.start("last", {})
@@ -374,7 +372,7 @@ def test_to_take_over_once_too_often_gives_the_run_up_and_says_so(
     assert engine.show(run.run_id).dead_letter_reason == "STUCK_IN_PROGRESS"
 
 
-def test_a_step_that_nobody_claims_in_time_is_given_up(environ: dict[str, str], call: Call) -> None:
+def test_a_step_that_no_one_claims_in_time_is_given_up(environ: dict[str, str], call: Call) -> None:
     """Somebody looked each ten minutes, and it was there to be claimed."""
     clock = FrozenClock(SystemClock().now() - timedelta(hours=2))
     with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:
@@ -389,7 +387,7 @@ def test_a_step_that_nobody_claims_in_time_is_given_up(environ: dict[str, str], 
     assert code_of(call("claim", stepType="count", holder="vm-1")) == (404, "nothing_to_claim")
 
 
-def test_a_step_that_nobody_could_claim_waits_on(
+def test_a_step_that_no_one_could_claim_waits_on(
     long_ago: InProcessEngine, engine: InProcessEngine, call: Call
 ) -> None:
     """The server was down for as long as its worker was on holiday."""
@@ -684,7 +682,7 @@ def test_the_trace_tells_a_worker_whose_completion_is_refused_later_that_it_coun
     assert ("step_completed", "free", 1) in story
 
 
-def test_a_settlement_of_a_cancelled_run_is_told_so(
+def test_a_settlement_of_a_cancelled_run_reports_it(
     engine: InProcessEngine, call: Call, stored: Stored
 ) -> None:
     run = engine.start("counts", {})
@@ -891,7 +889,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("word", "wrong", "field", "allowed"), BAD)
-def test_a_bad_field_is_named_with_what_is_allowed_and_nothing_changes(
+def test_a_bad_field_is_named_with_the_allowed_values_and_nothing_changes(
     engine: InProcessEngine,
     call: Call,
     stored: Stored,
@@ -954,7 +952,7 @@ def test_a_missing_field_is_named_and_nothing_changes(
         b'{"output": ' + b"[" * 5000 + b"]" * 5000 + b"}",
     ],
 )
-def test_a_body_that_is_no_json_is_refused_and_nothing_changes(
+def test_a_body_that_is_not_json_is_refused_and_nothing_changes(
     engine: InProcessEngine, call: Call, manage_lease: Function, stored: Stored, text: bytes
 ) -> None:
     engine.start("counts", {})

@@ -166,7 +166,7 @@ def test_all_messages_of_a_call_are_one_request_with_attributes(
     assert facts["data"]["links"]["run"] == "https://runs.example/runs/r-2"
 
 
-def test_a_service_that_is_away_is_waited_for_only_so_long(
+def test_the_wait_for_an_unavailable_service_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{own_port()}")

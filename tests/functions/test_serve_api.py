@@ -163,7 +163,7 @@ def test_a_page_token_of_another_query_is_refused(serve_api: Function) -> None:
         ("colour=red", "colour"),
     ],
 )
-def test_a_bad_filter_is_refused_with_what_is_known(
+def test_a_bad_filter_is_refused_with_the_known_ones(
     serve_api: Function, query: str, says: str
 ) -> None:
     status, error = serve_api.get(f"/runs?{query}")

@@ -217,7 +217,7 @@ def test_what_the_archive_of_a_run_could_not_delete_the_sweep_deletes(
     assert (files(engine, run), stored(engine, run).alarm_at) == ([], None)
 
 
-def test_files_behind_a_link_out_of_the_store_are_nobodys_to_delete_and_not_owed_for_ever(
+def test_files_behind_a_link_out_of_the_store_are_nobodys_to_delete_and_not_owed_forever(
     engine: InProcessEngine, tmp_path: Path, clock: FrozenClock
 ) -> None:
     run = killed(engine)
@@ -273,7 +273,7 @@ def test_a_checkpoint_that_is_damaged_is_rejected_and_the_step_begins_at_the_beg
     ids=["step", "trial", "run", "nothing", "outside", "no JSON", "digest of no file", "below 0",
          "huge"],
 )  # fmt: skip
-def test_a_checkpoint_that_is_none_of_the_steps_is_rejected(
+def test_a_checkpoint_of_another_step_is_rejected(
     engine: InProcessEngine, facts: dict[str, object]
 ) -> None:
     run = killed(engine)

@@ -23,9 +23,7 @@ def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEng
 
 
 @pytest.mark.parametrize("pipeline", PLACES)
-def test_an_interrupt_reaches_whoever_runs_what_is_due(
-    engine: InProcessEngine, pipeline: str
-) -> None:
+def test_an_interrupt_reaches_the_caller_of_run_due(engine: InProcessEngine, pipeline: str) -> None:
     """Swallowed, a loop around it could not be left; and the next attempt may begin at once."""
     run = engine.start(pipeline, {"n": 1})
 
@@ -40,7 +38,7 @@ def test_an_interrupt_reaches_whoever_runs_what_is_due(
 
 
 @pytest.mark.parametrize("pipeline", PLACES)
-def test_an_interrupt_reaches_whoever_runs_a_run_in_their_thread(
+def test_an_interrupt_reaches_the_thread_that_runs_a_run(
     engine: InProcessEngine, pipeline: str
 ) -> None:
     idle: list[Manifest] = []

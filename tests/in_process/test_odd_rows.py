@@ -115,7 +115,7 @@ def test_the_clockwork_goes_on(threaded: Callable[..., InProcessEngine], tmp_pat
         assert engine.show(good).position.attempts.expired == 1
 
 
-def test_an_unreadable_run_is_told_of_once(
+def test_an_unreadable_run_is_reported_once(
     engine: InProcessEngine,
     clock: FrozenClock,
     tmp_path: Path,

@@ -275,9 +275,7 @@ def test_an_output_that_json_cannot_say_is_refused(engine: InProcessEngine, valu
     assert error.code == "invalid_output"
 
 
-def test_a_word_of_progress_that_is_no_text_costs_nobody_a_lease(
-    threaded: Make, holding: Hold
-) -> None:
+def test_a_progress_message_that_is_not_text_costs_no_lease(threaded: Make, holding: Hold) -> None:
     with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
         run = holding(engine)
         for held in engine.held_runs():

@@ -136,7 +136,7 @@ def test_a_note_lasts_until_its_step_is_handed_off(engine: InProcessEngine) -> N
 
 
 @pytest.mark.sandboxed
-def test_a_note_reaches_a_handler_in_a_process_of_its_own(engine: InProcessEngine) -> None:
+def test_a_note_reaches_a_handler_in_its_own_process(engine: InProcessEngine) -> None:
     run_id = engine.start("echoes", {}).run_id
     assert engine.run_until_settled(run_id).status == "BLOCKED"
     engine.retry(run_id, note="once more")
@@ -146,7 +146,7 @@ def test_a_note_reaches_a_handler_in_a_process_of_its_own(engine: InProcessEngin
 
 
 @pytest.mark.parametrize("note", ["x" * 20_000, "", " \n ", "a\x1b[2J", "\x00", "ä" * 2049])
-def test_a_note_that_nobody_could_read_changes_nothing(engine: InProcessEngine, note: str) -> None:
+def test_a_note_that_no_one_could_read_changes_nothing(engine: InProcessEngine, note: str) -> None:
     run_id = blocked(engine, [1.0])
     before = engine.show(run_id)
 

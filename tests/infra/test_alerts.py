@@ -63,7 +63,7 @@ def test_dead_letters_are_one_alert_that_tells_reasons_apart_and_has_each_remedy
         assert entry.remediation in alert.advice
 
 
-def test_earlier_alerts_of_the_same_are_told_with_what_deletes_them(
+def test_earlier_alerts_are_listed_with_the_command_that_deletes_them(
     world: GoogleWorld, alerting: Any
 ) -> None:
     """There was one for each reason: left alone, each dead letter would be told twice."""
@@ -229,7 +229,9 @@ def test_of_two_addresses_the_older_one_is_used_and_the_other_one_is_told(
     }
 
 
-def test_a_copy_that_differs_is_told_with_both_commands(world: GoogleWorld, alerting: Any) -> None:
+def test_a_copy_that_differs_is_reported_with_both_commands(
+    world: GoogleWorld, alerting: Any
+) -> None:
     policies_of(world)
     policy = next(iter(alerting.policies.values()))
     copy = AlertPolicy(policy, name=f"{POLICIES}/0999")

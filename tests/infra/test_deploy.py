@@ -154,7 +154,7 @@ def test_a_build_goes_on_where_no_environment_can_be_chosen(tmp_path: Path) -> N
     assert list(machine.done)[-1] == "deploy-deliver-notification"
 
 
-def test_a_region_that_is_none_ends_the_build_before_anything_is_deployed(tmp_path: Path) -> None:
+def test_an_unknown_region_ends_the_build_before_anything_is_deployed(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "recorder", *RECORDED)
     machine = BuildMachine(copy_source(tmp_path / "workspace"), environ_of(recorder))
     place = {"PROJECT_ID": "shop-prod", "PROJECT_NUMBER": "123456789012", "_REGION": "Belgium"}

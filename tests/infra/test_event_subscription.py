@@ -62,7 +62,7 @@ def deploy(cloud: Cloud, endpoint: str = "https://x.example", **given: object) -
     return name
 
 
-def test_what_is_delivered_in_vain_is_kept_for_a_week_and_its_subscription_for_ever(
+def test_what_is_delivered_in_vain_is_kept_for_a_week_and_its_subscription_forever(
     cloud: Cloud,
 ) -> None:
     steps = list(apply(all_of(cloud), cloud.project))
@@ -123,7 +123,7 @@ def test_a_second_apply_completes_what_the_deploy_made_and_a_third_writes_nothin
     assert set(states) == {State.PRESENT}
 
 
-def test_a_policy_that_somebody_gave_it_is_left_alone(cloud: Cloud) -> None:
+def test_a_policy_that_someone_gave_it_is_left_alone(cloud: Cloud) -> None:
     create_topics(cloud)
     given = {"minimum_backoff": timedelta(seconds=60), "maximum_backoff": timedelta(seconds=120)}
     deploy(cloud, retry_policy=given)
@@ -142,7 +142,7 @@ def test_a_policy_that_somebody_gave_it_is_left_alone(cloud: Cloud) -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [(10, 120), (30, 30), (600, 600)])
-def test_a_delivery_is_waited_for_as_long_as_the_function_may_take_unless_somebody_said_otherwise(
+def test_a_delivery_is_waited_for_as_long_as_the_function_may_take_unless_someone_said_otherwise(
     cloud: Cloud, given: int, kept: int
 ) -> None:
     """With the 10 seconds of Pub/Sub, what takes longer is delivered again while it is answered."""

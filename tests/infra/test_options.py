@@ -61,9 +61,7 @@ def test_what_is_not_given_has_its_default() -> None:
         ("workers", (f"user:{'a' * 100_000}@example.com",)),
     ],
 )
-def test_a_value_that_can_never_be_right_is_refused_with_what_is_allowed(
-    name: str, value: Any
-) -> None:
+def test_an_impossible_value_is_refused_with_the_allowed_ones(name: str, value: Any) -> None:
     with pytest.raises(click.UsageError, match="allowed: ") as refused:
         installation_of(GIVEN | {name: value})
     assert len(str(refused.value)) < 300
@@ -98,7 +96,7 @@ def test_no_name_of_the_table_makes_an_address_too_long() -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "settings"])
-def test_what_is_not_installed_is_told_with_what_to_type(
+def test_a_missing_package_is_reported_with_the_command(
     command: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

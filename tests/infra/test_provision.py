@@ -140,7 +140,9 @@ def test_a_missing_permission_is_named_with_the_role_that_has_it(cloud: Cloud) -
     assert done.stdout.splitlines().count(repair) == 1
 
 
-def test_an_api_that_is_not_enabled_is_told_with_the_command_that_enables_it(cloud: Cloud) -> None:
+def test_an_api_that_is_not_enabled_is_reported_with_the_command_that_enables_it(
+    cloud: Cloud,
+) -> None:
     cloud.server.refuse("CloudScheduler/*", api_disabled("cloudscheduler.googleapis.com"))
 
     done = cloud.provision("plan")
@@ -218,7 +220,7 @@ def test_an_interrupt_says_what_was_done_and_what_was_not(
     assert "apply again" in stderr
 
 
-def test_an_apply_goes_on_when_nobody_reads_what_it_does(cloud: Cloud) -> None:
+def test_an_apply_goes_on_when_no_one_reads_what_it_does(cloud: Cloud) -> None:
     """As of `apply | head -1`: what is half created would be worse than what is not read."""
     with cloud.begin("apply") as process:
         assert process.stdout is not None

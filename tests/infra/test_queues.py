@@ -66,7 +66,7 @@ def test_each_queue_has_an_equal_share_and_nothing_is_shared_twice() -> None:
     )
 
 
-def test_the_others_share_what_a_queue_of_its_own_wish_leaves() -> None:
+def test_the_other_queues_share_the_rest_of_the_rate() -> None:
     catalog = _catalog(_step("one"), _step("two"), _step("three"))
 
     queues = queues_of(catalog, {"two": 7}, _function(10))

@@ -119,7 +119,7 @@ def test_its_run_is_found_by_its_label_and_a_build_has_one(
     assert found["status"] == "COMPLETED"
 
 
-def test_what_anybody_may_call_is_found(
+def test_what_anyone_may_call_is_found(
     call: Callable[..., tuple[int, list[str]]], run: CloudRun
 ) -> None:
     run.public = {"execute-step"}
@@ -143,7 +143,7 @@ def test_a_sweep_that_nothing_calls_is_found(
     assert paused[1][after].endswith("is PAUSED: no sweep comes.")
 
 
-def test_a_run_that_does_not_complete_is_told_with_its_error(
+def test_a_run_that_does_not_complete_is_reported_with_its_error(
     call: Callable[..., tuple[int, list[str]]],
 ) -> None:
     _, lines = call("--pipeline=refuses", '--input={"n": 1}')
@@ -190,14 +190,14 @@ def test_a_function_that_has_to_refuse_strangers_itself_is_found(run: CloudRun) 
     assert "refuses" in smoke_test.check_strangers(FUNCTIONS["serve_api"])
 
 
-def test_it_comes_to_an_end_where_nobody_is_let_in(run: CloudRun) -> None:
+def test_it_comes_to_an_end_where_no_one_is_let_in(run: CloudRun) -> None:
     run.not_yet = 1_000_000
 
     with pytest.raises(SmokeError, match=r"after 0\.05 s /health is answered 403"):
         smoke_of(run, lambda _: None, timeout_s=0.05).check_api()
 
 
-def test_nobody_at_the_address_is_told_with_the_address() -> None:
+def test_an_address_without_a_server_is_reported() -> None:
     with cloud_run() as gone:
         pass
 
@@ -258,7 +258,7 @@ def test_garbage_and_an_answer_that_never_ends_are_one_line_in_time(
 
 
 @pytest.mark.parametrize("text", ["{", "a\x1b[31m", "[" * 100_000, '{"n": NaN}'])
-def test_input_that_is_no_json_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_input_that_is_not_json_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = deploy(["smoke", *OPTIONS, "--pipeline=add", f"--input={text}"])
 
     said = capsys.readouterr()
@@ -268,7 +268,7 @@ def test_input_that_is_no_json_is_one_line(text: str, capsys: pytest.CaptureFixt
     assert len(said.err) < 500
 
 
-def test_what_is_no_token_is_told_and_not_repeated(run: CloudRun) -> None:
+def test_a_text_that_is_not_a_token_is_reported_and_not_repeated(run: CloudRun) -> None:
     environ = {EMULATOR: run.url, "LEASEHOLD_TOKEN": "ERROR: log in\nX-Other: header"}
 
     with pytest.raises(SmokeError, match="LEASEHOLD_TOKEN is not a token") as refused:
@@ -278,7 +278,7 @@ def test_what_is_no_token_is_told_and_not_repeated(run: CloudRun) -> None:
     assert run.called == []
 
 
-def test_a_token_without_an_email_is_told_before_anybody_is_called(run: CloudRun) -> None:
+def test_a_token_without_an_email_is_told_before_anyone_is_called(run: CloudRun) -> None:
     """The metadata server makes such a token where nobody asks for more; the API refuses it."""
     without, with_it = (
         ".".join(

@@ -96,7 +96,7 @@ def test_a_kill_repeats_one_iteration_at_most(
     check_killed("sqlite", tmp_path, "inline", size, kills)
 
 
-def test_nor_where_the_handler_has_a_process_of_its_own(tmp_path: Path) -> None:
+def test_nor_where_the_handler_has_its_own_process(tmp_path: Path) -> None:
     kills = one_of_each(*LARGE, AFTER_THE_DELETE)
 
     check_killed("sqlite", tmp_path, "process", LARGE_BYTES, kills)

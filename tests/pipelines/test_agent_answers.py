@@ -39,7 +39,7 @@ def test_picks_become_claims_with_their_place_in_reading_order(tmp_path: Path) -
     ]
 
 
-def test_a_pick_that_is_no_sentence_of_the_document_is_refused(tmp_path: Path) -> None:
+def test_a_pick_that_is_not_a_sentence_of_the_document_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AgentClientError) as refusal:
         described(tmp_path, Pick(number=4, kind="rule", weight=0.5))
 
@@ -124,7 +124,7 @@ def test_the_shortlist_takes_the_weightiest_of_each_document_in_order() -> None:
     ]
 
 
-def test_terms_are_counted_in_claims_and_those_of_nobody_are_dropped() -> None:
+def test_terms_are_counted_in_claims_and_those_of_no_one_are_dropped() -> None:
     claims = [
         claim("a.md:1", "Leases end."),
         claim("a.md:2", "A lease is held."),

@@ -278,7 +278,7 @@ def test_an_endpoint_that_cannot_be_reached_is_tried_again(
         (400, "Too many tokens", "bad_request", "or review less at a time."),
     ],
 )
-def test_what_no_retry_mends_ends_the_run_at_once(
+def test_a_permanent_failure_ends_the_run_at_once(
     server: ModelServer,
     engine: InProcessEngine,
     reviewed: Callable[[], Manifest],

@@ -60,7 +60,7 @@ def test_a_path_with_brackets_is_a_label() -> None:
         ("Größe 日本語", "Größe 日本語"),
     ],
 )
-def test_what_nobody_sees_but_a_terminal_obeys_is_written_out(text: str, expected: str) -> None:
+def test_what_no_one_sees_but_a_terminal_obeys_is_written_out(text: str, expected: str) -> None:
     assert on_one_line(text) == expected
 
 

@@ -143,6 +143,6 @@ class Insistence(Lifecycle):
         getattr(self, what)(look.run_id)
 
 
-def test_nobody_who_asks_twice_or_late_passes_what_was_not_looked_at() -> None:
+def test_no_one_who_asks_twice_or_late_passes_what_was_not_looked_at() -> None:
     """No output is handed off by an approval that was meant for another block."""
     run_state_machine_as_test(Insistence)

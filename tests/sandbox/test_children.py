@@ -29,7 +29,7 @@ def test_a_child_and_its_worker_talk_over_a_socket(open_child: Open) -> None:
     assert child.ending() is None
 
 
-def test_each_attempt_has_a_process_of_its_own(open_child: Open) -> None:
+def test_each_attempt_has_its_own_process(open_child: Open) -> None:
     first, second = open_child("echo"), open_child("echo")
 
     assert first.pid != second.pid
@@ -60,7 +60,7 @@ def test_what_a_child_and_its_programs_print_is_in_its_output(open_child: Open) 
     assert sorted(printed) == ["an error", "of C", "of its child", "of the child"]
 
 
-def test_a_child_has_no_descriptor_but_its_own_and_a_session_of_its_own(open_child: Open) -> None:
+def test_a_child_has_only_its_own_descriptors_and_session(open_child: Open) -> None:
     others = [open_child("echo") for _ in range(3)]
     child = open_child("list_descriptors")
 

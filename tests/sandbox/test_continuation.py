@@ -55,7 +55,7 @@ def test_with_a_stop_at_the_same_time_it_is_the_stop(
     assert running.result() == result
 
 
-def test_a_loop_in_a_child_rejects_a_checkpoint_that_is_none_of_its_own(
+def test_a_loop_in_a_child_rejects_a_foreign_checkpoint(
     attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:
     result = attempts.run("loops", held=attempts.held(resume=IncrementalState("", 7, "by hand")))

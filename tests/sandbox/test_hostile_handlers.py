@@ -146,7 +146,7 @@ def test_no_process_outlives_its_attempt(place: HostilePlace) -> None:
     place.check_nothing_is_left()
 
 
-def test_a_handler_that_dies_takes_nobody_with_it(place: HostilePlace) -> None:
+def test_a_handler_that_dies_takes_no_one_with_it(place: HostilePlace) -> None:
     """How it died is said: the signal, or the exit code."""
     deaths = {
         "aborts": "SIGABRT",
@@ -266,7 +266,7 @@ def test_a_conversation_that_is_broken_or_forged_is_never_an_output(place: Hosti
     place.check_nothing_is_left()
 
 
-def test_the_import_of_a_handler_is_held_to_a_limit_of_its_own(place: HostilePlace) -> None:
+def test_the_import_of_a_handler_is_held_to_its_own_limit(place: HostilePlace) -> None:
     """It happens in the sandbox; the worker is none the worse for it."""
     stories = place.run(*IMPORTS)
 

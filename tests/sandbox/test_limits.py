@@ -121,7 +121,7 @@ def test_a_handler_that_takes_too_much_memory_is_killed(attempts: Attempts) -> N
     assert "in eats" in result.stacks
 
 
-def test_memory_that_cannot_be_had_is_told_as_the_limit_it_is(attempts: Attempts) -> None:
+def test_missing_memory_is_reported_as_a_memory_limit(attempts: Attempts) -> None:
     result = exceeded(attempts.run("lacks_memory", held=attempts.held(memory=512 * _MIB)))
 
     assert result.reason is Termination.MEMORY_LIMIT_EXCEEDED

@@ -248,7 +248,7 @@ def test_a_handler_that_ends_its_process_as_the_engine_would_has_failed(
         ("threads", Termination.THREAD_UNAVAILABLE),
     ],
 )
-def test_a_handler_that_is_not_imported_for_want_of_something_is_deferred(
+def test_a_handler_whose_import_met_an_outage_is_deferred(
     attempts: Attempts, runs: str, lacks: str, reason: Termination
 ) -> None:
     path = f"tests.sandbox.hostile_imports.lacks_{lacks}:handle"

@@ -74,7 +74,7 @@ def test_secrets_in_a_line_are_cut(tmp_path: Path) -> None:
     assert "connect(password=[redacted])" in text
 
 
-def test_a_file_that_is_none_is_not_read(tmp_path: Path) -> None:
+def test_a_special_file_is_not_read(tmp_path: Path) -> None:
     """A process can name any file; one that never ends must not be waited for."""
     os.mkfifo(tmp_path / "pipe.py")
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_none_is_not_read(tmp_path: Path) -> None:
     assert "in handler" in text
 
 
-def test_what_is_no_stack_says_nothing() -> None:
+def test_a_text_that_is_not_a_stack_adds_nothing() -> None:
     for text in ("", "nonsense\n" * 100, "Thread 0x1 (most recent call first):\n  File"):
         assert stacks_of(text).text() == ""
         assert stacks_of(text).origin() is None

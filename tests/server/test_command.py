@@ -31,7 +31,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "http"])
-def test_a_port_that_is_none_is_refused(shell: Shell, port: str) -> None:
+def test_an_invalid_port_is_refused(shell: Shell, port: str) -> None:
     done = shell.run("serve", "--port", port)
 
     assert done.returncode == 2

@@ -63,7 +63,7 @@ def check(after: Aftermath) -> None:
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
-def test_in_a_storm_everybody_is_told_and_what_is_told_twice_is_counted(
+def test_in_a_storm_everyone_is_told_and_what_is_told_twice_is_counted(
     tmp_path: Path, kind: str
 ) -> None:
     if kind == "firestore":

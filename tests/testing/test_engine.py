@@ -160,7 +160,7 @@ def test_another_catalog_is_refused_in_one_line(tmp_path: Path, catalog: object)
 @pytest.mark.parametrize(
     "settings", [{"PIPELINE_MAX_RETRY": "1"}, {"PIPELINE_MAX_RETRIES": 1}, {"HOME": "/"}]
 )
-def test_a_setting_that_is_none_is_refused(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_an_unknown_setting_is_refused(tmp_path: Path, settings: dict[str, str]) -> None:
     with (
         pytest.raises(InvalidRequestError),
         testing.engine(letters, tmp_path, settings=settings),

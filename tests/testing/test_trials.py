@@ -76,7 +76,7 @@ def test_each_trial_finds_what_the_one_before_left_and_the_best_is_handed_on(
     ]
 
 
-def test_a_handler_in_a_process_of_its_own_finds_the_same(tmp_path: Path) -> None:
+def test_a_handler_in_its_own_process_finds_the_same(tmp_path: Path) -> None:
     environ = environ_of(tmp_path) | {"LEASEHOLD_ISOLATION": ""}  # as the steps say
     plan = [verdict(0.5), verdict(0.4, settled=True, status="PARTIAL")]
     with in_process.InProcessEngine(

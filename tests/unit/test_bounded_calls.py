@@ -85,7 +85,7 @@ def test_what_a_call_raises_is_raised_where_it_was_asked_for() -> None:
         BoundedCalls("errand").run(lambda: 1 / 0)
 
 
-def test_calls_that_hang_hold_up_nobody_and_are_few() -> None:
+def test_calls_that_hang_hold_up_no_one_and_are_few() -> None:
     over = threading.Event()
     begun: list[int] = []
     errands = BoundedCalls("errand", patience_s=0.01, most_late=2)
@@ -205,7 +205,7 @@ def test_the_first_failure_ends_it_and_is_raised() -> None:
 
 
 @pytest.mark.parametrize("at_most", [1, 4])
-def test_what_cannot_be_taken_is_told_by_the_callers_thread(at_most: int) -> None:
+def test_an_impossible_call_is_reported_by_the_callers_thread(at_most: int) -> None:
     taken = 0
 
     def take() -> Call | None:

@@ -53,7 +53,7 @@ def begun(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_it_is_a_child_of_its_own(begun: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_it_is_a_separate_child(begun: subprocess.Popen[str], tmp_path: Path) -> None:
     output, _ = begun.communicate()
 
     said = json.loads(output.splitlines()[0])

@@ -317,9 +317,7 @@ def test_the_token_says_who_calls_and_whom_and_is_not_signed(
     assert jwt.endswith(".")
 
 
-def test_each_delivery_has_a_connection_of_its_own(
-    client: CloudTasksClient, target: Target
-) -> None:
+def test_each_delivery_has_its_own_connection(client: CloudTasksClient, target: Target) -> None:
     """A kept one leads to one process: frozen, it would hide the next task while others wait."""
     for number in range(5):
         name = create(client, target, f"t{number}")

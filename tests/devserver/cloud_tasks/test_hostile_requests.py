@@ -58,7 +58,7 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("path", [TASKS, f"/v2/{LOCATION}/queues", "/faults"])
-def test_a_body_that_is_no_request_is_refused(send: Send, path: str, body: bytes) -> None:
+def test_a_body_that_is_not_a_request_is_refused(send: Send, path: str, body: bytes) -> None:
     assert send(path, body)[0] == 400
     assert send("/faults", method="GET")[1] == {"ordered": [], "fired": []}
 
@@ -130,7 +130,7 @@ def test_an_odd_address_fails_nothing(send: Send, method: str, path: str) -> Non
 
 
 @pytest.mark.parametrize("size", ["-1", "x", "1e3", "+2", "0x10", " "])
-def test_a_size_that_is_none_is_no_body(url: str, size: str) -> None:
+def test_an_invalid_size_means_no_body(url: str, size: str) -> None:
     """The server of the double takes what it cannot read for none."""
     answer = urllib3.request("POST", url + TASKS, headers=JSON | {"Content-Length": size})
 

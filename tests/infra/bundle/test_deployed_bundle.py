@@ -41,7 +41,7 @@ def test_all_that_its_requirements_need_is_among_them(image: Image) -> None:
     assert checked.stdout == "No broken requirements found.\n", checked.stdout + checked.stderr
 
 
-def test_whoever_imports_it_gets_the_entry_that_was_asked_for_and_no_other(image: Image) -> None:
+def test_an_import_loads_the_requested_entry_and_no_other(image: Image) -> None:
     program = """
 import gc, os, sys
 sys.path.append(".")

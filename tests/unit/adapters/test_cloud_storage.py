@@ -264,7 +264,7 @@ def test_what_cannot_be_compressed_now_is_an_outage() -> None:
             artifacts.compress("runs/r-1/files")
 
 
-def test_no_call_asks_about_its_bucket_in_a_thread_of_its_own(
+def test_no_call_asks_about_its_bucket_in_another_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The library would, once for each client, for traces; no function has the permission."""

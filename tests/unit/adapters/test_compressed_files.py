@@ -168,7 +168,7 @@ def test_a_small_file_of_a_huge_content_takes_no_memory_for_it(
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_what_is_no_plain_file_is_none_of_them(
+def test_special_files_are_left_out(
     artifacts: FolderArtifacts, tmp_path: Path, plain: Path, packed: Path, kind: str
 ) -> None:
     artifacts.compress("runs/r-1")

@@ -153,7 +153,7 @@ def test_a_channel_that_hangs_delays_no_other(bus: Bus) -> None:
     go_on.set()
 
 
-def test_whoever_publishes_waits_for_nobody_and_is_never_refused(bus: Bus) -> None:
+def test_a_publisher_never_waits_and_is_never_refused(bus: Bus) -> None:
     """What is too much stays due in the store."""
     go_on = threading.Event()
     bus.deliver_by(lambda _: go_on.wait(30) and None)

@@ -147,7 +147,7 @@ def test_a_task_does_not_come_before_its_time(frozen: InProcessTasks, clock: Fro
     assert drained(frozen) == ["a"]
 
 
-def test_what_is_owed_is_taken_by_whoever_created_it(frozen: InProcessTasks) -> None:
+def test_an_owed_task_is_taken_by_its_creator(frozen: InProcessTasks) -> None:
     """In one call: a worker goes on with its own run without waking another."""
     assert frozen.exchange(None, [task("a"), task("b", NEVER)]) == task("a")
 

@@ -176,7 +176,7 @@ def test_the_log_of_another_program_is_not_moved_into_its_database(path: Path) -
     assert (path.read_bytes(), path.with_name("runs.db-wal").read_bytes()) == before
 
 
-def test_a_store_that_was_never_closed_opens_with_what_is_in_its_log(
+def test_a_store_that_was_never_closed_opens_with_its_log(
     documents: SqliteDocuments, path: Path
 ) -> None:
     """After a crash all of it, its mark too, may be in the log alone."""
@@ -239,7 +239,7 @@ def test_a_file_that_cannot_be_made_leaves_no_folder_behind(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_no_database_is_refused_and_not_touched(path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_not_touched(path: Path) -> None:
     path.write_bytes(b"# Notes\n" * 1000)
 
     with pytest.raises(StoreUnavailableError) as raised:

@@ -64,7 +64,7 @@ BY_CREATION = Query("runs", order_by="createdAt", descending=True)
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("kind", ["TEXT", "BLOB"])
-def test_a_row_that_is_no_document_hides_no_other(
+def test_a_row_that_is_not_a_document_hides_no_other(
     three: SqliteDocuments, path: Path, body: str, kind: str
 ) -> None:
     """It is found at its place, with what it is indexed by: whoever pages goes on behind it."""
@@ -136,7 +136,7 @@ def test_such_a_row_can_be_replaced_and_deleted(three: SqliteDocuments, path: Pa
 
 
 @pytest.mark.parametrize("labels", ["{", "7", b"\xff", None])
-def test_labels_that_are_no_list_hide_no_other(
+def test_labels_that_are_not_list_hide_no_other(
     three: SqliteDocuments, path: Path, labels: object
 ) -> None:
     spoil(path, "labels", labels, "BLOB" if isinstance(labels, bytes) else "TEXT")

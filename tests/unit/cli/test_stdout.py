@@ -12,7 +12,7 @@ from leasehold.domain.manifest_parts import Progress
 
 
 @pytest.mark.parametrize("share", [inf, nan])
-def test_what_is_no_number_in_json_is_null(
+def test_a_value_that_is_not_a_json_number_is_null(
     share: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_json_line({"progress": Progress(fraction=share), "of": ["läuft", 1]})

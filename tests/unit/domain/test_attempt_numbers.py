@@ -17,7 +17,7 @@ def retried(runs: Runs, run: Manifest) -> Change:
     return lifecycle.retry(run, runs.at(8), rules=runs.rules, actor="ada", reason="")
 
 
-def test_a_step_that_runs_again_after_a_gate_has_an_attempt_of_its_own(runs: Runs, at: At) -> None:
+def test_a_step_that_runs_again_after_a_gate_has_its_own_attempt(runs: Runs, at: At) -> None:
     """`ctx.attempt` names files: two attempts of one number would overwrite each other's."""
     run = runs.blocked()
     assert run.position.attempt == 1

@@ -62,7 +62,7 @@ def test_what_the_probe_comes_to_decides() -> None:
     assert after_failure(through, later, rules=RULES).open_until == later + REST
 
 
-def test_a_breaker_that_nobody_can_read_holds_up_nothing() -> None:
+def test_a_breaker_that_no_one_can_read_holds_up_nothing() -> None:
     odd = {"channel": "pager", "failures": "many", "openUntil": "some day"}
     assert breaker_of("pager", odd) == Breaker(channel="pager")
 
@@ -85,7 +85,7 @@ def test_a_breaker_of_a_clock_that_was_an_hour_ahead_lets_one_through() -> None:
     assert let_one_through(through, NOW, rules=RULES) is None
 
 
-def test_a_breaker_that_is_open_for_ever_lets_one_through() -> None:
+def test_a_breaker_that_is_open_forever_lets_one_through() -> None:
     odd = {"channel": "pager", "failures": 5, "openUntil": "8999-12-31T00:00:00Z"}
     assert breaker_of("pager", odd).state(NOW) is BreakerState.HALF_OPEN
     assert breaker_of("pager", odd | {"openUntil": "9999-12-31T00:00:00Z"}).is_new

@@ -141,7 +141,7 @@ def test_who_does_not_hold_the_lease_keeps_nothing(
 
 
 @pytest.mark.parametrize("state", ["pending", "failed", "blocked", "completed", "dead_lettered"])
-def test_nothing_is_kept_of_a_run_that_nobody_holds(
+def test_nothing_is_kept_of_a_run_that_no_one_holds(
     runs: Runs, checkpoint: Bound, at: At, state: str
 ) -> None:
     """A worker that settled and then wants to keep something is one that lost its lease."""
@@ -197,7 +197,7 @@ def test_who_takes_a_lease_over_goes_on_from_it_too(elsewhere: Runs, at: At) -> 
     assert change.manifest.position.checkpoint.fencing_token == 1
 
 
-def test_a_checkpoint_before_the_first_iteration_is_told_as_well(runs: Runs, at: At) -> None:
+def test_a_checkpoint_before_the_first_iteration_is_described_too(runs: Runs, at: At) -> None:
     run = runs.checkpointed(runs.leased(), at=4, iterations=0, phase="")
 
     change = lifecycle.arrive(

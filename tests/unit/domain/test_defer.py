@@ -129,7 +129,7 @@ def test_a_deferral_that_is_told_again_gets_its_first_answer(runs: Runs) -> None
     assert (again.changed, again.outcome) == (False, Outcome.RELEASED)
 
 
-def test_whoever_lost_the_lease_defers_nothing(runs: Runs, at: At) -> None:
+def test_a_worker_without_the_lease_defers_nothing(runs: Runs, at: At) -> None:
     run = runs.leased()
     taken = runs.leased(run, at=31, lease_id="lease-2")
     defer = partial(
@@ -144,7 +144,7 @@ def test_whoever_lost_the_lease_defers_nothing(runs: Runs, at: At) -> None:
         defer(taken, at(32))
 
 
-def test_an_outage_that_outlasts_the_lease_is_one_as_long_as_nobody_took_it(runs: Runs) -> None:
+def test_an_outage_that_outlasts_the_lease_is_one_as_long_as_no_one_took_it(runs: Runs) -> None:
     """The store was away when the lease ended; only its holder knows why."""
     run = deferred(runs, runs.leased(), at=31).manifest
 

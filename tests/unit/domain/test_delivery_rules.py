@@ -136,7 +136,7 @@ def test_only_a_try_after_its_time_is_the_last_one() -> None:
     assert (after.alarm_at, after.unknown) == (None, 0)
 
 
-def test_what_ends_everybody_who_sends_it_is_given_up_in_the_end() -> None:
+def test_what_ends_everyone_who_sends_it_is_given_up_in_the_end() -> None:
     """A sender of the user's own may end its process."""
     late = NOW + 2 * A_DAY
     assert not rules_of.is_hopeless(claimed(late), over(late), RULES)
@@ -227,7 +227,7 @@ def test_alarms_of_messages_that_get_lost_move_apart() -> None:
     assert one.published == 6
 
 
-def test_a_request_begins_a_round_under_a_key_of_its_own() -> None:
+def test_a_request_begins_a_round_with_its_own_key() -> None:
     told = rules_of.announced(claimed(), NOW, message_id="m-1")
 
     again = rules_of.requested(told, NOW, grace=timedelta(minutes=1), rules=RULES)
@@ -244,7 +244,7 @@ def test_a_request_begins_a_round_under_a_key_of_its_own() -> None:
     assert not rules_of.is_recorded(again, claimed())
 
 
-def test_a_request_of_what_is_due_keeps_its_key() -> None:
+def test_a_request_for_a_due_delivery_keeps_its_key() -> None:
     """The provider may have it already, and can tell by the key."""
     waiting = delivery(not_before=NOW + timedelta(hours=1), unknown=1, tries=2)
 
@@ -286,7 +286,7 @@ def test_a_claim_covers_a_send_however_long_its_timeout() -> None:
         ("token", 2**63 - 1),
     ],
 )
-def test_what_nobody_could_publish_or_store_again_is_not_readable(
+def test_what_no_one_could_publish_or_store_again_is_not_readable(
     field: str, edited: object
 ) -> None:
     """It is left to a person: an error of its own would end the sweep of all others."""

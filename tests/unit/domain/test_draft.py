@@ -55,7 +55,7 @@ def test_an_event_is_of_the_attempt_before_or_of_the_next_one(
     ]
 
 
-def test_whoever_settles_gets_a_note_of_the_answer_and_nobody_else_does(
+def test_only_the_settling_worker_gets_a_note_of_the_answer(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     run = runs.leased()

@@ -122,7 +122,7 @@ def test_an_idle_run_has_an_alarm_if_and_only_if_it_owes_something(
     }
 
 
-def test_an_alarm_that_is_missing_is_told_with_what_is_owed_and_set(
+def test_a_missing_alarm_is_reported_with_the_owed_effects_and_set(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     run = idle(runs, "completed").with_(alarm_at=None)

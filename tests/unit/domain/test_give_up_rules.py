@@ -121,7 +121,7 @@ def test_a_recorded_call_gives_a_step_its_retries_again(runs: Runs, at: At) -> N
 
 
 @pytest.mark.parametrize(("total", "reason"), [(100, None), (101, "RETRIES_EXHAUSTED")])
-def test_progress_is_no_way_to_fail_for_ever(
+def test_progress_is_no_way_to_fail_forever(
     runs: Runs, rules: Rules, at: At, total: int, reason: str | None
 ) -> None:
     run = failed(runs.failed(), times=total).at(failures=1)

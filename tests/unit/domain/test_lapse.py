@@ -352,7 +352,7 @@ def test_a_silence_is_counted_from_the_last_word(watchful: Runs) -> None:
 
 
 @pytest.mark.parametrize("finder", ["sweep", "hint", "claim"])
-def test_whoever_comes_by_counts_a_silence(watchful: Runs, finder: str) -> None:
+def test_any_process_that_finds_a_silence_counts_it(watchful: Runs, finder: str) -> None:
     change = FINDERS[finder].find(watchful, watchful.leased(), 500)
 
     assert (change.manifest.position.silences, change.manifest.position.interruptions) == (1, 1)
@@ -377,7 +377,7 @@ TEN_MINUTES_LATE = 30 + 600
 
 @ALL
 @pytest.mark.parametrize(("late", "counts"), [(0, 1), (0.001, 0), (9 * 3600, 0)])
-def test_an_attempt_that_nobody_was_there_to_see_end_counts_as_nothing(
+def test_an_attempt_that_no_one_was_there_to_see_end_counts_as_nothing(
     runs: Runs, finder: Finder, late: float, counts: int
 ) -> None:
     change = finder.find(runs, runs.leased(), TEN_MINUTES_LATE + late)

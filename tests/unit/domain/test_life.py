@@ -22,7 +22,7 @@ def run(runs: Runs) -> Manifest:
     return runs.pending()
 
 
-def test_each_life_has_a_folder_of_its_own(runs: Runs, run: Manifest) -> None:
+def test_each_life_has_its_own_folder(runs: Runs, run: Manifest) -> None:
     assert files_folder(run) == f"{FOLDER}/files"
     assert values_folder(run) == f"{FOLDER}/values"
     assert step_folder(run, "draft", 2) == f"{FOLDER}/checkpoints/draft-2"
@@ -42,7 +42,7 @@ def test_each_life_has_a_folder_of_its_own(runs: Runs, run: Manifest) -> None:
         ("../runs/r-1/files/x", False),
     ],
 )
-def test_what_lies_with_another_life_is_none_of_the_runs(
+def test_files_of_another_life_do_not_belong_to_the_run(
     run: Manifest, name: str, is_own: bool
 ) -> None:
     assert is_own_artifact(run, name) is is_own

@@ -88,7 +88,7 @@ def test_the_run_keeps_the_error_of_an_attempt_at_its_limit(
     assert run.error_at == at(25)
 
 
-def test_an_error_with_a_traceback_of_its_own_keeps_it(runs: Runs, exceed: Bound, at: At) -> None:
+def test_an_error_with_its_own_traceback_keeps_it(runs: Runs, exceed: Bound, at: At) -> None:
     run = exceed(runs.leased(), at(25), error=TIMEOUT.with_(traceback="its own")).manifest
 
     assert run.error is not None
@@ -144,7 +144,7 @@ def test_a_cancelled_run_is_ended_at_no_limit(runs: Runs, exceed: Bound, at: At)
     assert (change.outcome, change.changed, change.manifest) == ("cancelled", False, cancelled)
 
 
-def test_whoever_says_it_twice_gets_the_first_answer(runs: Runs, exceed: Bound, at: At) -> None:
+def test_a_repeated_request_gets_the_first_answer(runs: Runs, exceed: Bound, at: At) -> None:
     """The watchdog and the handler's own thread may both say it."""
     first = exceed(runs.leased(), at(10))
 

@@ -99,7 +99,7 @@ def test_a_task_that_was_never_created_is_created(runs: Runs, on_alarm: Bound, a
     assert [(task.generation, task.not_before) for task in change.owed] == [(2, at(60))]
 
 
-def test_a_task_in_a_paused_queue_is_left_there_for_ever(
+def test_a_task_in_a_paused_queue_is_left_there_forever(
     runs: Runs, on_alarm: Bound, at: At
 ) -> None:
     """A day of sweeps, one a grace: the queue gets no second task, and nothing is given up."""

@@ -79,7 +79,7 @@ def test_with_the_hand_off_it_is_deleted_after_the_task_is_created(
     assert deletion == Deletion("r-1", (DRAFT,))
 
 
-def test_while_somebody_works_it_is_for_that_worker_to_delete(runs: Runs, large: Manifest) -> None:
+def test_while_someone_works_it_is_for_that_worker_to_delete(runs: Runs, large: Manifest) -> None:
     run = runs.leased(runs.with_output(large, at=5), at=6, lease_id="lease-2")
 
     assert owed_effects(run) == ()
@@ -146,7 +146,7 @@ def test_a_failure_that_gives_the_run_up_was_heard(runs: Runs, large: Manifest) 
         "",
     ],
 )
-def test_nothing_is_deleted_that_is_none_of_the_runs_temporary_files(
+def test_only_temporary_files_of_the_run_are_deleted(
     runs: Runs, large: Manifest, folder: str
 ) -> None:
     """Whatever wrote the manifest."""

@@ -245,7 +245,7 @@ def test_a_key_is_a_short_printable_text(key: object) -> None:
         check_call_key(key)
 
 
-def test_a_run_keeps_only_so_many_results(runs: Runs) -> None:
+def test_the_number_of_results_of_a_run_is_limited(runs: Runs) -> None:
     run = runs.leased()
     for number in range(MAX_RESULTS):
         run = recorded(runs, run, call_of(f"call {number}")).manifest

@@ -59,7 +59,7 @@ def blocked_again(runs: Runs, run: Manifest) -> Manifest:
 # -- what a generation names -------------------------------------------------------------------
 
 
-def test_each_block_has_a_generation_of_its_own(
+def test_each_block_has_its_own_generation(
     runs: Runs, rules: Rules, ask: Ask, at_gate_2: Manifest
 ) -> None:
     """A decision that names a generation would hit the wrong block else."""
@@ -236,7 +236,7 @@ def test_a_repeat_whose_first_time_completed_the_run_gets_that_answer(
 
 
 @pytest.mark.parametrize(("do", "undo"), [("pause", "resume"), ("resume", "pause")])
-def test_a_repeat_of_what_was_undone_since_is_not_guessed_at(
+def test_a_repeat_of_an_undone_operation_is_not_guessed_at(
     runs: Runs, ask: Ask, do: str, undo: str
 ) -> None:
     """Somebody else undid it: whether that is to be undone, the run cannot know."""

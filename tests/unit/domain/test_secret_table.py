@@ -214,7 +214,7 @@ def test_a_secret_goes_and_what_stands_around_it_stays(text: str) -> None:
         "a token -- and more of it",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_a_harmless_text_stays(text: str) -> None:
     assert Redaction().text(text) == text
 
 

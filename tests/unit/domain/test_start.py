@@ -80,7 +80,7 @@ def test_the_same_key_and_input_find_the_run_that_was_started(
     assert len(change.owed) == 1
 
 
-def test_the_order_of_labels_is_none_of_their_meaning(runs: Runs, rules: Rules, at: At) -> None:
+def test_the_order_of_labels_has_no_meaning(runs: Runs, rules: Rules, at: At) -> None:
     run = runs.pending().with_(labels=("team:a", "env:b"))
     new = runs.new(idempotency_key="key-1", labels=("env:b", "team:a"))
 

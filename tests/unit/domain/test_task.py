@@ -28,7 +28,7 @@ def test_the_same_dispatch_always_has_the_same_task(runs: Runs) -> None:
     assert dispatch_task(before) == dispatch_task(after)
 
 
-def test_each_generation_run_and_nonce_has_a_task_of_its_own(runs: Runs) -> None:
+def test_each_generation_run_and_nonce_has_its_own_task(runs: Runs) -> None:
     """A queue refuses a name for a while after its task is gone; the nonce tells new runs apart."""
     run = runs.pending()
     others = [

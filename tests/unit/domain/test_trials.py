@@ -157,7 +157,7 @@ def test_a_verdict_that_no_gate_could_judge_decides_once_it_is_approved(run: Tri
     assert (run.run.current_step, run.run.position.trial) == ("write", 2)
 
 
-def test_a_reviewer_that_runs_again_gives_a_verdict_of_its_own(run: TrialRun) -> None:
+def test_a_reviewer_that_runs_again_gives_its_own_verdict(run: TrialRun) -> None:
     run.output().output().refused(review(0.6, settled=True)).operate(lifecycle.retry)
     assert run.run.steps["review"].verdict is None
 
@@ -276,7 +276,7 @@ PROBLEM = "its 'settled' is a number, and has to be true or false"
         ),
     ],
 )
-def test_an_output_that_is_no_verdict_is_refused_by_its_field(
+def test_an_output_without_a_verdict_is_refused_by_its_field(
     run: TrialRun, output: str, problem: str
 ) -> None:
     run.output().output()
@@ -439,7 +439,7 @@ def test_a_run_given_up_within_a_trial_is_not_recreated_in_the_middle_of_it(run:
     )
 
 
-def test_a_recreated_run_keeps_no_partial_output_unless_it_is_told_to() -> None:
+def test_a_recreated_run_keeps_a_partial_output_only_on_request() -> None:
     run = TrialRun.begun(rule=None).output().output(status="PARTIAL").fails(permanent=True)
 
     with pytest.raises(PartialOutputError) as refused:

@@ -79,7 +79,7 @@ def test_an_output_that_is_not_whole_is_told() -> None:
     assert event_sentence(event("step_completed", outputStatus="SUCCESS")) == "step draft completed"
 
 
-def test_of_an_announcement_it_is_told_who_was_told_what_and_what_that_took() -> None:
+def test_an_announcement_is_shown_with_its_channel_result_and_tries() -> None:
     facts = {"runEvent": "run_completed", "channel": "pager"}
     sent = TraceEvent.model_validate({"type": "announcement_sent", "at": NOON, **facts, "tries": 1})
     late = sent.model_copy(update={"tries": 3, "unknown": 1})

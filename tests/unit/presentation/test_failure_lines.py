@@ -45,7 +45,7 @@ def test_each_detail_is_a_line() -> None:
 
 
 @pytest.mark.parametrize("details", ['{"status":4…', "429", "[" * 100_000])
-def test_details_that_are_no_object_are_one_line(details: str) -> None:
+def test_details_that_are_not_object_are_one_line(details: str) -> None:
     """A text that is too long was cut, and is no JSON any more."""
     assert lines_of(details=details) == ["  details:", f"    {details}"]
 

@@ -45,7 +45,7 @@ def test_what_strangers_say_stays_in_its_column(runs: Runs, at: At) -> None:
     assert (len(line.message), len(line.step), line.pipeline) == (200, 40, "\\u202e")
 
 
-def test_a_share_that_is_no_number_is_none_of_it(runs: Runs, at: At) -> None:
+def test_a_share_that_is_not_a_number_is_ignored(runs: Runs, at: At) -> None:
     summary = summary_of(runs.leased())
     for given, drawn in ((float("nan"), 0.0), (float("inf"), 0.0), (7.0, 1.0), (-1.0, 0.0)):
         progress = RunProgress.model_construct(steps_done=0, steps=1, fraction=given, message="far")

@@ -100,7 +100,7 @@ def test_a_secret_in_the_place_of_a_variable_is_not_repeated(secret: str) -> Non
         assert secret not in f"{refused.value!r} {refused.value.details}"
 
 
-def test_a_channel_is_told_of_what_it_names() -> None:
+def test_a_channel_gets_the_events_that_it_names() -> None:
     everything = LogChannel(name="all")
     some = LogChannel(name="some", events=["run_blocked"], pipelines=["letters"])  # type: ignore[arg-type] # a list will do
 
@@ -133,7 +133,7 @@ def test_a_filter_by_a_pipeline_that_is_not_there_is_refused() -> None:
         catalog_with(LogChannel(name="log", pipelines=("letter",)))
 
 
-def test_what_is_no_channel_is_refused() -> None:
+def test_a_value_that_is_not_a_channel_is_refused() -> None:
     with pytest.raises(InvalidEntryError, match="'StepDispatchEntry'; allowed: ChannelEntry"):
         catalog_with(SEND)
 

@@ -131,7 +131,7 @@ def test_a_handler_may_be_elsewhere(entry: Entry) -> None:
         ("output", "remote", "'remote'", "'module:Model', or nothing"),
     ],
 )
-def test_a_field_that_cannot_be_used_is_named_with_what_is_allowed(
+def test_a_field_that_cannot_be_used_is_named_with_the_allowed_values(
     entry: Entry, field: str, value: object, quoted: str, allowed: str
 ) -> None:
     with pytest.raises(InvalidEntryError) as refused:
@@ -168,7 +168,7 @@ def test_a_field_that_cannot_be_used_is_named_with_what_is_allowed(
         ("env_overrides", ("A", "B", "C"), "EnvOverrides, the names of two variables"),
     ],
 )
-def test_a_value_of_the_wrong_class_is_named_with_what_is_allowed(
+def test_a_value_of_the_wrong_class_is_named_with_the_allowed_values(
     entry: Entry, field: str, value: object, allowed: str
 ) -> None:
     with pytest.raises(InvalidEntryError) as refused:
@@ -246,7 +246,7 @@ def test_reuse_is_a_number_of_attempts(entry: Entry, reuse: int) -> None:
 
 
 @pytest.mark.parametrize("reuse", [0, -1, True, 1.5, "100", None])
-def test_a_reuse_that_is_no_number_of_attempts_is_refused(entry: Entry, reuse: object) -> None:
+def test_a_reuse_that_is_not_a_number_of_attempts_is_refused(entry: Entry, reuse: object) -> None:
     with pytest.raises(InvalidEntryError) as refused:
         entry(reuse=reuse)
 

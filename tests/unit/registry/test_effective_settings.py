@@ -16,7 +16,7 @@ MINUTE = timedelta(minutes=1)
 TIMEOUT, DEADLINE = "PIPELINE_EXTRACTION_TIMEOUT_MS", "PIPELINE_EXTRACTION_DEADLINE_S"
 
 
-def test_what_nobody_overrides_is_the_entry_s(entry: Entry) -> None:
+def test_what_no_one_overrides_is_the_entry_s(entry: Entry) -> None:
     settings = effective_settings(entry(), {}, max_retries=5)
 
     assert settings == StepSettings(
@@ -82,7 +82,7 @@ def test_a_step_elsewhere_is_marked(entry: Entry) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0", "-1", "1.5", "1e3", " 60000", "60_000", "10min", "²", "٣", "1" * 10]
 )
-def test_a_value_that_is_no_whole_number_is_refused_and_the_entry_applies(
+def test_a_value_that_is_not_a_whole_number_is_refused_and_the_entry_applies(
     entry: Entry, text: str
 ) -> None:
     """A run goes on with what is known to work; the sentence is logged and shown."""
@@ -183,7 +183,7 @@ def test_two_values_that_only_hold_together_are_both_taken(entry: Entry) -> None
     assert settings.refused == ()
 
 
-def test_a_value_that_is_no_number_does_not_spoil_the_other(entry: Entry) -> None:
+def test_a_value_that_is_not_a_number_does_not_spoil_the_other(entry: Entry) -> None:
     settings = effective_settings(entry(), {TIMEOUT: "soon", DEADLINE: "1200"}, max_retries=5)
 
     assert settings.dispatch_deadline.total_seconds() == 1200

@@ -86,7 +86,7 @@ def test_a_function_that_no_path_leads_to_is_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("value", [7, None, ["a"], "no path"])
-def test_what_is_no_function_is_refused_as_before(value: Any) -> None:
+def test_a_value_that_is_not_a_function_is_refused_as_before(value: Any) -> None:
     assert "allowed: 'module:function' or 'remote'." in refusal(value)
 
 

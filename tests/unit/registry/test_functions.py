@@ -130,7 +130,7 @@ def test_what_the_platform_would_refuse_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("name", ["sk-abc", "openai_api_key", "", None, "A" * 101])
-def test_a_secret_is_the_name_of_a_variable_and_what_is_none_is_not_repeated(name: Any) -> None:
+def test_a_secret_is_the_name_of_a_variable_and_other_values_are_not_repeated(name: Any) -> None:
     with pytest.raises(InvalidEntryError, match=r"is '\[not shown\]'; allowed: the name of the"):
         Secret(name)
 

@@ -79,7 +79,7 @@ def test_a_registry_shows_its_name_and_keys(tools: Registry[Tool]) -> None:
     assert repr(tools) == "Registry('tools', ['saw', 'axe', 'nail'])"
 
 
-def test_a_row_that_is_no_entry_is_refused_with_its_place() -> None:
+def test_a_row_that_is_not_an_entry_is_refused_with_its_place() -> None:
     rows: list[Any] = [Tool("saw"), "axe"]
 
     with pytest.raises(InvalidEntryError) as refused:

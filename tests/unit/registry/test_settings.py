@@ -125,7 +125,7 @@ def test_a_variable_goes_over_its_default(name: str, text: str, value: object) -
         ("PIPELINE_MAX_DOUBLINGS", "17"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_refused_with_what_is(name: str, text: str) -> None:
+def test_a_value_that_is_not_allowed_is_refused_with_the_allowed_ones(name: str, text: str) -> None:
     """A process that starts with a wrong setting would do wrong things all day."""
     with pytest.raises(SettingError) as refused:
         read_settings({name: text})

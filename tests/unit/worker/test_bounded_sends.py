@@ -82,7 +82,7 @@ def test_an_error_of_the_port_keeps_its_class_and_its_facts() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(3), KeyboardInterrupt()])
-def test_of_any_other_error_nobody_knows_whether_it_was_sent(error: BaseException) -> None:
+def test_of_any_other_error_no_one_knows_whether_it_was_sent(error: BaseException) -> None:
     with pytest.raises(ChannelUnansweredError, match=type(error).__name__):
         BoundedSends().run("pager", raising(error), timeout=LONG)
 
@@ -114,7 +114,7 @@ def test_without_a_thread_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), -1, 10**30, "soon", None])
-def test_a_wait_that_is_none_is_not_believed(odd: Any) -> None:
+def test_an_invalid_wait_is_not_believed(odd: Any) -> None:
     error = ChannelUnavailableError(channel="pager", problem="429", retry_after_s=odd)
 
     with pytest.raises(ChannelUnavailableError) as raised:

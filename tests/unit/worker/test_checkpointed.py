@@ -328,7 +328,7 @@ def test_an_async_loop_within_another_one_is_refused() -> None:
         asyncio.run(handler(ctx))
 
 
-def test_each_loop_has_a_phase_of_its_own(do: Work) -> None:
+def test_each_loop_has_its_own_phase(do: Work) -> None:
     with step_context() as ctx:
         do(ctx, "ab")
         with pytest.raises(CheckpointMisusedError, match="Give each loop its own phase"):
@@ -346,7 +346,7 @@ def test_checkpoints_by_hand_and_by_a_loop_would_replace_each_other(do: Work) ->
             do(ctx, "ab")
 
 
-def test_results_that_are_no_json_are_refused_by_name() -> None:
+def test_results_that_are_not_json_are_refused_by_name() -> None:
     with step_context() as ctx:
         loop = ctx.checkpointed("ab", 1)
         items = iter(loop)

@@ -168,7 +168,7 @@ def test_a_member_of_a_group_shows_no_secret_and_takes_its_room() -> None:
     assert record.validation_issue_count == 2
 
 
-def test_groups_without_end_are_told_as_far_as_they_are_looked_at() -> None:
+def test_endless_groups_are_kept_up_to_a_limit() -> None:
     error: Exception = ValueError("deep")
     for _ in range(1200):
         error = ExceptionGroup("outer", [error])

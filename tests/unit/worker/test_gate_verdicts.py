@@ -45,7 +45,7 @@ def verdict(tmp_path: Any) -> Any:
         yield of
 
 
-def test_words_that_are_no_text_block_all_the_same(verdict: Any) -> None:
+def test_words_that_are_not_text_block_all_the_same(verdict: Any) -> None:
     result = verdict(odd_words)
 
     assert isinstance(result, Refused)

@@ -89,7 +89,7 @@ def test_a_handler_without_hints_is_given_plain_json(name: str) -> None:
         ),
     ],
 )
-def test_what_is_no_handler_is_refused_in_one_sentence(name: str, problem: str) -> None:
+def test_a_value_that_is_not_a_handler_is_refused_in_one_sentence(name: str, problem: str) -> None:
     with pytest.raises(HandlerNotFoundError) as refused:
         handler_of(shape(name))
 

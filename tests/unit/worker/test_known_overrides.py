@@ -61,7 +61,7 @@ def known(store: AskedStore, clock: FrozenClock, lines: list[str]) -> KnownOverr
     return KnownOverrides(store, clock, lines.append)
 
 
-def test_nothing_is_read_before_somebody_dispatches(
+def test_nothing_is_read_before_someone_dispatches(
     store: AskedStore, known: KnownOverrides
 ) -> None:
     store.write("extraction", timeoutS=60, until="2026-01-02")
@@ -164,7 +164,7 @@ def test_where_the_first_read_fails_there_are_none(
     assert "(none) stay in force" in lines[0]
 
 
-def test_whoever_asks_for_all_gets_them_as_they_are_now(
+def test_a_request_for_all_returns_the_current_ones(
     store: AskedStore, known: KnownOverrides
 ) -> None:
     known.refresh()

@@ -42,7 +42,7 @@ def test_the_first_reason_stays() -> None:
     assert (stop.is_requested, stop.reason) == (True, "instance_shutdown")
 
 
-def test_the_reason_is_known_to_whoever_is_woken() -> None:
+def test_a_woken_thread_knows_the_reason() -> None:
     stop = StopSignal()
     reasons: list[str | None] = []
 

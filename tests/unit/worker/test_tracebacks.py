@@ -240,7 +240,7 @@ def test_frames_of_libraries_are_left_out_before_the_users_own(
     assert "[301 frames of libraries left out]" in traceback
 
 
-def test_a_file_that_is_no_python_is_the_origin(tmp_path: Path) -> None:
+def test_a_file_that_is_not_python_is_the_origin(tmp_path: Path) -> None:
     kept = record(lambda: compile("def f(:\n  pass", str(tmp_path / "steps.py"), "exec"))
 
     assert kept.origin == "steps.py:1 (<module>)"

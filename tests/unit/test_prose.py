@@ -1,0 +1,127 @@
+"""Each rule of the prose check finds what it is for, and leaves good prose alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.prose import of_markdown, of_python, of_test_names, problems, texts
+
+BAD = {
+    "the run is given up whose value is lost": "a relative clause follows its noun",
+    "a file is deleted that was refused": "a relative clause follows its noun",
+    "published again by whoever comes by": "name the role",
+    "Nobody knows whether it was sent.": "name the role",
+    "raised for want of time": "because there is no",
+    "a call that is waited for only so long": "for this time",
+    "at most so many at once": "name the limit",
+    "It lets go of the lock.": "release",
+    "logged, and no more than is bearable": "name the limit",
+    "an address that is none": "that is not a",
+    "a body that is no JSON": "that is not a",
+    "It is none of their meaning.": "is not part of",
+    "each has a thread of its own": "its own",
+    "made by a thread of its own few": "its own",
+    "Each channel is told of it.": "gets",
+    "A sweep that never ran is told by the alert.": "is reported",
+    "what is none of the port's errors": "write a noun",
+    "the sources of what is to run": "write a noun",
+    "The sweep mends it.": "the term is repair",
+    "the result of a call made once": "the term is recorded result",
+    "What an attempt counts as is written down.": "begin with the subject",
+    "Whoever reads it sees no difference.": "begin with the subject",
+    " ".join(["word"] * 36) + ".": "36 words in one sentence",
+}
+
+GOOD = (
+    "It is known who began the run, and it is asked which store is open.",
+    "A run that is no longer live is not listed.",
+    "Without it there is no port of its own.",
+    "A channel that is none of these is a function.",
+    "It waits for so long as the lease runs.",
+    "The file says what is wrong with what the user wrote.",
+    "What it costs.",
+    "What does a kill repeat?",
+    "She told the run to stop.",
+    "Recommended: amend the commit.",
+    f"Ten words ({' '.join(['word'] * 40)}) and no more.",
+    f"{' '.join(['word'] * 30)}; {' '.join(['word'] * 30)}.",
+)
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_rule_finds_the_prose_that_it_is_for(text: str) -> None:
+    assert any(BAD[text] in problem for problem in problems(text))
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_good_prose_is_left_alone(text: str) -> None:
+    assert list(problems(text)) == []
+
+
+def test_code_links_and_generated_parts_of_a_page_are_left_out() -> None:
+    page = """# Nobody reads this
+
+See `nobody` and [the page](nobody.md).
+
+```sh
+echo nobody
+```
+
+<!-- generated: codes -->
+nobody is here
+<!-- end -->
+- somebody else | in a list
+"""
+
+    found = [(one.where, one.text) for one in of_markdown("page.md", page)]
+
+    assert found == [
+        ("page.md:1", "Nobody reads this"),
+        ("page.md:3", "See CODE and the page."),
+        ("page.md:12", "somebody else | in a list"),
+    ]
+
+
+def test_docstrings_comments_and_messages_of_a_module_are_prose() -> None:
+    module = '''"""The first line.
+
+A paragraph that is
+wrapped.
+"""
+
+#: A comment that
+#: is wrapped.
+LIMIT = 1  # and another
+
+
+def called(name):
+    """Args:
+        name: of the thing.
+    """
+    raise ValueError(f"{name} is not a name")
+'''
+
+    found = {(one.where, one.text) for one in of_python("module.py", module)}
+
+    assert found == {
+        ("module.py:1", "The first line."),
+        ("module.py:3", "A paragraph that is wrapped."),
+        ("module.py:8", "A comment that is wrapped."),
+        ("module.py:9", "and another"),
+        ("module.py:13", "Args:"),
+        ("module.py:14", "of the thing."),
+        ("module.py:16", "X is not a name"),
+    }
+
+
+def test_the_name_of_a_test_is_a_sentence() -> None:
+    found = list(of_test_names("test_x.py", "def test_nobody_waits() -> None: ...\n"))
+
+    assert [one.text for one in found] == ["nobody waits"]
+    assert not found[0].has_sentences
+
+
+def test_the_check_reads_pages_the_package_and_tests() -> None:
+    places = {one.where.partition("/")[0].partition(":")[0] for one in texts()}
+
+    assert {"README.md", "docs", "shared", "tests", "pipelines"} <= places
