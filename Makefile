@@ -31,11 +31,11 @@ test: .venv/.dev ## run the tests
 .PHONY: test-most
 test-most: .venv/.dev tests/__pycache__
 	@$(BIN)/python -m tests.emulators \
-	  $(BIN)/pytest -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/bundle
+	  $(BIN)/pytest -m 'not nightly' -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/bundle
 
 .PHONY: test-bundle
 test-bundle: .venv/.dev
-	@$(BIN)/pytest -n 2 --dist loadfile tests/bundle
+	@$(BIN)/pytest -m 'not nightly' -n 2 --dist loadfile tests/bundle
 
 # Compile the tests and what they import once: else each process that runs tests would compile all.
 tests/__pycache__: | .venv/.dev
@@ -72,6 +72,11 @@ pythons: ## run the tests of ROOMS with each of PYTHONS, by default all that are
 	  $(MAKE) --no-print-directory .venv/$$python/.dev && \
 	    .venv/$$python/bin/pytest -n $(TESTS_AT_ONCE) --dist worksteal $(ROOMS) || exit 1; \
 	done
+
+.PHONY: nightly
+nightly: .venv/.dev ## what is too long for the gate: all cases of its matrices, many more examples of its property tests, workers killed at every point (an hour)
+	@$(BIN)/python -m tests.emulators $(BIN)/pytest -m nightly -n 2 --dist loadfile tests
+	@$(MAKE) --no-print-directory storm
 
 .PHONY: storm
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)

@@ -1,4 +1,8 @@
-"""The benchmarks run and report; what they measure here is too short to mean anything."""
+"""The benchmarks run and report; what they measure here is too short to mean anything.
+
+What is exact however short it runs, as counts of reads and writes, the gate holds. That the others
+run is looked at nightly: mypy finds in the gate what calls them wrongly.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +38,18 @@ def test_a_report_is_a_table_and_a_file(
 ) -> None:
     monkeypatch.setattr(measuring, "OUT", tmp_path / "out")
 
-    measuring.report("cold_start", cold_start.measure(rounds=1, entries=["execute_step"]))
+    measuring.report("x", [measuring.figure("x of y", "ms", [(2.0, 1.0)])])
 
-    rows = json.loads((tmp_path / "out/cold_start.json").read_text())
-    assert [row["name"] for row in rows] == ["cold start of execute_step"]
+    (row,) = json.loads((tmp_path / "out/x.json").read_text())
+    assert set(row) == ROW
+    assert "| x of y |" in capsys.readouterr().out
+
+
+@pytest.mark.nightly
+def test_the_cold_start_of_each_function_is_measured() -> None:
+    (row,) = cold_start.measure(rounds=1, entries=["execute_step"])
+
+    assert row.name == "cold start of execute_step"
     assert set(cold_start.NEEDS) == {
         "execute_step",
         "serve_api",
@@ -45,10 +57,9 @@ def test_a_report_is_a_table_and_a_file(
         "sweep_dead_letters",
         "deliver_notification",
     }
-    assert set(rows[0]) == ROW
-    assert "| cold start of execute_step |" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_the_imports_of_a_users_modules_are_measured() -> None:
     rows = cold_start.measure_imports(rounds=1)
 
@@ -83,6 +94,7 @@ def test_the_steps_of_a_server_are_measured_beside_the_engine_s() -> None:
     assert row.value > 0
 
 
+@pytest.mark.nightly
 def test_the_answers_of_a_server_are_measured_beside_slow_callers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -94,6 +106,7 @@ def test_the_answers_of_a_server_are_measured_beside_slow_callers(
     assert all(row.value > 0 for row in rows)
 
 
+@pytest.mark.nightly
 def test_durable_steps_are_measured_beside_another_checkout() -> None:
     here = Path(__file__).parents[2]
 
@@ -103,6 +116,7 @@ def test_durable_steps_are_measured_beside_another_checkout() -> None:
     assert all(row.floor > 0 for row in rows)
 
 
+@pytest.mark.nightly
 def test_steps_through_the_bundle_are_measured_with_where_the_time_goes() -> None:
     rows = bundle_steps.measure(rounds=1, runs=16)
 
@@ -123,6 +137,7 @@ def test_a_step_on_firestore_costs_one_read_and_two_writes() -> None:
     assert rows["looks for overrides in 10 s of a process"].value <= 1
 
 
+@pytest.mark.nightly
 def test_the_rest_of_a_step_is_measured_for_each_end_of_its_worker() -> None:
     rows = recovery.measure(samples=1, together=2, ttls={1: 1}, deaf=0)
 
@@ -136,6 +151,7 @@ def test_the_rest_of_a_step_is_measured_for_each_end_of_its_worker() -> None:
     assert {row.unit for row in rows} == {"ms"}
 
 
+@pytest.mark.nightly
 def test_a_sandbox_is_measured_by_its_time_its_memory_and_how_late_it_ends() -> None:
     rows = sandbox.measure(rounds=1, steps=3, samples=1, grown=(5, 25))
 
