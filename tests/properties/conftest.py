@@ -9,7 +9,7 @@ from hypothesis import settings
 
 settings.register_profile(
     "gate",
-    max_examples=400,
+    max_examples=160,
     stateful_step_count=50,
     derandomize=True,
     deadline=None,
