@@ -30,12 +30,12 @@ test: .venv/.dev ## run the tests
 
 .PHONY: test-most
 test-most: .venv/.dev tests/__pycache__
-	@$(BIN)/python -m tests.emulators \
-	  $(BIN)/pytest -m 'not nightly' -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/bundle
+	@$(BIN)/python -m tests.worlds.emulators \
+	  $(BIN)/pytest -m 'not nightly' -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/chaos/bundle
 
 .PHONY: test-bundle
 test-bundle: .venv/.dev
-	@$(BIN)/pytest -m 'not nightly' -n 2 --dist loadfile tests/bundle
+	@$(BIN)/pytest -m 'not nightly' -n 2 --dist loadfile tests/chaos/bundle
 
 # Compile the tests and what they import once: else each process that runs tests would compile all.
 tests/__pycache__: | .venv/.dev
@@ -64,7 +64,7 @@ fix: .venv/.dev ## format, fix what ruff can fix, draw the generated docs
 
 # Nightly: the rooms that another Python could break, each Python with an environment of its own.
 PYTHONS ?= python3.11 python3.12 python3.13
-ROOMS ?= tests/unit tests/properties tests/in_process tests/client tests/testing tests/channels
+ROOMS ?= tests/unit tests/properties tests/api/in_process tests/api/client tests/api/testing tests/api/channels
 .PHONY: pythons
 pythons: ## run the tests of ROOMS with each of PYTHONS, by default all that are supported (minutes)
 	@for python in $(PYTHONS); do \
@@ -75,12 +75,12 @@ pythons: ## run the tests of ROOMS with each of PYTHONS, by default all that are
 
 .PHONY: nightly
 nightly: .venv/.dev ## what is too long for the gate: all cases of its matrices, many more examples of its property tests, workers killed at every point (an hour)
-	@$(BIN)/python -m tests.emulators $(BIN)/pytest -m nightly -n 2 --dist loadfile tests
+	@$(BIN)/python -m tests.worlds.emulators $(BIN)/pytest -m nightly -n 2 --dist loadfile tests
 	@$(MAKE) --no-print-directory storm
 
 .PHONY: storm
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
-	LEASEHOLD_STORM=1 $(BIN)/python -m tests.emulators $(BIN)/pytest tests/properties tests/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/storm/test_deploys.py tests/storm/test_split_traffic.py
+	LEASEHOLD_STORM=1 $(BIN)/python -m tests.worlds.emulators $(BIN)/pytest tests/properties tests/chaos/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/chaos/storm/test_deploys.py tests/chaos/storm/test_split_traffic.py
 
 # A commit to be measured beside: this one had the most throughput so far.
 BESIDE ?= 63a42df

@@ -34,9 +34,9 @@ from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcom
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.start_run import StartRequest, start_run
-from tests.emulators import MissingEmulatorError, firestore_host
-from tests.storm.catalog import NAMES
-from tests.storm.scenario import Storm, survive
+from tests.chaos.storm.catalog import NAMES
+from tests.chaos.storm.scenario import Storm, survive
+from tests.worlds.emulators import MissingEmulatorError, firestore_host
 
 STEPS: Final = tuple(f"step-{number}" for number in range(1, 11))
 TOLD: Final = Registry("channels", [LogChannel(name=name) for name in NAMES])

@@ -38,7 +38,7 @@ from leasehold.services.limits import MAX_PAGE
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
-from tests.emulators import MissingEmulatorError, firestore_host
+from tests.worlds.emulators import MissingEmulatorError, firestore_host
 
 PAGE: Final = 50
 PAGE_READS: Final = 60

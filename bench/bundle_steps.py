@@ -39,7 +39,7 @@ from leasehold.devserver.function_processes import (
     FunctionProcesses,
 )
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.ports import own_port
+from tests.worlds.ports import own_port
 
 AT_ONCE: Final = 16
 WORKERS: Final = 2

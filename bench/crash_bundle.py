@@ -19,8 +19,8 @@ from leasehold.client.run_wait import retry_unreachable
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceType
-from tests.ports import own_port
-from tests.waiting import until
+from tests.worlds.ports import own_port
+from tests.worlds.waiting import until
 
 LOOK_S: Final = 0.005
 PATIENCE_S: Final = 120.0

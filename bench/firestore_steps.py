@@ -40,7 +40,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.known_overrides import MAX_AGE_S
-from tests.emulators import firestore_host
+from tests.worlds.emulators import firestore_host
 
 THREADS: Final = (1, 8, 16)
 DATABASE: Final = "(default)"

@@ -35,7 +35,7 @@ from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.start_run import StartRequest, start_run
-from tests.emulators import MissingEmulatorError, firestore_host
+from tests.worlds.emulators import MissingEmulatorError, firestore_host
 
 HEARTBEATS: Final = 60
 PRODUCTION_S: Final = 10.0

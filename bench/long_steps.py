@@ -34,10 +34,10 @@ from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.emulators import MissingEmulatorError, firestore_host
-from tests.kills.long_step import ITERATIONS
-from tests.kills.points import BEFORE_THE_WRITE, BETWEEN_ITERATIONS, Kill, Place
-from tests.kills.workers import WorkerProcesses, opened
+from tests.chaos.kills.long_step import ITERATIONS
+from tests.chaos.kills.points import BEFORE_THE_WRITE, BETWEEN_ITERATIONS, Kill, Place
+from tests.chaos.kills.workers import WorkerProcesses, opened
+from tests.worlds.emulators import MissingEmulatorError, firestore_host
 
 MEGABYTE: Final = 1_000_000
 

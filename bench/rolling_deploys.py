@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from bench.long_steps import exactly
 from bench.measuring import Figure, figure, report
-from tests.storm.deploys import MISTAKES, Storm, survive_deploys
+from tests.chaos.storm.deploys import MISTAKES, Storm, survive_deploys
 
 
 def measure(storm: Storm) -> list[Figure]:

@@ -37,7 +37,7 @@ from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import Report, sweep
-from tests.emulators import environment, firestore_host, storage_bucket
+from tests.worlds.emulators import environment, firestore_host, storage_bucket
 
 Counts = Counter[Kind]
 

@@ -36,7 +36,7 @@ from bench.measuring import Figure, figure, report
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
 from leasehold.devserver.orphan_processes import running_processes
 from leasehold.in_process import InProcessEngine
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 STOP_MS: Final = 200.0
 KILL_MS: Final = 500.0

@@ -19,7 +19,7 @@ from bench.durable_steps import PIPELINES, STEPS, STEPS_A_RUN
 from bench.measuring import Figure, figure, report
 from leasehold.in_process import InProcessEngine
 from leasehold.server.server import ServeOptions, Server
-from tests.ports import own_port
+from tests.worlds.ports import own_port
 
 WORKERS: Final = 32
 

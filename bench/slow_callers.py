@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench.measuring import Figure, figure, report
-from tests.ports import own_port
+from tests.worlds.ports import own_port
 
 NON_READERS: Final = 16
 SILENT: Final = 1000

@@ -43,7 +43,7 @@ from leasehold.domain.stored import Document, Ref, Write
 from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.engine import Engine
-from tests.emulators import MissingEmulatorError, environment, firestore_host
+from tests.worlds.emulators import MissingEmulatorError, environment, firestore_host
 
 FUNCTION: Final = Path(__file__).parents[1] / "shared/leasehold/functions" / "sweep_dead_letters.py"
 WAITING: Final = 2000

@@ -12,12 +12,12 @@ from typing import Final
 
 import pytest
 
-from tests.warm_starts import cold_starts, warm_starts
+from tests.worlds.warm_starts import cold_starts, warm_starts
 
 #: Where handlers run in processes of their own, as in production; and in tests that are marked
 #: `sandboxed`. The others are of something else, and run handlers inline: they patch what handlers
 #: use, hold the clock, or would only start more processes.
-SANDBOXED: Final = frozenset({"bundle", "docs", "examples", "package", "sandbox"})
+SANDBOXED: Final = ("chaos/bundle", "chaos/sandbox", "docs", "package")
 
 #: The client of Cloud Storage asks about its bucket, for traces, in a thread that tries for two
 #: minutes: where none answers it outlives its test, and draws random numbers beside later ones.
@@ -29,8 +29,9 @@ _TESTS: Final = Path(__file__).parent
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Have the handlers of a test run where they are to, in processes that it starts as well."""
-    folder = item.path.relative_to(_TESTS).parts[0]
-    is_sandboxed = folder in SANDBOXED or item.get_closest_marker("sandboxed") is not None
+    is_sandboxed = item.get_closest_marker("sandboxed") or any(
+        item.path.is_relative_to(_TESTS / folder) for folder in SANDBOXED
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEASEHOLD_ISOLATION", "" if is_sandboxed else "inline")
         patch.setenv(_NO_LATE_THREADS, "true")

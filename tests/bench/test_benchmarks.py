@@ -28,7 +28,7 @@ from bench import (
     serve,
     slow_callers,
 )
-from tests.emulators import firestore_host, need_firestore
+from tests.worlds.emulators import firestore_host, need_firestore
 
 ROW = {"name", "value", "unit", "floor", "ratio", "target", "holds"}
 
@@ -234,7 +234,7 @@ def test_long_steps_are_measured_on_every_store() -> None:
 
 
 def test_what_announcements_cost_is_exact() -> None:
-    """The storm itself is in tests/storm."""
+    """The storm itself is in tests/chaos/storm."""
     rows = announcements.costs("SQLite", runs=4)
 
     assert [row for row in rows if not row.holds] == []

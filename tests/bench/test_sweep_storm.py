@@ -11,7 +11,7 @@ import pytest
 
 from bench.sweep_storm import firestore, measure, storm
 from leasehold.services.sweep import WIDTH
-from tests.emulators import firestore_host, need_firestore
+from tests.worlds.emulators import firestore_host, need_firestore
 
 #: The double of Cloud Tasks is in this process too: each connection to it has such a thread.
 OF_THE_DOUBLE = "(process_request_thread)"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell, only_line
-from tests.ports import own_port
+from tests.worlds.ports import own_port
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 ORDER_HERE = (*ORDER, "--in-process")
@@ -131,7 +131,7 @@ def test_the_port_of_the_leases_api_is_its_own(shell: Shell) -> None:
         shell,
         ("dev", "--port", port, "--lease-port", port),
         "--lease-port",
-        LEASEHOLD_CATALOG="tests.devserver.catalog_of_remote",
+        LEASEHOLD_CATALOG="tests.api.devserver.catalog_of_remote",
     )
 
 

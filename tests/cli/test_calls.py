@@ -9,9 +9,9 @@ import pytest
 
 from leasehold import testing
 from leasehold.testing import InProcessEngine
+from tests.api.client import catalog
 from tests.cli.shell import Shell
-from tests.client import catalog
-from tests.runs_api import runs_api
+from tests.worlds.runs_api import runs_api
 
 
 @pytest.fixture

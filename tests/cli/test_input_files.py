@@ -27,7 +27,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
 from tests.cli.shell import LEASEHOLD, Shell, only_line
-from tests.runs_api import runs_api
+from tests.worlds.runs_api import runs_api
 
 SOURCE = """
 from datetime import timedelta

@@ -17,7 +17,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.worker.stopping.holder import host_name
 from tests.cli.shell import LEASEHOLD, Shell
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--idempotency-key", "k", "--in-process")
 LEASE = {"PIPELINE_LEASE_TTL_S": "600"}

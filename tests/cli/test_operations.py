@@ -28,8 +28,8 @@ from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 from tests.cli import shop
 from tests.cli.shell import LEASEHOLD, Done, Shell, only_line
-from tests.runs_api import runs_api
-from tests.waiting import until
+from tests.worlds.runs_api import runs_api
+from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 DOOMED = ("start", "doomed", "--input", '{"amount": 13}', "--in-process", "--json")

@@ -15,7 +15,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from tests.cli.shell import LEASEHOLD, Shell, only_line
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 ALL = ("purge", "--older-than", "0s")

@@ -13,7 +13,7 @@ import pytest
 from leasehold.bootstrap import boot
 from tests.cli import shop
 from tests.cli.shell import LEASEHOLD, Shell, only_line, without_controls
-from tests.runs_api import runs_api
+from tests.worlds.runs_api import runs_api
 
 BOOK = ("start", "book", "--input", '{"amount": 3}', "--in-process", "--json")
 TEXT = {"text": "é" * 40_000}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.shell import Shell
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")
 

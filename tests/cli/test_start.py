@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 from tests.cli.shell import LEASEHOLD, Shell, only_line
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 PROGRAM = " ".join(LEASEHOLD)
 ORDER = ("start", "order", "--input", '{"amount": 3}')

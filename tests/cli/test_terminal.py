@@ -6,7 +6,7 @@ import json
 import re
 
 from tests.cli.shell import DEADLINE_S, Shell, only_line, without_controls
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")
 

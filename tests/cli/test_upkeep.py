@@ -16,10 +16,10 @@ from leasehold.bootstrap import boot
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Write
 from leasehold.registry.pipelines import Catalog
+from tests.api.functions.test_sweep_dead_letters import NOTHING
 from tests.cli import shop
 from tests.cli.shell import Shell, only_line
-from tests.functions.test_sweep_dead_letters import NOTHING
-from tests.runs_api import runs_api
+from tests.worlds.runs_api import runs_api
 
 IN_ORDER = {"found": [], "left": 0, "waitingForCode": 0, "artifactsProblem": None}
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--json")

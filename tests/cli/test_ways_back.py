@@ -11,9 +11,9 @@ import pytest
 from leasehold.bootstrap import boot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
+from tests.api.in_process import reviewed
 from tests.cli.shell import Shell, only_line
-from tests.in_process import reviewed
-from tests.runs_api import runs_api
+from tests.worlds.runs_api import runs_api
 
 PAPER = ("start", "paper", "--input", '{"scores": [1.0]}', "--in-process", "--json")
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
-from tests.in_process.sample import PIPELINES, STEPS
+from tests.api.in_process.sample import PIPELINES, STEPS
 
 
 class Letter(BaseModel):

@@ -11,7 +11,7 @@ from leasehold.domain.stored import Ref
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
 from tests.conformance.stores import ARTIFACTS, DOCUMENTS
-from tests.emulators import need_firestore
+from tests.worlds.emulators import need_firestore
 
 
 @pytest.fixture(scope="module", params=DOCUMENTS)

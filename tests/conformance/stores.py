@@ -19,7 +19,7 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.stored import DecideDocument, Document, Ref, Write
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
-from tests.emulators import environment, firestore_host, storage_bucket
+from tests.worlds.emulators import environment, firestore_host, storage_bucket
 
 
 @contextlib.contextmanager

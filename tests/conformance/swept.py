@@ -20,8 +20,8 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
-from tests.builders import new_run
-from tests.in_process.sample import PIPELINES, STEPS
+from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.builders import new_run
 
 EARLIER = timedelta(minutes=10)
 

@@ -30,11 +30,11 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
-from tests.builders import new_run
+from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.stores import DOCUMENTS, put
-from tests.emulators import need_firestore
-from tests.in_process.sample import PIPELINES, STEPS
-from tests.queues import SeenByAll
+from tests.worlds.builders import new_run
+from tests.worlds.emulators import need_firestore
+from tests.worlds.queues import SeenByAll
 
 Overlay = Literal["plain", "paused", "cancelled", "dead-lettered"]
 Held = Literal["nobody", "live", "expired", "live, no holder", "expired, no holder"]

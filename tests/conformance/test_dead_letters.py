@@ -59,10 +59,10 @@ from leasehold.services.manage_lease import LeaseCredentials, release_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.builders import let_pass
 from tests.conformance.stores import DOCUMENTS
-from tests.emulators import need_firestore
-from tests.queues import SeenByAll
+from tests.worlds.builders import let_pass
+from tests.worlds.emulators import need_firestore
+from tests.worlds.queues import SeenByAll
 
 HOUR: Final = timedelta(hours=1)
 PRIVATE: Final = "what the input says"
@@ -71,7 +71,7 @@ PRIVATE: Final = "what the input says"
 def _step(name: str, handler: str, **limits: Any) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
-        handler=handler if handler == "remote" else f"tests.in_process.sample:{handler}",
+        handler=handler if handler == "remote" else f"tests.api.in_process.sample:{handler}",
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
         **limits,

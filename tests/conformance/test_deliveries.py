@@ -40,9 +40,9 @@ from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcom
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.sweep import sweep
-from tests.builders import new_run
-from tests.in_process.sample import PIPELINES, STEPS
-from tests.queues import SeenByAll
+from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.builders import new_run
+from tests.worlds.queues import SeenByAll
 
 CHANNELS = Registry("channels", [LogChannel(name="pager"), LogChannel(name="chat")])
 

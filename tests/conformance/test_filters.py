@@ -38,7 +38,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 def bundle(documents: Documents, folder: Path) -> Iterator[Bundle]:
     bundle = boot(
         {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
-        catalog=load_catalog("tests.in_process.sample"),
+        catalog=load_catalog("tests.api.in_process.sample"),
         documents=documents,
         tasks=InProcessTasks(SystemClock()),
     )

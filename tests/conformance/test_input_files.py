@@ -41,7 +41,7 @@ RECREATE = OperationRequest(Operation.RECREATE, "ann")
 def engine(documents: Documents, artifacts: Artifacts, tmp_path: Path) -> Iterator[Engine]:
     bundle = boot(
         {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"},
-        catalog=load_catalog("tests.in_process.sample"),
+        catalog=load_catalog("tests.api.in_process.sample"),
         documents=documents,
         tasks=InProcessTasks(SystemClock()),
         announces_by_hand=True,

@@ -14,9 +14,9 @@ from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.catalog_fit import LiveRunCheck, RunMisfit, live_runs
+from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
 from tests.conformance.test_operations import TABLE_CELLS, Service, booted, run_in
-from tests.in_process.sample import PIPELINES, STEPS
 
 STATES = list(dict.fromkeys(state for state, _, _ in TABLE_CELLS))
 LIVE = [s for s in STATES if "cancelled" not in s and "dead" not in s and "COMPLETED" not in s]

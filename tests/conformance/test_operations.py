@@ -36,9 +36,9 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.serve_api import answer_api
+from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.stores import DOCUMENTS
-from tests.in_process.sample import PIPELINES, STEPS
-from tests.runs_api import OpenEngine
+from tests.worlds.runs_api import OpenEngine
 
 #: Rows are the states of a run. A run that is given up is ERROR from then on, whatever it was;
 #: COMPLETED with an overlay is written by no transition, and refused all the same.

@@ -37,7 +37,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.bounded_sends import BoundedEvents
-from tests.in_process.sample import STEPS
+from tests.api.in_process.sample import STEPS
 
 PIPELINES = Registry(
     "pipelines",

@@ -21,7 +21,7 @@ from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
-from tests.in_process.sample import PIPELINES, STEPS
+from tests.api.in_process.sample import PIPELINES, STEPS
 
 EARLIER = timedelta(minutes=10)
 

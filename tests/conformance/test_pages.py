@@ -55,7 +55,7 @@ ODD: dict[str, Any] = {
 def bundle(documents: Documents, folder: Path) -> Iterator[Bundle]:
     bundle = boot(
         {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
-        catalog=load_catalog("tests.in_process.sample"),
+        catalog=load_catalog("tests.api.in_process.sample"),
         documents=documents,
         tasks=InProcessTasks(SystemClock()),
     )

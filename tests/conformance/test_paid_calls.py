@@ -16,8 +16,8 @@ from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.once.catalog import GATES, PIPELINES, STEPS
-from tests.waiting import until
+from tests.api.once.catalog import GATES, PIPELINES, STEPS
+from tests.worlds.waiting import until
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ LARGE = {"n": 1, "text": "x" * 40_000}
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     bundle = boot(
         {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"},
-        catalog=load_catalog("tests.in_process.sample"),
+        catalog=load_catalog("tests.api.in_process.sample"),
         documents=documents,
         tasks=InProcessTasks(SystemClock()),
         announces_by_hand=True,  # deliveries stay as a test wrote them

@@ -35,7 +35,7 @@ from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import ANNOUNCING, purge
 from leasehold.services.read_runs import RunFilter, timeline_of
-from tests.purges import (
+from tests.worlds.purges import (
     CHANNEL,
     LATE,
     Stepped,

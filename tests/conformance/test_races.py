@@ -28,7 +28,7 @@ from leasehold.errors import (
     VersionConflictError,
 )
 from leasehold.ports.documents import Documents, Query, Snapshot
-from tests.builders import new_run, rules_of, step_settings
+from tests.worlds.builders import new_run, rules_of, step_settings
 
 #: How often a race is run: who wins is not ours to say.
 ROUNDS = 8

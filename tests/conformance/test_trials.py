@@ -19,7 +19,7 @@ from leasehold.domain.stored import Ref
 from leasehold.ports.documents import Documents, Query
 from tests.conformance.stores import DOCUMENTS
 from tests.conformance.trial_schedule import AUTHOR, MAX_TRIALS, REVIEWER, Schedule
-from tests.emulators import need_firestore
+from tests.worlds.emulators import need_firestore
 
 #: How many orders are drawn: an emulator is a hundred times as slow, and a storm takes minutes.
 TRIES: Final = {

@@ -27,8 +27,8 @@ from leasehold.services.worker_notes import (
     steps_known_elsewhere,
 )
 from leasehold.worker.stopping.holder import holder_name, host_name
+from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.swept import Clock, Queue
-from tests.in_process.sample import PIPELINES, STEPS
 
 SOON = 10.0  # seconds that the tests wait for a note which else nobody waits for
 

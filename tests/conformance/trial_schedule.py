@@ -28,7 +28,7 @@ from leasehold.domain.trial_record import TrialRule
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import LeaseLostError, NotAllowedError, VersionConflictError
 from leasehold.ports.documents import Committed, Documents, Snapshot
-from tests.builders import new_run, rules_of, step_settings
+from tests.worlds.builders import new_run, rules_of, step_settings
 
 AUTHOR, REVIEWER, PLAN = "write", "review", ("write", "review", "publish")
 MAX_TRIALS: Final = 3

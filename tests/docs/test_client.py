@@ -12,7 +12,7 @@ from pathlib import Path
 import mypy.api
 import pytest
 
-from tests.ports import own_port
+from tests.worlds.ports import own_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

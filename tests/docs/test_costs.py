@@ -14,7 +14,7 @@ from docs.costs import COUNTED, IDLE_SWEEP, Kind
 from docs.prices import ALTERNATIVES, PRICES, Price
 from leasehold.cli.deploy.cloudbuild import substitutions
 from leasehold.deploy.tables import DEFAULTS
-from tests.emulators import need_firestore
+from tests.worlds.emulators import need_firestore
 
 
 def test_a_run_takes_what_the_docs_say() -> None:

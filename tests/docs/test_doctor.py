@@ -26,14 +26,14 @@ LINES = [
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    shutil.copy(ROOT / "tests/doctor/letters.py", tmp_path)
+    shutil.copy(ROOT / "tests/deploy/doctor/letters.py", tmp_path)
     shell = Shell(tmp_path, {"LEASEHOLD_CATALOG": "letters"})
     (tmp_path / "shop.py").unlink()
     return shell
 
 
 def test_each_command_is_understood(shell: Shell) -> None:
-    """Those of what is deployed are run in tests/doctor/, against local servers."""
+    """Those of what is deployed are run in tests/deploy/doctor/, against local servers."""
     assert len(LINES) == 4
     for line in LINES:
         words = shlex.split(line.partition("|")[0], comments=True)

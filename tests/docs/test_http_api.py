@@ -19,8 +19,8 @@ from leasehold.api.errors import status_of
 from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.testing import InProcessEngine
 from pipelines.catalog import GATES, PIPELINES, STEPS
-from tests.builders import environ_of
-from tests.runs_api import runs_api
+from tests.worlds.builders import environ_of
+from tests.worlds.runs_api import runs_api
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
 

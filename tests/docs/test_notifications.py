@@ -19,7 +19,7 @@ from werkzeug.serving import make_server
 from leasehold import Registry, WebhookChannel
 from leasehold.adapters.clock import SystemClock
 from leasehold.domain.event_message import EventMessage
-from tests.channels.deliveries import TIMEOUT_S, delivery, opener
+from tests.api.channels.deliveries import TIMEOUT_S, delivery, opener
 
 PAGE = (Path(__file__).parents[2] / "docs/notifications.md").read_text()
 

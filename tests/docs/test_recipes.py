@@ -16,7 +16,7 @@ import yaml
 
 from leasehold.services.shut_down import GRACE_S
 from tests.docs.test_commands import refusal
-from tests.typed_page import Saved, Terminal, steps_of, typed
+from tests.worlds.typed_page import Saved, Terminal, steps_of, typed
 
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text()
 

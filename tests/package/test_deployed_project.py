@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.emulators import firestore_host, need_firestore, need_pubsub
-from tests.infra.build_machine import BuildMachine
-from tests.infra.cloud import Cloud, cloud_servers
-from tests.infra.cloud_run import BY_TOKEN, cloud_run
-from tests.infra.deployment import RECORDED, Deployment
-from tests.infra.recorder import Recorder
+from tests.deploy.build_machine import BuildMachine
+from tests.deploy.cloud import Cloud, cloud_servers
+from tests.deploy.cloud_run import BY_TOKEN, cloud_run
+from tests.deploy.deployment import RECORDED, Deployment
+from tests.deploy.recorder import Recorder
 from tests.package.clean_environment import CleanEnvironment
-from tests.ports import own_port
+from tests.worlds.emulators import firestore_host, need_firestore, need_pubsub
+from tests.worlds.ports import own_port
 
 REGION = "europe-west1"
 WRITTEN = ("deployment.py", ".gcloudignore", "requirements.txt", "cloudbuild.yaml")

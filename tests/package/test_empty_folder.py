@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.package.clean_environment import ROOT, CleanEnvironment
-from tests.ports import own_port
-from tests.waiting import until
+from tests.worlds.ports import own_port
+from tests.worlds.waiting import until
 
 GIVEN = '{"text": "One. Two."}'
 #: The user's own change of the project: a step that can be caught in the middle.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.package.clean_environment import ROOT, CleanEnvironment
-from tests.typed_page import Saved, Terminal, Typed, fits, screen_of, steps_of, typed
+from tests.worlds.typed_page import Saved, Terminal, Typed, fits, screen_of, steps_of, typed
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()
 

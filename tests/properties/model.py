@@ -18,8 +18,8 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import Outcome
 from leasehold.domain.trial_record import TrialRule, TrialVerdict
-from tests import builders
-from tests.builders import step_settings
+from tests.worlds import builders
+from tests.worlds.builders import step_settings
 
 PLAN = ("draft", "check", "send")
 MAX_RETRIES = 1

@@ -31,7 +31,7 @@ from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.purge import purge
 from leasehold.services.read_runs import RunFilter
-from tests.purges import (
+from tests.worlds.purges import (
     CHANNEL,
     LATE,
     Stepped,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from leasehold.bounded_calls import BoundedCalls, Call, KeptThreads, side_by_side
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 
 def made(threads: KeptThreads) -> int:

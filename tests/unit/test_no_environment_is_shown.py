@@ -20,8 +20,8 @@ from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
 from leasehold.web.engine_provider import EngineProvider
-from tests.builders import environ_of
-from tests.ports import own_port
+from tests.worlds.builders import environ_of
+from tests.worlds.ports import own_port
 
 #: A bundle has the sources of its catalog, which are these tests: it does not stand here as it is.
 PLANTED = f"planted-{0x9C1E:x}"
@@ -34,7 +34,7 @@ PROGRAMS = {"leasehold.__main__", "leasehold.devserver.server_main"}
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment of this process, and one that is given to what is made: with a secret."""
     settings = environ_of(
-        tmp_path, LEASEHOLD_CATALOG="tests.in_process.sample", MODEL_API_KEY=PLANTED
+        tmp_path, LEASEHOLD_CATALOG="tests.api.in_process.sample", MODEL_API_KEY=PLANTED
     )
     for name, value in settings.items():
         monkeypatch.setenv(name, value)

@@ -18,7 +18,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_work import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
 from leasehold.ports.threads import Threads
-from tests.builders import new_run, rules_of, step_settings
+from tests.worlds.builders import new_run, rules_of, step_settings
 
 RUN = lifecycle.start(
     None,

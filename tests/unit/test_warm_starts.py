@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm_starts import cold_starts
+from tests.worlds.warm_starts import cold_starts
 
 #: A catalog that is imported by the command, and says what process that is.
 _SAYS = """

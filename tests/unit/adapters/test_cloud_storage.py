@@ -19,8 +19,8 @@ from leasehold.adapters import cloud_storage
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.cloud_storage import CloudStorageArtifacts
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
-from tests.emulators import environment, storage_bucket
-from tests.ports import own_port
+from tests.worlds.emulators import environment, storage_bucket
+from tests.worlds.ports import own_port
 
 
 @pytest.fixture(scope="module")

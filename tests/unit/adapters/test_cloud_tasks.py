@@ -22,7 +22,7 @@ from leasehold.adapters.cloud_tasks import CloudTasks
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
-from tests.devserver.cloud_tasks.conftest import LOCATION, QUEUE, official_client
+from tests.api.devserver.cloud_tasks.conftest import LOCATION, QUEUE, official_client
 
 FUNCTION = "http://127.0.0.1:1/execute_step?x=1"
 

@@ -12,9 +12,9 @@ import pytest
 
 from leasehold.adapters.http_events import HttpEvents
 from leasehold.errors import StoreUnavailableError
-from tests.builders import message
-from tests.loopback_http import LoopbackHttp
-from tests.ports import own_port
+from tests.worlds.builders import message
+from tests.worlds.loopback_http import LoopbackHttp
+from tests.worlds.ports import own_port
 
 
 class Server(LoopbackHttp):

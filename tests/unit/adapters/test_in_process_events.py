@@ -15,8 +15,8 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError, UnknownKeyError
 from leasehold.ports.clock import Clock
 from leasehold.testing import FrozenClock
-from tests.builders import message
-from tests.waiting import until
+from tests.worlds.builders import message
+from tests.worlds.waiting import until
 
 Deliver = Callable[[EventMessage], datetime | None]
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from leasehold.domain.dispatch import Rules
-from tests.builders import rules_of, step_settings
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import rules_of, step_settings
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -18,7 +18,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.notes import MadeOutput, Notes
 from leasehold.domain.status import BlockCode
-from tests.builders import new_run
+from tests.worlds.builders import new_run
 
 #: Where the runs keep their artifacts.
 FOLDER = f"runs/r-1/{life_of('nonce-1')}"

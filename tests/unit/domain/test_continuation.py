@@ -14,9 +14,9 @@ from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseLostError
-from tests.builders import rules_of, step_settings
 from tests.unit.domain.conftest import START
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import rules_of, step_settings
 
 
 def continued(runs: Runs, run: Manifest, *, at: float = 5, at_checkpoint: bool = False) -> Change:

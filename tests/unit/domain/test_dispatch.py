@@ -9,8 +9,8 @@ import pytest
 
 from leasehold.domain.dispatch import Rules, as_dispatched
 from leasehold.domain.manifest import to_document
-from tests.builders import rules_of, step_settings
 from tests.unit.domain.runs import Runs
+from tests.worlds.builders import rules_of, step_settings
 
 S = timedelta(seconds=1)
 GIB = 1024**3

@@ -7,7 +7,7 @@ import pytest
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.manifest_parts import Dispatch, ErrorRecord, RetryRule
 from leasehold.domain.retry import Backoff, doubling, wait_after
-from tests.builders import step_settings
+from tests.worlds.builders import step_settings
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from leasehold.domain.summary import progress_of
 from leasehold.domain.trial_record import TrialRule, TrialVerdict
 from leasehold.domain.trials import findings_in, last_review, record_with_output
 from leasehold.errors import InvalidRequestError, InvalidVerdictError, PartialOutputError
-from tests.builders import new_run
 from tests.unit.domain.trial_runs import PLAN, RULE, RULES, TrialRun, review
+from tests.worlds.builders import new_run
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
 from leasehold.domain.trial_record import TrialRule
 from leasehold.domain.trials import verdict_in
-from tests.builders import new_run, rules_of, step_settings
+from tests.worlds.builders import new_run, rules_of, step_settings
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 PLAN = ("collect", "write", "polish", "review", "publish")

@@ -28,7 +28,7 @@ from leasehold.logs.attempt import (
 from leasehold.logs.stderr_log import JsonFormatter, LineFormatter
 from leasehold.worker.sandbox.output_lines import Prints, relay
 from leasehold.worker.sandbox.wire.messages import LogLine
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 SECRET = "hunter2" + "-Zq8"
 

@@ -12,7 +12,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.registry.setting_conflicts import check_functions
 from leasehold.registry.settings import read_settings
 from leasehold.web.engine_provider import EngineProvider
-from tests.in_process.sample import PIPELINES, STEPS
+from tests.api.in_process.sample import PIPELINES, STEPS
 
 SHARED = {"LEASEHOLD_STORE": "firestore://p/d"}
 BUCKET = {"LEASEHOLD_ARTIFACTS": "gs://bucket/prefix"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.registry.pipelines import Catalog
-from tests.in_process.sample import PIPELINES, STEPS
+from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.unit.worker.leased_world import World, world_of
 
 

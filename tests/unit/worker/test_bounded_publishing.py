@@ -11,7 +11,7 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 from leasehold.testing import FrozenClock
 from leasehold.worker.bounded_sends import BoundedEvents
-from tests.builders import message
+from tests.worlds.builders import message
 
 
 class AwayBus:

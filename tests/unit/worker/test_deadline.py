@@ -34,7 +34,7 @@ from leasehold.worker.stopping.thread_stacks import ThreadStack, stack_of
 from tests.unit.worker import hanging
 from tests.unit.worker.hanging import GO_ON, MET, THERE
 from tests.unit.worker.leased_world import World, holding, world_of
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 #: Of every step here; its leases run 30 s, and are renewed every 10 s.
 DEADLINE_S = 120

@@ -24,9 +24,9 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.context.step_context import StepContext
-from tests.in_process.sample import CALLS
+from tests.api.in_process.sample import CALLS
 from tests.unit.worker.leased_world import World, holding
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 RESULTS = '["one"]'
 

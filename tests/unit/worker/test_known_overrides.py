@@ -17,7 +17,7 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.testing import FrozenClock
 from leasehold.worker.known_overrides import KnownOverrides
-from tests.waiting import until
+from tests.worlds.waiting import until
 
 
 class AskedStore(SqliteDocuments):

@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.registry.pipelines import Catalog
 from leasehold.worker.sandbox.forking.project_sources import ProjectSources
-from tests.functions.cold_catalog import PIPELINES, STEPS
+from tests.api.functions.cold_catalog import PIPELINES, STEPS
 
 CATALOG = """
 from datetime import timedelta
@@ -86,5 +86,5 @@ def test_what_no_handler_can_reach_does_not_change_the_hash(tmp_path: Path) -> N
 def test_only_the_project_is_hashed() -> None:
     sources = ProjectSources.of(Catalog(steps=STEPS, pipelines=PIPELINES), "no_such_module")
 
-    assert "tests/functions/cold_steps.py" in sources.files
+    assert "tests/api/functions/cold_steps.py" in sources.files
     assert not [name for name in sources.files if name.startswith(("leasehold", "json"))]

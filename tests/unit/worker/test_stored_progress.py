@@ -13,7 +13,7 @@ from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.trace import TraceType
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
-from tests.in_process.sample import PIPELINES, STEPS
+from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.unit.worker.leased_world import World, holding, world_of
 
 HALF = Progress(fraction=0.5, message="page 3")

@@ -10,8 +10,8 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.domain.stored import Ref
-from tests.emulators import firestore_host, need_firestore
 from tests.unit.adapters.firestore.wire import Place, Wire
+from tests.worlds.emulators import firestore_host, need_firestore
 
 
 @pytest.fixture(scope="session")

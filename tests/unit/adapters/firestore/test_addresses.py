@@ -15,8 +15,8 @@ from leasehold.domain.stored import Ref
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from tests.conformance.stores import one_more
-from tests.ports import own_port
 from tests.unit.adapters.firestore.wire import Wire
+from tests.worlds.ports import own_port
 
 REF = Ref("runs", "r-1")
 

@@ -16,9 +16,9 @@ from leasehold.services.audit import audit
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.testing import InProcessEngine
-from tests.emulators import environment
-from tests.in_process.sample import PIPELINES, STEPS
+from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.unit.adapters.firestore.wire import Place
+from tests.worlds.emulators import environment
 
 ODD: dict[str, Any] = {
     "a geo point": firestore.GeoPoint(1.0, 2.0),

@@ -1,0 +1,11 @@
+"""The sample, with a channel."""
+
+from __future__ import annotations
+
+from leasehold.registry.channels import LogChannel
+from leasehold.registry.registry import Registry
+from tests.api.in_process.sample import PIPELINES, STEPS
+
+__all__ = ["CHANNELS", "PIPELINES", "STEPS"]
+
+CHANNELS = Registry("channels", [LogChannel(name="log")])

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import functions_framework
+import pytest
+from flask.testing import FlaskClient
+
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.manifest import run_ref
+from leasehold.domain.stored import Write
+from leasehold.ports.documents import Query
+from leasehold.testing import InProcessEngine
+from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.builders import environ_of
+
+ROOT = Path(__file__).parents[3]
+
+
+def one_store(folder: Path, monkeypatch: pytest.MonkeyPatch, **others: str) -> dict[str, str]:
+    """Return the settings of the functions and of the engine beside them: one store."""
+    settings = environ_of(folder, **others)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return settings
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    return one_store(
+        tmp_path,
+        monkeypatch,
+        LEASEHOLD_CATALOG="tests.api.in_process.sample",
+        PIPELINE_LEASE_TTL_S="3",
+        PIPELINE_HEARTBEAT_S="0.1",
+    )
+
+
+@pytest.fixture
+def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
+    """Sees the store from outside, and starts what the functions run."""
+    with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=0) as engine:
+        yield engine
+
+
+class Function:
+    """An entry file under the real framework."""
+
+    def __init__(self, name: str) -> None:
+        app = functions_framework.create_app(
+            name, str(ROOT / "shared/leasehold/functions" / f"{name}.py")
+        )
+        self.client: FlaskClient = app.test_client()
+        self.provider: Any = sys.modules[name].provider
+
+    def post(self, path: str = "/", json: Any = None, **options: Any) -> tuple[int, Any]:
+        answer = self.client.post(path, json=json, **options)
+        return answer.status_code, answer.get_json()
+
+    def get(self, path: str) -> tuple[int, Any]:
+        answer = self.client.get(path)
+        return answer.status_code, answer.get_json()
+
+
+def function_of(name: str) -> Iterator[Function]:
+    """Give an entry file under the real framework; it is forgotten afterwards."""
+    function = Function(name)
+    yield function
+    function.provider.close()
+    del sys.modules[name]
+
+
+@pytest.fixture
+def execute_step(environ: dict[str, str]) -> Iterator[Function]:
+    yield from function_of("execute_step")
+
+
+@pytest.fixture
+def serve_api(environ: dict[str, str]) -> Iterator[Function]:
+    yield from function_of("serve_api")
+
+
+@pytest.fixture
+def manage_lease(environ: dict[str, str]) -> Iterator[Function]:
+    yield from function_of("manage_lease")
+
+
+@pytest.fixture
+def sweep_dead_letters(environ: dict[str, str]) -> Iterator[Function]:
+    yield from function_of("sweep_dead_letters")
+
+
+def spoil(engine: InProcessEngine, run_id: str) -> None:
+    """Give the run a status that this version does not know."""
+    documents = engine.engine.documents
+    documents.transact(
+        run_ref(run_id), lambda found, _: Write(None, {**(found or {}), "status": "WAITING_V2"})
+    )
+
+
+@pytest.fixture
+def deliver_notification(announcing: dict[str, str]) -> Iterator[Function]:
+    yield from function_of("deliver_notification")
+
+
+@pytest.fixture
+def announcing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """As `environ`, with a channel; the bus is a server that is not there."""
+    return one_store(
+        tmp_path,
+        monkeypatch,
+        LEASEHOLD_CATALOG="tests.api.functions.announcing",
+        LEASEHOLD_EVENTS="http://127.0.0.1:9",
+    )
+
+
+def delivery_of(engine: InProcessEngine) -> Delivery:
+    """Return what is owed of the one run there is, as it stands."""
+    (found,) = engine.engine.documents.query(Query("deliveries"))
+    return Delivery.model_validate(found.document)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the announcements that the channel logged."""
+    lines = [r.getMessage() for r in caplog.records if r.name == "leasehold.events"]
+    return [line for line in lines if '"links"' in line]  # the trace events have none

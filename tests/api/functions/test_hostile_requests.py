@@ -1,0 +1,232 @@
+"""Whatever a stranger sends, a function answers 4xx with a clear line and changes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leasehold.testing import InProcessEngine
+from tests.api.functions.conftest import Function
+
+DEEP = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
+DEEP_LIST = b"[" * 100_000 + b"]" * 100_000
+DIGITS = b"9" * 5_000
+JSON = {"Content-Type": "application/json"}
+
+#: What no endpoint can make anything of, as it is sent.
+NO_OBJECT = {
+    "deep objects": DEEP,
+    "deep lists": DEEP_LIST,
+    "a lone surrogate": rb'{"runId":"\ud800"}',
+    "a surrogate as a name": rb'{"\udfff":1}',
+    "not a number": b'{"runId":NaN}',
+    "infinity": b'{"runId":-Infinity}',
+    "half an object": b'{"runId":',
+    "UTF-16": '{"runId":"r"}'.encode("utf-16"),
+    "Latin-1": '{"runId":"é"}'.encode("latin-1"),
+    "a mark of byte order": b"\xef\xbb\xbf{}",
+    "NUL": b"\x00",
+    "a list": b"[]",
+    "a number of 5,000 digits": DIGITS,
+    "a field of 5,000 digits": b'{"runId":' + DIGITS + b"}",
+    "an unknown field of 5,000 digits": b'{"x":' + DIGITS + b"}",
+}
+
+#: Values that a field of any kind may be sent.
+VALUES = [
+    int(DIGITS[:4_000]),
+    1e308,
+    True,
+    None,
+    [],
+    {},
+    [[[{}]]],
+    "",
+    "\x00",
+    "\u202e\x1b[31m",
+    "x" * 100_000,
+    -1,
+]
+#: As their JSON is, where json.dumps does not write it so.
+RAW = [DIGITS, b"-" + DIGITS, b"1" + b"0" * 4_999 + b".5", b"1e400", b"-1e400", b"1E-999999"]
+
+BODIES: dict[str, dict[str, list[str]]] = {
+    "serve_api": {
+        "/runs": ["pipeline", "input", "idempotencyKey", "labels"],
+        "/runs/r-none:pause": ["reason"],
+        "/runs/r-none:recreate": ["reason", "fromStep", "input", "labels"],
+        "/runs:batch": ["action", "filter", "limit", "dryRun", "reason", "fromStep"],
+    },
+    "execute_step": {"/": ["runId", "generation"]},
+    "manage_lease": {
+        "/leases:claim": ["stepType", "holder"],
+        "/leases:acquire": ["runId", "holder"],
+        "/leases:renew": ["runId", "leaseId", "fencingToken", "progress"],
+        "/leases:checkpoint": [
+            "runId",
+            "leaseId",
+            "fencingToken",
+            "iterationCount",
+            "partialResults",
+            "phase",
+        ],
+        "/leases:complete": ["runId", "leaseId", "fencingToken", "output", "status"],
+        "/leases:fail": ["runId", "leaseId", "fencingToken", "error", "permanent"],
+        "/leases:release": ["runId", "leaseId", "fencingToken"],
+    },
+}
+#: Values that are right, beside the one that is not.
+RIGHT: dict[str, Any] = {
+    "pipeline": "three",
+    "input": {"n": 1},
+    "action": "pause",
+    "filter": {"pipeline": "three"},
+    "limit": 1,
+    "runId": "r-none",
+    "generation": 1,
+    "stepType": "add",
+    "holder": "me",
+    "leaseId": "l",
+    "fencingToken": 1,
+    "iterationCount": 1,
+    "partialResults": 1,
+    "output": 1,
+    "error": {"message": "m"},
+}
+PATHS = [(name, path) for name, paths in BODIES.items() for path in paths]
+
+
+@pytest.fixture
+def function(request: pytest.FixtureRequest) -> Iterator[Function]:
+    found: Function = request.getfixturevalue(request.param)
+    return found
+
+
+def refused(function: Function, path: str, body: bytes) -> int:
+    """Return the status; what is answered is an error with one line, which is not long."""
+    answer = function.client.post(path, data=body, headers=JSON)
+    if answer.status_code >= 400:
+        error = answer.get_json()["error"]
+        assert len(error["message"]) < 2_000, (path, body[:80], len(error["message"]))
+        assert "\n" not in error["message"]
+    return answer.status_code
+
+
+@pytest.mark.parametrize("body", NO_OBJECT.values(), ids=NO_OBJECT)
+@pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
+def test_a_body_that_is_not_an_object_is_refused(
+    function: Function, path: str, body: bytes
+) -> None:
+    assert 400 <= refused(function, path, body) < 500
+
+
+@pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
+def test_a_compressed_body_is_refused_as_one(function: Function, path: str) -> None:
+    """Read as JSON it would be garbage, and the line about that helps nobody."""
+    headers = JSON | {"Content-Encoding": "gzip"}
+
+    packed = function.client.post(path, data=gzip.compress(b"{}"), headers=headers)
+    plain = function.client.post(path, data=b"[]", headers=JSON | {"Content-Encoding": "identity"})
+
+    assert packed.status_code == 415
+    assert packed.get_json()["error"]["message"] == (
+        "The body has Content-Encoding 'gzip'; allowed: JSON as it is, without one."
+    )
+    assert plain.status_code == 400
+
+
+def test_a_body_that_stays_away_is_not_waited_for(
+    serve_api: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many such callers as an instance has threads would stop it."""
+    monkeypatch.setattr("leasehold.web.entry._SILENCE_S", 0.05)
+    ours, theirs = socket.socketpair()
+
+    class Body(io.BytesIO):
+        def readinto(self, buffer: Any) -> int:
+            return ours.recv_into(buffer)
+
+    with ours, theirs:
+        theirs.sendall(b'{"pipeline"')
+        answer = serve_api.client.post(
+            "/runs",
+            headers=JSON,
+            input_stream=Body(),
+            environ_overrides={"gunicorn.socket": ours, "CONTENT_LENGTH": "1000"},
+        )
+
+        assert answer.status_code == 400
+        assert "11 bytes, then broken off" in answer.get_json()["error"]["message"]
+        assert ours.gettimeout() is None
+        assert ours.recv(1) == b""  # gunicorn reads the rest of a body before the next request
+
+
+@pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
+def test_a_value_that_no_field_takes_fails_nothing(function: Function, path: str) -> None:
+    """A few are right, such as an input of null; none of them may be answered 500."""
+    fields = BODIES[next(name for name, it in PATHS if it == path)][path]
+    right = {name: RIGHT[name] for name in fields if name in RIGHT}
+    for field in [*fields, "unknown"]:
+        texts = [*(json.dumps(value).encode() for value in VALUES[1:]), *RAW]
+        for text in texts:
+            before = json.dumps({**right, field: "@"}).encode()
+            status = refused(function, path, before.replace(b'"@"', text))
+            assert status < 500, (field, text[:80])
+
+
+@pytest.mark.parametrize("header", ["X-Leasehold-Actor"])
+@pytest.mark.parametrize("name", ["a\x1b[31m", "\u202e", "x" * 100_000, "\x00", "a\x85b"])
+def test_a_name_that_no_trace_can_show_is_refused(
+    serve_api: Function, header: str, name: str
+) -> None:
+    sent = name.encode().decode("latin-1")
+    answer = serve_api.client.post("/runs/r-none:pause", headers={header: sent})
+
+    assert answer.status_code == 400
+    assert answer.get_json()["error"]["details"]["field"] == header
+
+
+def test_a_name_that_ends_with_any_letter_is_kept_whole(
+    serve_api: Function, engine: InProcessEngine
+) -> None:
+    """The last byte of "à" is a space of Latin-1, which a header is first taken for."""
+    run_id = engine.start("three", {"n": 1}).run_id
+
+    sent = "Nicolà".encode().decode("latin-1")
+    serve_api.client.post(f"/runs/{run_id}:pause", headers={"X-Leasehold-Actor": sent})
+
+    assert engine.trace(run_id)[-1].model_dump()["actor"] == "Nicolà"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "QUERY"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/runs/" + "x" * 100_000,
+        "/runs/%00",
+        "/runs/%ed%a0%80",
+        "/runs/r-none%0d%0aX:%20y",
+        "/runs/..%2f..%2fetc",
+        "//runs",
+        "/runs/%f0%9f/trace",
+        "/" + "a/" * 10_000,
+        "/runs?" + "a=1&" * 100_000,
+        "/runs?limit=" + "9" * 5_000,
+        "/runs?pageToken=" + "A" * 100_000,
+        "/runs?status=%00%ed%a0%80",
+        "/runs?label=%ff",
+        "/runs?pipeline=%00",
+    ],
+    ids=lambda path: path[:20],
+)
+def test_an_odd_address_fails_nothing(serve_api: Function, method: str, path: str) -> None:
+    answer = serve_api.client.open(path, method=method)
+
+    assert answer.status_code < 500
+    assert len(answer.get_data()) < 4_000

@@ -1,0 +1,252 @@
+"""What a call gave is in the run's store, and the attempts that come later find it there."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from leasehold.domain.artifact_name import checkpoints_folder, step_folder, values_folder
+from leasehold.domain.change import Change, on_run
+from leasehold.domain.kept_work import CallCount
+from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.status import Outcome
+from leasehold.services.read_runs import get_run
+from leasehold.testing import InProcessEngine
+from tests.api.once.catalog import DOES, LARGE, MADE
+
+NAMES = ["one", "two", "three"]
+
+
+def counted(run: Manifest, step: str = "ask") -> CallCount | None:
+    return run.steps[step].calls
+
+
+def temporary(engine: InProcessEngine, run: Manifest) -> list[str]:
+    return list(engine.engine.artifacts.list(checkpoints_folder(run)))
+
+
+# -- later attempts ------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_comes_later_makes_only_what_is_missing(engine: InProcessEngine) -> None:
+    run = engine.start("asks", {"names": NAMES, "fails": [1, 2]})
+    engine.run_until_idle()
+    left = get_run(engine.engine, run.run_id)
+    done = engine.run_until_settled(run.run_id)
+
+    assert [(call.key, call.type, call.inline) for call in left.position.calls] == [
+        ("one", "str", '"one 1 xxxx"')
+    ]
+    assert done.status == "COMPLETED"
+    assert MADE == ["one", "two", "three", "told"]
+    assert engine.output(run.run_id, "ask") == ["one 1 xxxx", "two 2 xxxx", "three 3 xx"]
+    assert (counted(done), counted(done, "tell")) == (
+        CallCount(made=3, spared=3),
+        CallCount(made=1, spared=0),
+    )
+    assert (done.position.calls, done.fencing_token) == ((), 4)
+
+
+def test_the_trace_tells_how_many_calls_were_made_and_spared(engine: InProcessEngine) -> None:
+    run = engine.start("asks", {"names": NAMES, "fails": [2]})
+    engine.run_until_settled(run.run_id)
+
+    told = [
+        event.model_dump(exclude_none=True, include={"step", "callsMade", "callsSpared"})
+        for event in engine.trace(run.run_id)
+        if event.type == "step_completed"
+    ]
+
+    assert told == [
+        {"step": "ask", "callsMade": 3, "callsSpared": 2},
+        {"step": "tell", "callsMade": 1, "callsSpared": 0},
+    ]
+
+
+def test_calls_of_a_coroutine_are_recorded_side_by_side(engine: InProcessEngine) -> None:
+    names = [f"call {number}" for number in range(12)]
+    run = engine.start("asks-at-once", {"names": names, "size": 20_000})
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, sorted(MADE)) == ("COMPLETED", sorted(names))
+    assert counted(done, "aask") == CallCount(made=12, spared=12)
+
+
+def test_a_killed_worker_leaves_what_it_recorded(engine: InProcessEngine) -> None:
+    """Its last word was the write itself."""
+    engine.faults.kill_before_settlement("ask")
+    run = engine.start("asks", {"names": NAMES})
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, MADE) == ("COMPLETED", [*NAMES, "told"])
+    assert done.steps["ask"].attempts.expired == 1
+    assert counted(done) == CallCount(made=3, spared=3)
+
+
+def test_a_call_of_another_type_than_recorded_is_an_error(engine: InProcessEngine) -> None:
+    """As after a deploy. Once the old type is back, so is the result."""
+    run = engine.start("asks", {"names": NAMES, "fails": [2], "counts": 2})
+    engine.run_until_idle()
+    engine.advance(1)
+    engine.run_until_idle()
+    failed = get_run(engine.engine, run.run_id)
+    done = engine.run_until_settled(run.run_id)
+
+    assert failed.error is not None
+    assert failed.error.message == (
+        "The result of the call 'one' was recorded as str, and the call returns int "
+        "now: give a call of another type another key."
+    )
+    assert (done.status, MADE) == ("COMPLETED", [*NAMES, "told"])
+
+
+# -- large results -------------------------------------------------------------------------------
+
+
+def test_large_results_lie_with_the_temporary_files_of_the_step(engine: InProcessEngine) -> None:
+    run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
+    engine.run_until_idle()
+    left = get_run(engine.engine, run.run_id)
+    files = temporary(engine, left)
+    done = engine.run_until_settled(run.run_id)
+
+    folder = step_folder(run, "ask", 1)
+    assert sorted(call.ref or "" for call in left.position.calls) == sorted(files)
+    assert {file.rpartition("/")[0] for file in files} == {folder} == {*left.owed}
+    assert [call.inline for call in left.position.calls] == [None, None]
+    assert (done.status, MADE) == ("COMPLETED", [*NAMES, "told"])
+    assert counted(done) == CallCount(made=3, spared=2)
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        lambda path: _overwrite(path, b"not gzip"),
+        lambda path: _overwrite(path, path.read_bytes()[:-9]),
+        lambda path: _overwrite(path, zlib.compress(b'"another"', wbits=31)),
+        lambda path: _overwrite(path, b""),
+    ],
+    ids=["deleted", "not gzip", "cut off", "another text", "empty"],
+)
+def test_a_large_result_that_is_damaged_is_made_again(
+    engine: InProcessEngine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[Path], object],
+) -> None:
+    """Never half-used, and the step never failed for it."""
+    run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
+    engine.run_until_idle()
+    first = get_run(engine.engine, run.run_id).position.calls[0]
+    damage(tmp_path / "artifacts" / (first.ref or ""))
+
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, MADE) == ("COMPLETED", ["one", "two", "one", "three", "told"])
+    assert counted(done) == CallCount(made=4, spared=1)
+    assert engine.output(run.run_id, "ask")[0].startswith("one 3 ")
+    (line,) = [line for line in caplog.messages if "is lost" in line]
+    assert line.startswith("the result of call 'one' is lost, it is made again: ")
+    assert "xxx" not in line
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        "../../../etc/passwd",
+        "runs/r-other/checkpoints/ask-1/1-a.json.gz",
+        "runs/{run}/01234567/checkpoints/ask-1/1-a.json.gz",
+        "runs/{run}/../x",
+        "",
+    ],
+)
+def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: str) -> None:
+    """Whoever wrote it into the manifest."""
+    run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
+    engine.run_until_idle()
+
+    def turned(left: Manifest, now: datetime) -> Change:
+        first, *others = left.position.calls
+        name = ref.replace("{run}", left.run_id)
+        return Change(Outcome.RENEWED, left.at(calls=(first.with_(ref=name), *others)))
+
+    engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, turned))
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, MADE) == ("COMPLETED", ["one", "two", "one", "three", "told"])
+
+
+# -- kept results --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [10, LARGE])
+def test_a_blocked_step_that_runs_again_pays_for_nothing_unless_a_person_says_so(
+    engine: InProcessEngine, size: int
+) -> None:
+    run = engine.start("judged", {"names": NAMES, "keep": ["two"], "size": size})
+    engine.run_until_idle()
+    blocked = get_run(engine.engine, run.run_id)
+    engine.retry(run.run_id, reason="once more")
+    again = engine.run_until_settled(run.run_id)
+    made_by_then = [*MADE]
+    engine.retry(run.run_id, reason="all of it", anew=True)
+    done = engine.run_until_settled(run.run_id)
+
+    assert (blocked.status, len(blocked.position.calls)) == ("BLOCKED", 3)
+    assert (again.status, made_by_then) == ("BLOCKED", NAMES)
+    assert (done.status, MADE) == ("COMPLETED", NAMES * 2)
+    (kept,) = done.position.calls
+    assert (kept.key, kept.keep, kept.ref is None) == ("two", True, size == 10)
+    if kept.ref:
+        assert kept.ref.startswith(f"{values_folder(run)}/ask-judged-call-")
+
+
+# -- outages and lost leases ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("what", "size"), [("artifacts", LARGE), ("store", 10)])
+def test_a_result_outlasts_an_outage_that_its_lease_outlasts(
+    engine: InProcessEngine, what: str, size: int
+) -> None:
+    """It is paid for: it is asked again until it is recorded."""
+    away = {"artifacts": engine.faults.artifacts_away, "store": engine.faults.store_away}[what]
+    DOES.append(lambda: away(20))
+    run = engine.start("asks", {"names": ["one", "two"], "size": size})
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, MADE) == ("COMPLETED", ["one", "two", "told"])
+    assert done.steps["ask"].attempts.ended == 0
+    assert (engine.clock.now() - done.created_at).total_seconds() >= 20
+
+
+def test_a_long_outage_of_the_artifacts_defers_the_attempt(engine: InProcessEngine) -> None:
+    """An outage is not a failure; what could not be recorded has to be made again."""
+    DOES.append(lambda: engine.faults.artifacts_away(300))
+    run = engine.start("asks", {"names": ["one"], "size": LARGE})
+    done = engine.run_until_settled(run.run_id)
+
+    attempts = done.steps["ask"].attempts
+    assert (done.status, MADE[0], MADE[-1]) == ("COMPLETED", "one", "told")
+    assert (attempts.failed, attempts.interrupted, attempts.expired) == (0, 0, 0)
+    assert attempts.deferred == len(MADE) - 2 >= 1
+    assert counted(done) == CallCount(made=1, spared=0)
+
+
+def test_who_lost_the_lease_records_nothing_and_leaves_no_file(engine: InProcessEngine) -> None:
+    """A person cancelled the run while the call was made."""
+    DOES.append(lambda: engine.cancel(run.run_id, reason="enough"))
+    run = engine.start("asks", {"names": ["one"], "size": LARGE})
+    engine.run_until_idle()
+
+    left = get_run(engine.engine, run.run_id)
+    assert (left.cancelled, left.position.calls, counted(left)) == (True, (), None)
+    assert temporary(engine, left) == []

@@ -1,0 +1,40 @@
+"""Commands on the store of a bundle that runs: they have no queue, and the bundle has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from leasehold.devserver.server import DevServer
+from tests.chaos.bundle.conftest import Api, calls
+from tests.worlds.waiting import until
+
+
+def test_a_run_that_is_resumed_on_the_store_moves_at_the_next_tick(
+    server: DevServer, api: Api, folder: Path
+) -> None:
+    """Its task is created as it was dispatched: it is not late, and does not count as lost."""
+    held = folder / "hold-one"
+    held.touch()
+    run_id = api.start()
+    until(lambda: calls(folder, run_id))
+    api.call(f"/runs/{run_id}:pause", {})
+    held.unlink()
+    until(lambda: api.call(f"/runs/{run_id}").get("alarmAt") is None)
+
+    store = {"LEASEHOLD_STORE": f"sqlite:///{folder / 'data' / 'leasehold.db'}"}
+    environ = {**os.environ, **store, "LEASEHOLD_CATALOG": "tests.chaos.bundle.catalog"}
+    words = [sys.executable, "-m", "leasehold", "resume", run_id]
+    subprocess.run(
+        words,
+        env=environ | {"PIPELINE_DISPATCH_GRACE_S": "1"},
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
+
+    run = api.ended(run_id)
+    assert run["dispatch"]["generation"] == 3
+    assert not [event for event in api.story(run_id) if "redispatched" in event]

@@ -1,0 +1,213 @@
+"""`leasehold dev` as people run it: real processes, real signals, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leasehold.worker.stopping.holder import host_name
+from tests.chaos.bundle.conftest import ROOT, Begin, calls, settings
+from tests.worlds.ports import own_port
+from tests.worlds.waiting import until
+from tests.worlds.warm_starts import is_zygote
+
+
+def servers_of(process: subprocess.Popen[str]) -> set[int]:
+    """The processes of a dev server, and their children."""
+    found, look = set(), {process.pid}
+    while look:
+        found |= look
+        look = {child for pid in look for child in children(pid)} - found
+    return found
+
+
+def children(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    try:
+        texts = [(task / "children").read_text() for task in tasks.iterdir()]
+    except OSError:
+        return set()
+    found = {int(child) for text in texts for child in text.split()}
+    return {child for child in found if not is_zygote(child)}
+
+
+def running(pids: set[int]) -> set[int]:
+    def runs(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:
+            return False
+
+    return {pid for pid in pids if runs(pid)}
+
+
+def hold(folder: Path, step: str) -> Path:
+    """Have the step wait from now on, until the file is gone."""
+    held = folder / f"hold-{step}"
+    held.touch()
+    return held
+
+
+def test_a_run_goes_on_after_everything_was_killed(begin: Begin, tmp_path: Path) -> None:
+    """The store is all that is left; a second start takes the run up where it was."""
+    process, api = begin()
+    held = hold(tmp_path, "two")
+    run_id = api.start()
+    until(lambda: any(call[0] == "two" for call in calls(tmp_path, run_id)))
+    everything = servers_of(process)
+
+    for pid in everything:
+        with contextlib.suppress(ProcessLookupError):  # it ended with one before it
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: not running(everything))
+    held.unlink()
+    _, api = begin()
+    run = api.ended(run_id)
+
+    assert run["steps"]["three"]["output"] == '{"done":["one","two","three"]}'
+    assert [call[0] for call in calls(tmp_path, run_id)] == ["one", "two", "two", "three"]
+    story = api.story(run_id)
+    assert [event for event in story if "handed_off" in event] == [
+        "step_handed_off one",
+        "step_handed_off two",
+    ]
+    assert "step_terminated two" in story
+    said = (tmp_path / "log").read_text()
+    assert f" INFO run={run_id} step=two attempt=2 leasehold.step: noted\n" in said
+
+
+def test_no_holder_keeps_it_from_starting(begin: Begin, tmp_path: Path) -> None:
+    """Remote workers choose their own names, and one may be taken for one of this host."""
+    process, api = begin()
+    hold(tmp_path, "two")
+    odd = {api.start(): pid for pid in ("²", "9" * 5000, "1\0", "")}
+    until(lambda: all(calls(tmp_path, run_id)[1:] for run_id in odd))
+    everything = servers_of(process)
+    process.kill()  # first: it would end the lease of a worker that dies before it
+    for running_ in everything:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(running_, signal.SIGKILL)
+    until(lambda: not running(everything))
+    for run_id, pid in odd.items():
+        set_holder(tmp_path, run_id, f"{host_name()}/{pid}@x")
+
+    process, api = begin()
+
+    assert process.poll() is None
+    assert [api.call(f"/runs/{run_id}")["runId"] for run_id in odd] == [*odd]
+    assert "resuming 4 live runs" in (tmp_path / "log").read_text()
+
+
+def set_holder(folder: Path, run_id: str, holder: str) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "data" / "leasehold.db")) as store, store:
+        (body,) = store.execute("SELECT body FROM runs WHERE id = ?", (run_id,)).fetchone()
+        manifest = json.loads(body)
+        manifest["position"]["lease"]["holder"] = holder
+        store.execute("UPDATE runs SET body = ? WHERE id = ?", (json.dumps(manifest), run_id))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_drains_it_and_leaves_no_process(begin: Begin, number: signal.Signals) -> None:
+    process, api = begin()
+    api.ended(api.start())
+    everything = servers_of(process)
+
+    process.send_signal(number)
+    code = process.wait(15)
+
+    assert code == 0
+    assert len(everything) > 4
+    assert running(everything) == set()
+
+
+def test_a_killed_dev_server_takes_its_servers_along(begin: Begin) -> None:
+    process, _ = begin()
+    everything = servers_of(process)
+
+    process.kill()
+
+    assert process.wait(30) == -signal.SIGKILL
+    until(lambda: not running(everything))
+
+
+def test_a_function_server_that_dies_is_started_again(begin: Begin, tmp_path: Path) -> None:
+    process, api = begin()
+    first = api.start()
+    api.ended(first)
+    worker = int(calls(tmp_path, first)[0][2])
+    masters = children(process.pid)
+    master = next(pid for pid in masters if worker in children(pid))
+
+    os.kill(master, signal.SIGKILL)
+    until(lambda: children(process.pid) - masters)
+    again = api.start()
+    run = api.ended(again)
+
+    assert run["status"] == "COMPLETED"
+    assert "execute_step ended with -9; it starts again" in (tmp_path / "log").read_text()
+
+
+def test_nothing_listens_beyond_loopback(begin: Begin) -> None:
+    process, _ = begin()
+    inodes = set()
+    for pid in servers_of(process):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            target = str(link.readlink()) if link.is_symlink() else ""
+            if target.startswith("socket:["):
+                inodes.add(target[8:-1])
+
+    listening = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{process.pid}/net/{table}").read_text().splitlines()[1:]
+        if line.split()[3] == "0A" and line.split()[9] in inodes
+    ]
+
+    assert len(listening) >= 4
+    assert {fields[1].partition(":")[0] for fields in listening} == {"0100007F"}
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "says"),
+    [
+        (("--port", "0"), {}, "--port"),
+        (("--port", "TAKEN"), {}, "--port"),
+        (("--workers", "0"), {}, "--workers"),
+        ((), {"LEASEHOLD_CATALOG": "nowhere"}, "LEASEHOLD_CATALOG"),
+        ((), {"PIPELINE_LEASE_TTL_S": "many"}, "PIPELINE_LEASE_TTL_S"),
+        ((), {"LEASEHOLD_STORE": "sqlite:////proc/none/x.db"}, "LEASEHOLD_STORE"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_line(
+    tmp_path: Path, words: tuple[str, ...], environ: dict[str, str], says: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        taken = str(somebody.getsockname()[1])
+        given = [taken if word == "TAKEN" else word for word in words]
+        given = given or ["--port", str(own_port())]
+
+        done = subprocess.run(
+            [sys.executable, "-m", "leasehold", "dev", *given, "--data", str(tmp_path / "data")],
+            env=settings(tmp_path) | environ,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("starting: ")]
+    assert len(lines) == 1  # beside what it was doing, where that took long
+    assert not (tmp_path / "data").exists()
+    assert says in done.stderr

@@ -1,0 +1,49 @@
+"""docs/provisioning.md: its commands do what it says, and its tables have the words in use."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from leasehold.bootstrap import load_catalog
+from leasehold.cli.deploy.provision import PLANNED
+from leasehold.deploy.resources.queue import queues
+from tests.deploy.cloud import Cloud
+
+PAGE = (Path(__file__).parents[2] / "docs" / "provisioning.md").read_text()
+
+
+def test_its_commands_of_provisioning_work_in_the_order_of_the_page(cloud: Cloud) -> None:
+    commands = re.findall(r"^leasehold deploy ([^#\n]*)", PAGE, re.MULTILINE)
+
+    codes = [cloud.provision(*command.split()).code for command in commands]
+
+    assert [command.strip() for command in commands] == ["plan", "apply", "drift", "apply --update"]
+    assert codes == [0, 0, 0, 0]
+
+
+def test_it_has_each_state_that_a_plan_may_say() -> None:
+    rows = re.findall(r"^\| `([a-z ]+)` \|", PAGE, re.MULTILINE)
+
+    assert rows[: len(PLANNED)] == list(PLANNED.values())
+
+
+def test_it_has_the_lines_that_are_printed() -> None:
+    sources = [path for path in Path("shared/leasehold").rglob("*.py") if "deploy" in path.parts]
+    sources.append(Path("shared/leasehold/live/call_errors.py"))
+    printed = "".join(path.read_text() for path in sources)
+    lines = re.findall(r"^\| `((?:there|the|one|it|--region)[^`]*)` \|", PAGE, re.MULTILINE)
+    parts = [part.strip(" ;") for line in lines for part in line.split("…")]
+
+    assert len(lines) == 7
+    flat = re.sub(r"\"\s*f?\"", "", printed)
+    assert [part for part in parts if part and part not in flat] == []
+
+
+def test_the_command_for_a_queue_is_the_one_that_a_plan_prints(cloud: Cloud) -> None:
+    (queue, _) = queues(cloud.clients, cloud.installation, load_catalog("tests.deploy.catalog"))
+    queue.create()
+    other = cloud.provision("plan", PIPELINE_MIN_BACKOFF_S="1")
+
+    assert "gcloud tasks queues update extraction --location=" in PAGE
+    assert "to repair it: gcloud tasks queues update pick-up --location=" in other.stdout

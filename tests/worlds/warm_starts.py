@@ -1,0 +1,425 @@
+"""Python processes that tests start, forked from one that has imported what they need.
+
+Most of the time of a start goes into imports, and hundreds of tests start `python -m leasehold` or
+the server of a function. Here `subprocess` has such a process forked by a *zygote*, a process that
+imported once. What is forked is as real as what is started: a child of the process that asked, with
+a pid, an environment, descriptors, a folder, signals and an end of its own.
+
+Whatever differs in something that Python reads when it starts is started as ever: other programs
+and options, variables of Python, a folder with modules of the same names. So is everything in a
+test that is marked `cold`, as it is about starting. Only Linux has what this needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib
+import inspect
+import io
+import json
+import logging
+import os
+import runpy
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+#: What is forked: `python -m` one of these.
+PROGRAMS: Final = ("leasehold", "leasehold.devserver.server_main", "functions_framework")
+#: These words begin a command that starts further processes: it has a zygote of its own.
+_STARTS_MORE: Final = ["leasehold", "dev"]
+
+#: What the system calls a zygote, which is a child as well.
+NAME: Final = "zygote"
+
+#: Packages that are not imported before: few processes need them, and to import some has effects.
+_LATER: Final = frozenset({"child", "deploy", "doctor", "functions", "live", "testing"})
+_LATER_ADAPTERS: Final = ("firestore", "pubsub", "cloud_storage")
+
+#: Variables that are applied after a fork; any other of these groups has a process started.
+_APPLIED: Final = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8"})
+_READ_AT_START: Final = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "TZ", "GRPC_", "COVERAGE_")
+#: Where a process may start as it likes, whatever it imports.
+_START_FILES: Final = frozenset({"sitecustomize", "usercustomize"})
+
+_ROOT: Final = Path(__file__).parents[2]
+_CLONE: Final = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine)
+_CLONE_PARENT: Final = 0x00008000
+_CLONE_CHILD_SETTID: Final = 0x01000000
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_NAME: Final = 15
+_SCM_MAX_FD: Final = 253
+#: Descriptors that were sent are kept up here until each gets its number.
+_KEPT_FROM: Final = 400
+_SIZE: Final = struct.Struct("!I")
+
+_execute_child: Final = subprocess.Popen._execute_child  # type: ignore[attr-defined] # noqa: SLF001
+
+
+class Zygote(NamedTuple):
+    """The process that forks for this one, as this one sees it.
+
+    Args:
+        control: it reads requests there.
+        modules: the files of the packages that it has imported, by name.
+        owner: the process that the forked ones are children of.
+        process: the zygote itself, where it was started.
+    """
+
+    control: socket.socket
+    modules: Mapping[str, str]
+    owner: int
+    process: subprocess.Popen[bytes] | None = None
+
+
+class _State:
+    """What a process that may ask for forks knows."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.zygote: Zygote | None = None
+        self.is_cold = False
+
+
+_STATE = _State()
+
+
+# -- in the process that starts others -------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def warm_starts() -> Iterator[None]:
+    """Have processes forked, while inside, where that makes no difference to them."""
+    with contextlib.ExitStack() as stack:
+        if sys.platform == "linux" and _CLONE is not None:
+            subprocess.Popen._execute_child = _fork_or_execute  # type: ignore[attr-defined] # noqa: SLF001
+            stack.callback(setattr, subprocess.Popen, "_execute_child", _execute_child)
+            stack.callback(_end_zygote)
+        yield
+
+
+@contextlib.contextmanager
+def cold_starts() -> Iterator[None]:
+    """Have processes started as ever while inside."""
+    _STATE.is_cold = True
+    try:
+        yield
+    finally:
+        _STATE.is_cold = False
+
+
+def is_zygote(pid: int) -> bool:
+    """Return whether a process is there only to fork others."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == NAME
+    except OSError:
+        return False
+
+
+_PARAMETERS: Final = inspect.signature(_execute_child)
+#: What is passed on as it is, or makes no difference to a fork; all else has its plain value.
+_TAKEN: Final = frozenset(
+    {"self", "args", "executable", "close_fds", "pass_fds", "cwd", "env", "start_new_session"}
+    | {"restore_signals", "startupinfo", "creationflags"}
+    | {"p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"}
+)
+_PLAIN: Final = (None, False, (), -1)
+
+
+def _fork_or_execute(*given: Any, **named: Any) -> None:
+    """Do what `Popen._execute_child` does."""
+    call = _PARAMETERS.bind(*given, **named).arguments
+    if not _STATE.is_cold and (request := _request(call)) is not None:
+        with _STATE.lock:
+            zygote = _zygote()
+            if zygote is not None and _is_unshadowed(request, zygote.modules):
+                process = call["self"]
+                streams = [call["p2cread"], call["c2pwrite"], call["errwrite"]]
+                kept = [number if number >= 0 else own for own, number in enumerate(streams)]
+                process.pid = _ask(zygote.control, request, [*kept, *request["pass_fds"]])
+                process._child_created = True  # noqa: SLF001
+                pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+                process._close_pipe_fds(*(call[name] for name in pipes))  # noqa: SLF001
+                return
+    _execute_child(*given, **named)
+
+
+def _request(call: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what is asked for, as it is sent; None: it is to be started."""
+    words = call["args"]
+    if isinstance(words, str | bytes | os.PathLike) or len(words := list(words)) < 3:
+        return None
+    if words[:2] != [sys.executable, "-m"] or words[2] not in PROGRAMS:
+        return None
+    if call["executable"] not in (None, words[0]) or not call["close_fds"]:
+        return None
+    others = [value for name, value in call.items() if name not in _TAKEN]
+    if any(all(value != plain for plain in _PLAIN) for value in others):
+        return None
+    environ = dict(os.environ if call["env"] is None else call["env"])
+    if _of_start(environ) != _of_start(os.environ):
+        return None
+    return {
+        "argv": [os.fspath(word) for word in words],
+        "cwd": os.fspath(call["cwd"] or Path.cwd()),
+        "environ": environ,
+        "pass_fds": list(call["pass_fds"]),
+        "new_session": bool(call["start_new_session"]),
+    }
+
+
+def _of_start(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that Python, or a library of C, reads when it starts."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(_READ_AT_START) and name not in _APPLIED
+    }
+
+
+def _is_unshadowed(request: Mapping[str, Any], modules: Mapping[str, str]) -> bool:
+    """Return whether the process would import the same files that the zygote has imported."""
+    for place in _first_places(request):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(place):  # noqa: PTH208 - names are enough
+                stem = name.partition(".")[0]
+                if stem in _START_FILES:
+                    return False
+                if stem in modules and not modules[stem].startswith(f"{Path(place, name)}"):
+                    return False
+    return True
+
+
+def _first_places(request: Mapping[str, Any]) -> list[str]:
+    """Return where the process looks for modules before it looks where the zygote did."""
+    further = request["environ"].get("PYTHONPATH", "").split(os.pathsep)
+    return [str(Path(request["cwd"], place)) for place in ("", *filter(None, further))]
+
+
+def _ask(control: socket.socket, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+    message = json.dumps(request).encode()
+    socket.send_fds(control, [_SIZE.pack(len(message))], descriptors)
+    control.sendall(message)
+    return int(_SIZE.unpack(_read(control, _SIZE.size))[0])
+
+
+def _zygote() -> Zygote | None:
+    """Return the zygote of this process; the first call starts that of the tests."""
+    zygote = _STATE.zygote
+    if zygote is None and not _STATE.is_cold:
+        zygote = _STATE.zygote = _started()
+    return zygote if zygote is not None and zygote.owner == os.getpid() else None
+
+
+def _started() -> Zygote:
+    near, far = socket.socketpair()
+    with far:
+        program = f"from tests.worlds.warm_starts import main; main({far.fileno()})"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=_ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(far.fileno(),),
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        )
+    return Zygote(near, json.loads(_read_message(near)), os.getpid(), process)
+
+
+def _end_zygote() -> None:
+    if (zygote := _STATE.zygote) is not None and zygote.process is not None:
+        zygote.control.close()
+        zygote.process.wait()
+        _STATE.zygote = None
+
+
+# -- in the zygote ---------------------------------------------------------------------------------
+
+
+def main(control: int) -> None:
+    """Fork at each request; in what is forked, run its program, and return at its end."""
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is not for this process
+    modules = _import_all()
+    gc.collect()
+    gc.freeze()
+    asker = socket.socket(fileno=control)
+    _send_message(asker, json.dumps(modules).encode())
+    asked = _serve(asker)
+    signal.signal(signal.SIGINT, interrupted)
+    asked.become()
+
+
+class Asked(NamedTuple):
+    """What is asked of a forked process: what it is to be, and its descriptors."""
+
+    request: Mapping[str, Any]
+    descriptors: Sequence[int]
+
+    def become(self) -> None:
+        """Be what was asked for."""
+        request = self.request
+        program, *words = request["argv"][2:]
+        if request["new_session"]:
+            os.setsid()
+        zygote = None
+        if [program, *words[:1]] == _STARTS_MORE:
+            zygote, asked = _own_zygote(self.descriptors)
+            if asked is not None:
+                asked.become()
+                return
+        _place(self.descriptors, [0, 1, 2, *request["pass_fds"]])
+        if zygote is not None:
+            _STATE.zygote = zygote
+            subprocess.Popen._execute_child = _fork_or_execute  # type: ignore[attr-defined] # noqa: SLF001
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update(request["environ"])
+        sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+        sys.orig_argv[:] = request["argv"]
+        sys.argv[:] = ["-m", *words]
+        sys.path[:0] = _first_places(request)
+        sys.path_importer_cache.clear()
+        _open_streams()
+        for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+            del sys.modules[name]
+        runpy._run_module_as_main(program)  # type: ignore[attr-defined] # noqa: SLF001 - as `python -m`
+
+
+def _own_zygote(descriptors: Sequence[int]) -> tuple[Zygote | None, Asked | None]:
+    """Fork a zygote of this process; return it, and in what that forks what it is asked for."""
+    near, far = socket.socketpair()
+    owner = os.getpid()
+    if os.fork():
+        far.close()
+        return Zygote(near, _top_modules(), owner), None
+    near.close()
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return None, _serve(far)
+
+
+def _serve(control: socket.socket) -> Asked:
+    """Fork at each request; return in each process that is forked, and only there."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(_PR_SET_NAME, NAME.encode())
+    while True:
+        sizes, descriptors, _, _ = socket.recv_fds(control, _SIZE.size, _SCM_MAX_FD)
+        if not sizes:
+            os._exit(0)
+        request = json.loads(_read(control, *_SIZE.unpack(sizes)))
+        pid = _fork_sibling()
+        if pid == 0:
+            control.close()
+            libc.prctl(_PR_SET_NAME, b"python")
+            return Asked(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.sendall(_SIZE.pack(pid))
+
+
+def _import_all() -> dict[str, str]:
+    """Import what the programs may need; return the files of all packages that are there then."""
+    sys.path[0] = str(_ROOT / "shared")
+    for path in sorted((_ROOT / "shared" / "leasehold").rglob("*.py")):
+        *above, last = path.relative_to(_ROOT / "shared").with_suffix("").parts
+        name = ".".join([*above, last]).removesuffix(".__init__")
+        if (
+            name not in PROGRAMS[1:]
+            and last != "__main__"
+            and name.replace(".", "").isidentifier()
+            and not _LATER.intersection(name.split("."))
+            and not ("adapters" in above and {*above, last}.intersection(_LATER_ADAPTERS))
+        ):
+            importlib.import_module(name)
+    importlib.import_module("functions_framework._cli")
+    del sys.path[0]
+    assert "grpc" not in sys.modules, "what has imported grpc is not to be forked"
+    assert threading.active_count() == 1, "threads are not forked"
+    assert not logging.root.handlers, "each process sets up its own"
+    return _top_modules()
+
+
+def _top_modules() -> dict[str, str]:
+    return {
+        name: getattr(module, "__file__", None) or ""
+        for name, module in list(sys.modules.items())
+        if "." not in name and name not in ("tests", "__main__")
+    }
+
+
+def _fork_sibling() -> int:
+    """Fork a process that is a child of this one's parent; return its pid, and 0 in it."""
+    flags = _CLONE_PARENT | _CLONE_CHILD_SETTID | signal.SIGCHLD
+    own = _where_the_thread_id_is()  # the C library keeps it, and has to know the new one
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = int(ctypes.PyDLL(None).syscall(_CLONE, flags, 0, 0, own, own))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    assert pid >= 0, "it cannot be forked"
+    return pid
+
+
+def _where_the_thread_id_is() -> ctypes.c_void_p:
+    """Return where the C library keeps the id of this thread, as `fork` itself does."""
+    thread = threading.get_ident()
+    words = (ctypes.c_uint32 * 512).from_address(thread)
+    return ctypes.c_void_p(thread + 4 * list(words).index(threading.get_native_id()))
+
+
+def _place(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
+    """Give the descriptors these numbers, which others of them may have now."""
+    kept = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, _KEPT_FROM) for one in descriptors]
+    for one in descriptors:
+        os.close(one)
+    for one, number in zip(kept, numbers, strict=True):
+        os.dup2(one, number)
+        os.close(one)
+
+
+def _open_streams() -> None:
+    """Have text streams for what the first descriptors are now, as Python makes them."""
+    sys.stdin = sys.__stdin__ = os.fdopen(0, encoding="utf-8", closefd=False)  # type: ignore[misc]
+    for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
+        raw = io.FileIO(number, "w", closefd=False)
+        raw.name = f"<{name}>"
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(raw),
+            encoding="utf-8",
+            errors=errors,
+            line_buffering=number == 2 or raw.isatty(),
+            write_through=bool(os.environ.get("PYTHONUNBUFFERED")),
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+# -- between them ----------------------------------------------------------------------------------
+
+
+def _send_message(control: socket.socket, message: bytes) -> None:
+    control.sendall(_SIZE.pack(len(message)) + message)
+
+
+def _read_message(control: socket.socket) -> bytes:
+    return _read(control, *_SIZE.unpack(_read(control, _SIZE.size)))
+
+
+def _read(control: socket.socket, size: int) -> bytes:
+    read = b""
+    while len(read) < size:
+        part = control.recv(size - len(read))
+        assert part, "the zygote is gone"
+        read += part
+    return read
