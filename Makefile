@@ -17,7 +17,7 @@ help: ## list the targets
 
 .PHONY: demo
 demo: .venv/.runtime ## run the review pipeline on this repository's documents, or on INPUT=folder, and kill a worker of it; CHAOS=1 kills more of them, and has a step hang
-	@$(BIN)/python -m pipelines.review.demo
+	@$(BIN)/python -m examples.demo.run
 
 .PHONY: dev
 dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C

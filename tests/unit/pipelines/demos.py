@@ -18,7 +18,7 @@ def demo(docs: Path, data: Path, **environ: str) -> subprocess.CompletedProcess[
         "LEASEHOLD_ARTIFACTS": f"file://{data}/artifacts",
     }
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.review.demo"],
+        [sys.executable, "-m", "examples.demo.run"],
         cwd=ROOT,
         env=outside | stores | {"INPUT": str(docs)} | environ,
         capture_output=True,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.chaos import account, pace_for
 from leasehold.domain import lifecycle
-from pipelines.review.chaos import account, pace_for
 from tests.unit.pipelines.demos import ROOT, demo
 from tests.worlds.builders import new_run, rules_of, step_settings
 
-LOOP = ROOT / "pipelines/review/hanging_publish.py"
+LOOP = ROOT / "examples/demo/hanging_publish.py"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo import run as demo
+from examples.demo.doubled_message import sent_to
+from examples.demo.kill_in_review import account
+from examples.demo.strikes import Hit
 from leasehold.domain.trace import TraceEvent, TraceType
-from pipelines.review import demo
-from pipelines.review.doubled_message import sent_to
-from pipelines.review.kill_in_supervision import account
 from pipelines.review.models import Supervision
-from pipelines.review.strikes import Hit
 from tests.unit.pipelines import demos
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

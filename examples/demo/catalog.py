@@ -15,7 +15,7 @@ PIPELINES: Final = catalog.PIPELINES
 STEPS: Final = Registry(
     "dispatch",
     [
-        replace(step, handler="pipelines.review.awaited_review:supervise")
+        replace(step, handler="examples.demo.awaited_review:supervise")
         if step.step_type == SUPERVISED
         else step
         for step in catalog.STEPS

@@ -1,6 +1,6 @@
 """The demo: serve the bundle here, review a folder with it, and show the result.
 
-Usage: INPUT=folder CHAOS=1 python -m pipelines.review.demo
+Usage: INPUT=folder CHAOS=1 python -m examples.demo.run
 
 The worker that supervises the digest is killed in its middle, and the next one goes on from there.
 CHAOS=1 kills workers in the middle of other steps as well, and has one step hang. A demo that was
@@ -18,6 +18,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
+from examples.demo import kill_in_review
+from examples.demo.chaos import Chaos, account, pace_for
+from examples.demo.doubled_message import DoubledMessage
+from examples.demo.kill_in_review import KillInSupervision
 from leasehold import Client, LeaseholdError, PermanentError
 from leasehold.cli.watch import wait_for
 from leasehold.devserver.events import EventsDouble
@@ -26,18 +30,14 @@ from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.presentation.run_state import result_of
-from pipelines.review import kill_in_supervision
 from pipelines.review.agent import PACE, pace_of
-from pipelines.review.chaos import Chaos, account, pace_for
-from pipelines.review.doubled_message import DoubledMessage
-from pipelines.review.kill_in_supervision import KillInSupervision
 from pipelines.review.markdown_escapes import escape_controls
 from pipelines.review.markdown_files import find_markdown
 from pipelines.review.models import Review, ReviewInput
 
 LEASEHOLD: Final = Path(sys.executable).parent / "leasehold"
-CATALOG: Final = "pipelines.review.demo_catalog"
-CHAOS_CATALOG: Final = "pipelines.review.chaos_catalog"
+CATALOG: Final = "examples.demo.catalog"
+CHAOS_CATALOG: Final = "examples.demo.chaos_catalog"
 
 
 def main() -> int:
@@ -91,7 +91,7 @@ def review(folder: Path, client: Client, events: EventsDouble | None, *, chaotic
         accounts["The chaos"] = account(chaos.hits, run, client.trace(run))
     if kill.hits and run.completed_at:
         review = Review.model_validate(client.output(run, kill.hits[0].step))
-        accounts["The kill"] = kill_in_supervision.account(
+        accounts["The kill"] = kill_in_review.account(
             kill.hits[0], review.supervision, client.trace(run)
         )
     if doubled is not None:

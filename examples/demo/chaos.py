@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from examples.demo.catalog import SUPERVISED
+from examples.demo.chaos_catalog import HANGING
+from examples.demo.hanging_publish import LIMIT
+from examples.demo.strikes import Hit, Striker
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Termination
 from leasehold.domain.trace import TraceEvent, TraceType
-from pipelines.review.chaos_catalog import HANGING
-from pipelines.review.demo_catalog import SUPERVISED
-from pipelines.review.hanging_publish import LIMIT
-from pipelines.review.strikes import Hit, Striker
 
 STRIKES: Final = (
     (signal.SIGKILL, "killing the worker that runs {step}"),

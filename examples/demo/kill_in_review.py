@@ -6,11 +6,11 @@ import signal
 from collections.abc import Sequence
 from typing import Final
 
+from examples.demo.catalog import SUPERVISED
+from examples.demo.strikes import Hit, Striker
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
-from pipelines.review.demo_catalog import SUPERVISED
 from pipelines.review.models import Supervision
-from pipelines.review.strikes import Hit, Striker
 from pipelines.review.supervision import ASPECTS
 
 ITERATIONS: Final = len(ASPECTS)

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from examples.demo import catalog as demo_catalog
+from examples.demo.hanging_publish import LIMIT
 from leasehold import Registry, RetryPolicy
-from pipelines.review import demo_catalog
-from pipelines.review.hanging_publish import LIMIT
 
 #: The step that hangs: it asks no agent, so its limit can be short, however large the folder is.
 HANGING: Final = "publish"
@@ -19,7 +19,7 @@ STEPS: Final = Registry(
     [
         replace(
             step,
-            handler="pipelines.review.hanging_publish:publish",
+            handler="examples.demo.hanging_publish:publish",
             agent_timeout=LIMIT,
             cleanup_ttl=timedelta(seconds=1),
             retry=RetryPolicy(first=timedelta(seconds=1)),

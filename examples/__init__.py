@@ -1,0 +1,1 @@
+"""Examples: a demo that kills its workers, and a worker in another process."""
