@@ -18,7 +18,7 @@ from leasehold.deploy.tables import DEFAULTS
 from leasehold.doctor import finding
 from leasehold.doctor.codes import CODES
 from leasehold.doctor.finding import Scope
-from leasehold.live.clients import CALL
+from leasehold.google_clients.clients import CALL
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger

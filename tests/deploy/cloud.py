@@ -21,7 +21,7 @@ from leasehold.cli.exit_codes import DONE, exit_code_of
 from leasehold.deploy.installation import Installation
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.devserver.cloud_tasks.request import ApiError
-from leasehold.live.clients import EMULATOR, GoogleClients
+from leasehold.google_clients.clients import EMULATOR, GoogleClients
 from tests.deploy.google_server import GoogleServer
 from tests.deploy.google_services.world import World
 from tests.deploy.storage_api import StorageApi

@@ -19,7 +19,7 @@ import yaml
 
 from leasehold.cli.deploy.smoke import EMULATOR
 from leasehold.devserver.server import DevOptions, DevServer
-from leasehold.live.clients import ONE_TRY
+from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from tests.chaos.bundle.conftest import settings
 from tests.deploy.build_machine import ROOT, BuildMachine, copy_source

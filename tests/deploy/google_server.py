@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 import grpc
 from grpc_status import rpc_status
 
-from leasehold.live.clients import EMULATOR
+from leasehold.google_clients.clients import EMULATOR
 from tests.deploy.google_services.all import all_services
 from tests.deploy.google_services.pubsub import PubSubEmulator
 from tests.deploy.google_services.refusals import Refusal, unavailable, unimplemented

@@ -14,7 +14,7 @@ from leasehold.deploy.resources.queue import queues_of
 from leasehold.deploy.resources.resource import Resource
 from leasehold.deploy.steps import Patience, Step, apply, survey
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
-from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.pipelines import Catalog
 from tests.deploy.google_server import GoogleServer

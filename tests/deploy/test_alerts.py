@@ -21,7 +21,7 @@ from leasehold.deploy.resources.log_metrics import METRICS, log_metrics
 from leasehold.deploy.resources.resource import Difference, State
 from leasehold.deploy.steps import Action, Step
 from leasehold.domain.status import DeadLetterReason, Termination
-from leasehold.live.clients import ONE_TRY
+from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from tests.deploy.google_server import Call
 from tests.deploy.google_services.monitoring import Alerts, NotificationChannels

@@ -9,7 +9,7 @@ from google.api_core import exceptions as google
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from google.rpc.error_details_pb2 import ErrorInfo
 
-from leasehold.live.call_errors import exists_already, explain, may_pass
+from leasehold.google_clients.call_errors import exists_already, explain, may_pass
 from tests.deploy.gcloud_commands import need_gcloud, problems_of
 
 DISABLED = (

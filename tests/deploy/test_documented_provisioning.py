@@ -30,7 +30,7 @@ def test_it_has_each_state_that_a_plan_may_say() -> None:
 
 def test_it_has_the_lines_that_are_printed() -> None:
     sources = [path for path in Path("shared/leasehold").rglob("*.py") if "deploy" in path.parts]
-    sources.append(Path("shared/leasehold/live/call_errors.py"))
+    sources.append(Path("shared/leasehold/google_clients/call_errors.py"))
     printed = "".join(path.read_text() for path in sources)
     lines = re.findall(r"^\| `((?:there|the|one|it|--region)[^`]*)` \|", PAGE, re.MULTILINE)
     parts = [part.strip(" ;") for line in lines for part in line.split("…")]

@@ -14,7 +14,7 @@ from leasehold.deploy.resources.service_agents import dead_letter_permissions
 from leasehold.deploy.resources.topic import EventSubscription, topics
 from leasehold.deploy.steps import Action, apply
 from leasehold.devserver.loopback_server import LoopbackServer
-from leasehold.live.clients import ONE_TRY
+from leasehold.google_clients.clients import ONE_TRY
 from tests.deploy.cloud import REGION, Cloud
 from tests.worlds.waiting import until
 

@@ -8,7 +8,7 @@ import pytest
 from google.api_core import exceptions as google
 from google.iam.v1 import policy_pb2
 
-from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import EMULATOR, ONE_TRY, GoogleClients
 from tests.deploy.google_server import GoogleServer
 from tests.deploy.google_services.refusals import api_disabled, permission_denied
 from tests.deploy.google_services.run import CloudRun

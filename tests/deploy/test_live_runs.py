@@ -21,7 +21,7 @@ from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.database import Database
 from leasehold.deploy.resources.indexes import indexes
 from leasehold.domain.status import RunStatus
-from leasehold.live.clients import EMULATOR, GoogleClients
+from leasehold.google_clients.clients import EMULATOR, GoogleClients
 from leasehold.services.read_runs import RunFilter, query_of
 from leasehold.testing import InProcessEngine
 from tests.api.in_process.sample import PIPELINES, STEPS

@@ -13,7 +13,7 @@ import pytest
 
 from leasehold.cli.deploy.options import installation_of
 from leasehold.errors import InvalidEntryError
-from leasehold.live.clients import EMULATOR
+from leasehold.google_clients.clients import EMULATOR
 from leasehold.registry.function_table import FUNCTIONS
 from tests.deploy.cloud import deploy
 

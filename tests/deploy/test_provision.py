@@ -18,7 +18,7 @@ from leasehold.cli.deploy import COMMANDS, provision
 from leasehold.deploy.resources.all import all_resources
 from leasehold.deploy.steps import Action, apply
 from leasehold.devserver.cloud_tasks.request import ApiError
-from leasehold.live.clients import ONE_TRY
+from leasehold.google_clients.clients import ONE_TRY
 from tests.deploy.cloud import REGION, Cloud, deploy
 from tests.deploy.google_services.refusals import api_disabled, permission_denied, unavailable
 from tests.worlds.emulators import pubsub_host

@@ -13,8 +13,8 @@ from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, St
 from leasehold.deploy.steps import Action, Patience, apply
 from leasehold.devserver.cloud_tasks.request import ApiError, not_found
 from leasehold.errors import SettingError
-from leasehold.live.call_errors import explain
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.call_errors import explain
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from tests.deploy.cloud import REGION, Cloud
 

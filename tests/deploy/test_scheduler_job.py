@@ -10,7 +10,7 @@ from google.cloud.scheduler_v1 import Job
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, State
 from leasehold.deploy.resources.scheduler_job import SchedulerJob, scheduler_jobs
 from leasehold.deploy.steps import Action, apply
-from leasehold.live.clients import ONE_TRY
+from leasehold.google_clients.clients import ONE_TRY
 from tests.deploy.cloud import REGION, Cloud
 from tests.deploy.google_services.scheduler import Scheduler
 

@@ -23,7 +23,7 @@ from leasehold.cli.deploy import smoke
 from leasehold.cli.deploy.smoke import EMULATOR, Answer, ServiceCalls, Smoke, SmokeError
 from leasehold.deploy.installation import Installation
 from leasehold.devserver.loopback_server import LoopbackServer
-from leasehold.live.clients import EMULATOR as GOOGLE
+from leasehold.google_clients.clients import EMULATOR as GOOGLE
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.testing import InProcessEngine
 from tests.api.in_process.sample import PIPELINES, STEPS

@@ -112,7 +112,7 @@ def _answering(port: int) -> Iterator[LoopbackServer]:
         LoopbackServer,
         check_free,
     )
-    from leasehold.server.starting import answer  # noqa: PLC0415 - as above
+    from leasehold.server.startup import answer  # noqa: PLC0415 - as above
 
     check_free(port, "--port")
     until_ready = LoopbackServer(answer, "starting")

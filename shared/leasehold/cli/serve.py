@@ -108,7 +108,7 @@ def _bound_free_memory() -> None:
 @contextlib.contextmanager
 def _answering(host: str, port: int, workers: int) -> Iterator[HttpServer]:
     """Answer `/health` before all that takes long to import."""
-    from leasehold.server.starting import begin_to_answer  # noqa: PLC0415 - an extra has it
+    from leasehold.server.startup import begin_to_answer  # noqa: PLC0415 - an extra has it
 
     with _explaining(workers):
         http = begin_to_answer(host, port)

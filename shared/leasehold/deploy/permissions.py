@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final
 
 from leasehold.deploy.installation import Installation
-from leasehold.live.clients import CALL
+from leasehold.google_clients.clients import CALL
 from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger, Use
 from leasehold.registry.pipelines import Catalog
 

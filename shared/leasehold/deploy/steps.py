@@ -30,7 +30,7 @@ from leasehold.deploy.resources.resource import (
     Updatable,
 )
 from leasehold.domain.retry import doubling
-from leasehold.live.call_errors import exists_already, explain, may_pass
+from leasehold.google_clients.call_errors import exists_already, explain, may_pass
 
 _T = TypeVar("_T")
 _TRIES: Final = 5

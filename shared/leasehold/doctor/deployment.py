@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.deploy.tables import Tables
 from leasehold.doctor.setup import Setup
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import FunctionEntry
 
 if TYPE_CHECKING:

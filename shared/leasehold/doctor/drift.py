@@ -22,10 +22,10 @@ from leasehold.deploy.resources.resource import (
 )
 from leasehold.doctor.deployment import Deployment, secrets_of, variables_of
 from leasehold.doctor.finding import Finding, Kind
-from leasehold.doctor.looks import not_looked_at
+from leasehold.doctor.probes import not_looked_at
 from leasehold.domain.printable import one_line
 from leasehold.domain.timestamps import stamp
-from leasehold.live.clients import ONE_TRY
+from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.functions import FunctionEntry, Secret
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import MARGIN, longest_deadline
 from leasehold.domain.printable import one_line
 from leasehold.errors import without_user
-from leasehold.live.clients import CALL, EVERYONE, ONE_TRY
+from leasehold.google_clients.clients import CALL, EVERYONE, ONE_TRY
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 
 if TYPE_CHECKING:

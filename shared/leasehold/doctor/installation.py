@@ -18,11 +18,11 @@ from leasehold.doctor.drift import (
 )
 from leasehold.doctor.finding import Finding
 from leasehold.doctor.functions import callers, function_settings, functions, quota
-from leasehold.doctor.looks import Look, examine, not_looked_at
+from leasehold.doctor.probes import Look, examine, not_looked_at
 from leasehold.doctor.setup import Setup
 from leasehold.errors import SettingError
-from leasehold.live.call_errors import explain
-from leasehold.live.clients import EMULATOR, GoogleClients
+from leasehold.google_clients.call_errors import explain
+from leasehold.google_clients.clients import EMULATOR, GoogleClients
 
 #: So long all looks at what is deployed may take: they are made at once.
 LIVE_S: Final = 60.0

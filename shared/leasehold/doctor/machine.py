@@ -17,7 +17,7 @@ from leasehold.deploy.tables import FILE as TABLES
 from leasehold.deploy.tables import read_tables
 from leasehold.doctor.data_folder import folders, store_damages, store_on_network
 from leasehold.doctor.finding import Finding, Kind
-from leasehold.doctor.looks import (
+from leasehold.doctor.probes import (
     LOCAL_S,
     Look,
     TooLongError,

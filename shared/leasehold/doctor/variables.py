@@ -11,7 +11,7 @@ from typing import Final
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.errors import SettingError
-from leasehold.live.clients import EMULATOR
+from leasehold.google_clients.clients import EMULATOR
 from leasehold.registry.channels import FILE_SUFFIX
 from leasehold.registry.setting_conflicts import ON_CLOUD_RUN, check_artifacts, check_functions
 from leasehold.registry.settings import SETTINGS

@@ -22,7 +22,7 @@ from leasehold.errors import NotReadyError, SettingError, StoreUnavailableError
 from leasehold.in_process import InProcessEngine
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.server.http_server import HttpServer
-from leasehold.server.starting import begin_to_answer, hosts_of, url_of
+from leasehold.server.startup import begin_to_answer, hosts_of, url_of
 from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import other_projects
 from leasehold.web import manage_lease, serve_api

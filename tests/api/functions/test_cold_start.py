@@ -60,7 +60,7 @@ COSTLY = {
     "leasehold.client": "the client",
     "leasehold.devserver": "leasehold dev",
     "leasehold.in_process": "the engine without functions",
-    "leasehold.live": "what is deployed",
+    "leasehold.google_clients": "what is deployed",
     "leasehold.services.deliver_notification": "announcements",
 }
 

@@ -18,7 +18,7 @@ from waitress.adjustments import Adjustments
 
 from leasehold.server import http_server
 from leasehold.server.http_server import HttpServer
-from leasehold.server.starting import listen
+from leasehold.server.startup import listen
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 

@@ -28,7 +28,7 @@ _WHOLE = f"{_SLOW}from tests.chaos.bundle.catalog import *\n"
 _BROKEN = f"{_SLOW}import no_such_module\n"
 _FIRST = """
 import sys
-import leasehold.cli.serve, leasehold.server.starting, leasehold.server.http_server
+import leasehold.cli.serve, leasehold.server.startup, leasehold.server.http_server
 import leasehold.cli.dev, leasehold.devserver.loopback_server
 print(*{"flask", "pydantic", "leasehold.bootstrap", "leasehold.domain.manifest"} & set(sys.modules))
 """

@@ -24,7 +24,7 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransp
 
 from leasehold.cli.deploy.cloudbuild import BUILD_ENVIRONMENT
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
-from leasehold.live.clients import ONE_TRY
+from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
 from tests.package.clean_environment import ROOT, CleanEnvironment, install_requirements

@@ -13,7 +13,7 @@ from google.cloud.firestore_admin_v1 import types as firestore
 from google.iam.v1 import policy_pb2
 
 from leasehold.deploy.resources.indexes import DECLARED
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Secret, Trigger
 from tests.deploy.google_server import GoogleServer

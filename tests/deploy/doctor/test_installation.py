@@ -17,7 +17,7 @@ from google.iam.v1 import policy_pb2
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.doctor.installation import examine_installation, half_emulated
 from leasehold.doctor.setup import Setup, lenient_settings
-from leasehold.live.clients import EMULATOR, ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import EMULATOR, ONE_TRY, GoogleClients
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import Secret
 from tests.cli.shell import Shell, only_line

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.doctor.finding import Finding
-from leasehold.doctor.looks import Look, examine
+from leasehold.doctor.probes import Look, examine
 
 SMALL = Finding("small", "It is small.")
 

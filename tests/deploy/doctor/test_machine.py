@@ -24,7 +24,7 @@ from leasehold.doctor.machine import examine_machine
 from leasehold.doctor.setup import Setup, lenient_settings, limits
 from leasehold.doctor.variables import OF_DEPLOY
 from leasehold.domain.stored import Document, Ref, Write
-from leasehold.live.clients import EMULATOR
+from leasehold.google_clients.clients import EMULATOR
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.pipelines import Catalog

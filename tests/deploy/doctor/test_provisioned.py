@@ -11,7 +11,7 @@ from leasehold.bootstrap import load_catalog
 from leasehold.deploy.environment import environment_of
 from leasehold.doctor.installation import examine_installation
 from leasehold.doctor.setup import Setup, lenient_settings
-from leasehold.live.clients import ONE_TRY
+from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
 from tests.deploy.cloud import REGION, Cloud, cloud_servers

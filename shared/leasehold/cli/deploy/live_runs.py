@@ -23,7 +23,7 @@ from leasehold.deploy.environment import catalog_of, environment_of
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.steps import survey
 from leasehold.domain.printable import counted
-from leasehold.live.clients import GoogleClients
+from leasehold.google_clients.clients import GoogleClients
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.catalog_fit import LIMIT_CHANGED, LiveRunCheck, RunMisfit
 from leasehold.services.catalog_fit import live_runs as runs_of

@@ -17,8 +17,8 @@ from leasehold.deploy.installation import Installation
 from leasehold.deploy.steps import Patience
 from leasehold.deploy.tables import FILE, Tables, read_tables
 from leasehold.domain.printable import one_line
-from leasehold.live.call_errors import explain
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.call_errors import explain
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

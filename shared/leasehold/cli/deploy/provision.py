@@ -37,8 +37,8 @@ from leasehold.deploy.resources.resource import Resource, State
 from leasehold.deploy.steps import Action, Patience, Step, survey
 from leasehold.deploy.steps import apply as create_missing
 from leasehold.domain.timestamps import stamp
-from leasehold.live.call_errors import explain
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.call_errors import explain
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.presentation.formatting import StyledText
 from leasehold.registry.functions import FunctionEntry
 

@@ -33,7 +33,7 @@ from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import one_line
 from leasehold.errors import MissingExtraError
-from leasehold.live.call_errors import explain
+from leasehold.google_clients.call_errors import explain
 from leasehold.registry.extras import require_extra
 from leasehold.registry.functions import FunctionEntry
 
@@ -364,7 +364,7 @@ def check_sweep(installation: Installation) -> str:
     Raises:
         SmokeError: there is none, it does not run, or it cannot be looked at.
     """
-    from leasehold.live.clients import ONE_TRY, GoogleClients  # noqa: PLC0415 - lazy
+    from leasehold.google_clients.clients import ONE_TRY, GoogleClients  # noqa: PLC0415 - lazy
 
     wanted = installation.url_of(installation.functions["sweep_dead_letters"])
     try:

@@ -10,7 +10,7 @@ from google.api_core.exceptions import NotFound
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import Trigger
 
 _CALLERS: Final = {

@@ -23,7 +23,7 @@ from leasehold.deploy.resources.resource import (
     State,
 )
 from leasehold.domain.status import Termination
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.registry import Registry

@@ -19,7 +19,7 @@ from leasehold.deploy.resources.service_agents import (
     service_agents,
 )
 from leasehold.deploy.resources.topic import EventSubscription, topics
-from leasehold.live.clients import GoogleClients
+from leasehold.google_clients.clients import GoogleClients
 from leasehold.registry.pipelines import Catalog
 
 

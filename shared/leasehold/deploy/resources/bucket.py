@@ -10,7 +10,7 @@ from google.api_core.exceptions import Forbidden, NotFound
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, State
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 
 if TYPE_CHECKING:
     from google.cloud.storage import Bucket as Found

@@ -13,7 +13,7 @@ from google.cloud.firestore_admin_v1.types import Database as Found
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 
 #: It takes some seconds; all that is in it needs it.
 _PATIENCE_S: Final = 180.0

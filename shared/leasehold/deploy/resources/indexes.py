@@ -33,7 +33,7 @@ from leasehold.deploy.resources.resource import (
     Resource,
     State,
 )
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 
 DECLARED: Final = Path(__file__).parents[1] / "firestore.indexes.json"
 

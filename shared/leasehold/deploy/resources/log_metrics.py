@@ -11,7 +11,7 @@ from google.api_core.exceptions import NotFound
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
 from leasehold.domain.trace import TraceType
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.registry import Registry
 from leasehold.services.reporting import STEP_BLOCKED
 from leasehold.services.sweep import SWEEP_FINISHED

@@ -33,7 +33,7 @@ from leasehold.deploy.resources.resource import (
     Resource,
     State,
 )
-from leasehold.live.clients import EVERYONE, ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import EVERYONE, ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
 
 # Reads and writes the policy of one place: who may do what there.

@@ -25,7 +25,7 @@ from leasehold.deploy.resources.resource import (
     seconds,
 )
 from leasehold.errors import SettingError
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import FunctionEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings

@@ -75,10 +75,10 @@ class Resource(Protocol):
 
     `look` makes no call that writes. `create` is called where a look found it missing; where that
     raises AlreadyExists, it is looked at again. Calls have the keywords `**ONE_TRY` of
-    `leasehold.live.clients`: `leasehold.deploy.steps` calls either once more for what may
+    `leasehold.google_clients.clients`: `leasehold.deploy.steps` calls either once more for what may
     pass, as an outage, or an etag that is another one meanwhile, and waits where `create`
     raises BusyError. What is raised in the end is told in one line (see
-    `leasehold.live.call_errors`), and the other resources go on.
+    `leasehold.google_clients.call_errors`), and the other resources go on.
     """
 
     @property

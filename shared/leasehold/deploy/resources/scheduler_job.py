@@ -23,7 +23,7 @@ from leasehold.deploy.resources.resource import (
     differences,
     seconds,
 )
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import FunctionEntry, Trigger
 
 _UTC: Final = "Etc/UTC"

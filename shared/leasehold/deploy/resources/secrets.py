@@ -10,7 +10,7 @@ from google.cloud.secretmanager_v1 import SecretVersion
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Look, Resource, State
-from leasehold.live.clients import ONE_TRY, GoogleClients
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.pipelines import Catalog
 
 

@@ -23,7 +23,7 @@ from leasehold.deploy.permissions import PUBLISH, Kind, Permission, Place
 from leasehold.deploy.resources.policies import PolicyAccess, add_to, missing_from
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Look, Resource, State
 from leasehold.deploy.resources.topic import EventSubscription, Topic
-from leasehold.live.clients import GoogleClients
+from leasehold.google_clients.clients import GoogleClients
 
 SERVICES: Final = ("pubsub", "eventarc")
 
