@@ -34,7 +34,7 @@ from bench.bare_children import BareChildren
 from bench.crash_bundle import CLOCK, bundle
 from bench.measuring import Figure, figure, report
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from leasehold.devserver.orphan_processes import running_processes
+from leasehold.devserver.server_process import running_processes
 from leasehold.in_process import InProcessEngine
 from tests.worlds.waiting import until
 

@@ -21,16 +21,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its o
 
 from docs import costs, deployed, http_api, reference
 from docs.markdown import table as _table
+from docs.trace_events import TRACE_EVENTS
 from leasehold import errors
 from leasehold.api.calls import CALLS, OPERATIONS
 from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.deploy.permissions import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
+from leasehold.presentation.run_state import OVERLAYS
 from leasehold.registry.dead_letters import DEAD_LETTERS
-from leasehold.registry.overlays import OVERLAYS
 from leasehold.registry.settings import SETTINGS
-from leasehold.registry.trace_events import TRACE_EVENTS
 
 FOLDER: Final = Path(__file__).parent
 _BLOCK: Final = re.compile(

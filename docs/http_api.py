@@ -19,10 +19,8 @@ from docs.markdown import table
 from leasehold.api.call_row import AnyRow
 from leasehold.api.calls import CALLS
 from leasehold.api.errors import ErrorResponse, status_of
-from leasehold.api.field_meanings import meaning_of
-from leasehold.api.lease_calls import LEASE_CALLS
-from leasehold.api.leases import LeaseBody
-from leasehold.api.openapi import path_of
+from leasehold.api.lease_calls import LEASE_CALLS, LeaseBody
+from leasehold.api.openapi import meaning_of, path_of
 from leasehold.api.request_model import RequestPart, fields_of
 from leasehold.api.runs import RunResponse
 from leasehold.registry.setting_texts import Right

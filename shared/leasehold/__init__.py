@@ -29,12 +29,10 @@ if TYPE_CHECKING:
         TopicChannel,
         WebhookChannel,
     )
-    from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
+    from leasehold.registry.dispatch import EnvOverrides, RetryPolicy, StepDispatchEntry
     from leasehold.registry.gates import GateEntry
-    from leasehold.registry.pipelines import PipelineEntry
+    from leasehold.registry.pipelines import PipelineEntry, TrialPolicy
     from leasehold.registry.registry import Registry
-    from leasehold.registry.retry_policy import RetryPolicy
-    from leasehold.registry.trial_policy import TrialPolicy
     from leasehold.worker.context.step_context import IncrementalState, StepContext
     from leasehold.worker.handler.gates import GateContext
     from leasehold.worker.stopping.shutdown import ShutdownCoordinator
@@ -90,7 +88,7 @@ _MODULES: Final = {
     "PermanentError": "errors",
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",
-    "RetryPolicy": "registry.retry_policy",
+    "RetryPolicy": "registry.dispatch",
     "ShutdownCoordinator": "worker.stopping.shutdown",
     "SlackChannel": "registry.channels",
     "SoftTimeoutError": "errors",
@@ -100,7 +98,7 @@ _MODULES: Final = {
     "Summary": "domain.summary",
     "TopicChannel": "registry.channels",
     "TraceEvent": "domain.trace",
-    "TrialPolicy": "registry.trial_policy",
+    "TrialPolicy": "registry.pipelines",
     "WebhookChannel": "registry.channels",
 }
 

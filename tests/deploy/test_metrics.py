@@ -25,8 +25,8 @@ from leasehold import (
     StepDispatchEntry,
     testing,
 )
-from leasehold.adapters.channels.log import LogSender
-from leasehold.bootstrap.hooks import log_report
+from leasehold.adapters.channels.factory import LogSender
+from leasehold.bootstrap.boot import log_report
 from leasehold.deploy.resources.log_metrics import METRICS, LogMetric
 from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.logs.stderr_log import JsonFormatter

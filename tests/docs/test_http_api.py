@@ -26,7 +26,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
 
 
 def test_each_field_of_the_api_is_described() -> None:
-    """One that is missing here is described in api/field_meanings.py."""
+    """One that is missing here is described in api/openapi.py."""
     assert missing_meanings() == []
 
 

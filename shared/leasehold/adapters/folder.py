@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from leasehold.adapters.compressed_files import SUFFIX, blocks_of, compress_file, size_of
-from leasehold.adapters.compression import decompressed
+from leasehold.adapters.compression import SUFFIX, blocks_of, compress_file, decompressed, size_of
 from leasehold.adapters.plain_files import (
     PRIVATE,
     check_folder,
@@ -198,7 +197,7 @@ class FolderArtifacts:
     def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:
         """Compress the files below the folder `prefix`; of those that cannot be, raise the first.
 
-        Each is as it was, or as `adapters/compressed_files.py` has it. One that `texts` name is as
+        Each is as it was, or as `adapters/compression.py` has it. One that `texts` name is as
         it was: its address is its path, and a person may open it.
         """
         start = self._path(prefix)

@@ -4,13 +4,16 @@ All messages of a call are one request, made in the caller's thread: the client'
 messages back in a thread of theirs, and a function may be frozen or gone once it has answered.
 """
 
+# ruff: noqa: PLC0415 - the client takes a second to import: only who publishes waits for it
+
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.adapters.pubsub_client import PubSubClient
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 
@@ -60,10 +63,10 @@ class PubSubEvents:
         return {"data": message.encoded(self._base_url), "attributes": message.attributes()}
 
     def _publish(self, messages: Sequence[dict[str, Any]]) -> None:
-        from google.api_core.exceptions import GoogleAPIError  # noqa: PLC0415 - as its client
-        from google.api_core.retry import Retry  # noqa: PLC0415
-        from google.api_core.timeout import TimeToDeadlineTimeout  # noqa: PLC0415
-        from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
+        from google.api_core.exceptions import GoogleAPIError
+        from google.api_core.retry import Retry
+        from google.api_core.timeout import TimeToDeadlineTimeout
+        from google.auth.exceptions import GoogleAuthError
 
         within: Any = TimeToDeadlineTimeout(self._patience)  # type: ignore[no-untyped-call] # has no types
         try:
@@ -80,8 +83,57 @@ class PubSubEvents:
 
 def _may_pass(error: BaseException) -> bool:
     """Return whether the same request may succeed later."""
-    from google.api_core import exceptions as google  # noqa: PLC0415 - lazy, see above
-    from google.auth.exceptions import TransportError  # noqa: PLC0415
+    from google.api_core import exceptions as google
+    from google.auth.exceptions import TransportError
 
     passing = (google.ServerError, google.TooManyRequests, google.Aborted, TransportError)
     return isinstance(error, passing)
+
+
+# The official client of Pub/Sub, one a process; who publishes to a topic uses it.
+
+
+if TYPE_CHECKING:
+    from google.pubsub_v1 import PublisherClient
+
+#: The emulator's own variable; nothing is authenticated there.
+EMULATOR: Final = "PUBSUB_EMULATOR_HOST"
+
+
+class PubSubClient:
+    """Makes the client when it is needed first, and once more after a fork.
+
+    A fork does not share connections.
+    """
+
+    def __init__(self) -> None:
+        self._making = threading.Lock()
+        self._client: PublisherClient | None = None
+        self._made_in = 0
+
+    def get(self) -> PublisherClient:
+        """Return the client of this process."""
+        with self._making:
+            if self._client is None or self._made_in != os.getpid():
+                self._client, self._made_in = _made(), os.getpid()
+            return self._client
+
+    def close(self) -> None:
+        """Close the connection, if this process has one."""
+        with self._making:
+            if self._client is not None and self._made_in == os.getpid():
+                self._client.transport.close()  # type: ignore[no-untyped-call] # has no types
+            self._client = None
+
+
+def _made() -> PublisherClient:
+    from google.pubsub_v1 import PublisherClient
+
+    emulator = os.environ.get(EMULATOR)
+    if not emulator:
+        return PublisherClient()
+    import grpc
+    from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
+
+    channel = grpc.insecure_channel(emulator)
+    return PublisherClient(transport=PublisherGrpcTransport(channel=channel))

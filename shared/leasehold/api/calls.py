@@ -18,7 +18,6 @@ from typing import Any, Final, TypeVar
 from pydantic import JsonValue
 
 from leasehold import errors
-from leasehold.api.batch import BatchBody, BatchResponse
 from leasehold.api.call_row import (
     BODY_BYTES,
     AnyRow,
@@ -36,8 +35,11 @@ from leasehold.api.deliveries import (
     DeliveryReport,
     RunDeliveriesResponse,
 )
+from leasehold.api.functions import SweepResponse
 from leasehold.api.operations import (
     ApproveBody,
+    BatchBody,
+    BatchResponse,
     ContinuedRun,
     OperationBody,
     RecreateBody,
@@ -55,7 +57,6 @@ from leasehold.api.runs import (
     StartBody,
     TraceResponse,
 )
-from leasehold.api.sweep import SweepResponse
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
 from leasehold.domain.change import Change
 from leasehold.domain.lifecycle import Operation

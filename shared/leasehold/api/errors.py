@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leasehold.api.response_model import ResponseModel
+from leasehold.api.request_model import ResponseModel
 
 #: What a caller can do about an error, by its code; everything else is a 400.
 _STATUS: Final[Mapping[str, int]] = {

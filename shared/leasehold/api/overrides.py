@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from leasehold.api import request_model as rules
-from leasehold.api.request_model import RequestModel
-from leasehold.api.response_model import ResponseModel
+from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.timestamps import time_or_date
 from leasehold.registry.dispatch import MAX_DEADLINE, MIN_DEADLINE
 from leasehold.services.limits import MAX_REASON

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from leasehold.api.overrides import OverrideReport
-from leasehold.api.response_model import ResponseModel
+from leasehold.api.request_model import ResponseModel
 from leasehold.domain.trial_record import TrialRule
 
 

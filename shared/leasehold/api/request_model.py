@@ -391,3 +391,18 @@ def _canonical(value: Any) -> str:
         return canonical(value)
     except (ValueError, RecursionError) as error:  # 1e400 is JSON, and no number that can be kept
         raise PydanticCustomError(NOT_JSON, "{problem}", {"problem": str(error)}) from None
+
+
+# The base of all responses: what a server answers, and what its client reads.
+
+
+class ResponseModel(BaseModel):
+    """A response. A client reads past fields that a later server adds."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        defer_build=True,  # a cold start builds what it uses
+        alias_generator=to_camel,
+        validate_by_name=True,
+        serialize_by_alias=True,
+    )

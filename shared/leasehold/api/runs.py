@@ -10,8 +10,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BeforeValidator, Field
 
 from leasehold.api import request_model as rules
-from leasehold.api.request_model import RequestModel, RequestPart
-from leasehold.api.response_model import ResponseModel
+from leasehold.api.request_model import RequestModel, RequestPart, ResponseModel
 from leasehold.domain.manifest import AtStep, Manifest, Position, RunFields, consistent
 from leasehold.domain.redaction import masked_run
 from leasehold.domain.status import RunStatus

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Self
 
 from leasehold.api.deliveries import DeliveryReport
-from leasehold.api.response_model import ResponseModel
+from leasehold.api.request_model import ResponseModel
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.worker_note import WorkerNote
 from leasehold.services.audit import AuditResult

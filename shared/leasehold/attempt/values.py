@@ -25,8 +25,8 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.clock import Threads
 from leasehold.ports.documents import Documents
-from leasehold.ports.threads import Threads
 
 #: What a name ends with whose file is gzip.
 _GZIP: Final = ".json.gz"

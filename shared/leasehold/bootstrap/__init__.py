@@ -1,10 +1,12 @@
 """The wiring: settings and a catalog in, an engine out."""
 
-from leasehold.bootstrap.boot import Bundle, boot
+from leasehold.bootstrap.boot import Bundle, Hooks, boot, log_report
 from leasehold.bootstrap.catalog import check_home, load_catalog, store_address, store_exists
-from leasehold.bootstrap.connections import Around, Purpose, delivers_events, delivers_tasks
-from leasehold.bootstrap.hooks import Hooks, log_report
-from leasehold.bootstrap.parts import (
+from leasehold.bootstrap.connections import (
+    Around,
+    Purpose,
+    delivers_events,
+    delivers_tasks,
     folder_artifacts,
     in_process_queue,
     no_documents,

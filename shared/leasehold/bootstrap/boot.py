@@ -1,14 +1,19 @@
 """Settings and catalog in, a wired engine out."""
 
+# ruff: noqa: PLC0415 - as said
+
 from __future__ import annotations
 
+import functools
+import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.clock import ClockSteps, SystemClock
@@ -18,22 +23,28 @@ from leasehold.attempt.outage import pause
 from leasehold.attempt.values import load
 from leasehold.bootstrap.catalog import check_home, load_catalog
 from leasehold.bootstrap.connections import Around, Purpose, connect
-from leasehold.bootstrap.hooks import LOG, Hooks
-from leasehold.bootstrap.lazy_parts import gate_runner, handler_checks, inline_runner, sender_of
 from leasehold.bounded_calls import BoundedCalls, side_by_side
+from leasehold.domain.change import Change
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.timestamps import ClockStep
-from leasehold.logs.attempt import name_attempts_in_records, without_repeats
-from leasehold.ports.clock import Clock
+from leasehold.logs.attempt import (
+    EVENT_FACTS,
+    EVENTS_LOG,
+    EventFacts,
+    name_attempts_in_records,
+    without_repeats,
+)
+from leasehold.ports.artifacts import Artifacts
+from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus
+from leasehold.ports.handler_runner import GateRunner, HandlerChecks, HandlerRunner
 from leasehold.ports.task_queue import TaskQueue
-from leasehold.ports.threads import Threads
+from leasehold.registry.channels import CustomChannel
 from leasehold.registry.dispatch import Isolation
+from leasehold.registry.effective_settings import rules_of
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.rules import rules_of
-from leasehold.registry.setting_conflicts import check_artifacts
-from leasehold.registry.settings import read_settings
+from leasehold.registry.settings import check_artifacts, read_settings
 from leasehold.services.engine import (
     Channels,
     Engine,
@@ -42,13 +53,112 @@ from leasehold.services.engine import (
     Process,
     Retention,
 )
+from leasehold.services.reporting import ENDS, Facts
 from leasehold.worker.bounded_sends import BoundedSends
 from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.process_runner import ProcessRunner
 from leasehold.worker.sandbox.forking.project_sources import NO_SOURCES, ProjectSources
 from leasehold.worker.stopping.holder import holder_name, host_name, is_gone
-from leasehold.worker.stopping.interrupts import Interrupts
+from leasehold.worker.stopping.shutdown import Interrupts
 from leasehold.worker.stopping.thread_stacks import stack_of
+
+# Who hears of what an engine does; by default the log.
+
+
+LOG: Final = logging.getLogger("leasehold")
+_EVENTS: Final = logging.getLogger(EVENTS_LOG)
+
+
+def log_report(facts: Facts) -> None:
+    """Log one line of JSON, which Cloud Logging takes as a structured entry; a terminal a sentence.
+
+    Its severity stands in the line. Python writes no line below WARNING unless it is set up to, as
+    in servers: a command that cancels a run need not say that its attempt ended with it.
+    """
+    level = logging.getLevelNamesMapping()[facts["severity"]]
+    least = logging.INFO if facts["event"] in ENDS else logging.WARNING
+    line = json.dumps(facts, ensure_ascii=False)
+    _EVENTS.log(max(level, least), line, extra={EVENT_FACTS: EventFacts(facts)})
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Who hears of what an engine does.
+
+    Args:
+        observe: given each change whose commit stands.
+        may_continue: whether a worker that hands a step off may take the next one at once.
+        warn: given each override and threshold that is refused, once.
+        report: given dead letters, refused outputs and announcements to the log, as facts.
+    """
+
+    observe: Callable[[Change], None] = lambda _: None
+    may_continue: Callable[[], bool] = lambda: False
+    warn: Callable[[str], object] = LOG.warning
+    report: Callable[[Facts], object] = log_report
+
+
+# The parts of an engine that call user code, or look at it: each is imported by its first call.
+#
+# A function that sweeps, answers or announces has none to call, and a worker has its handlers
+# called in their own processes.
+
+
+if TYPE_CHECKING:
+    from leasehold.attempt.attempt import Attempt
+    from leasehold.domain.kept_checkpoint import Load
+    from leasehold.worker.handler.channel_senders import SenderFunction
+
+
+class _Late:
+    """Stands in the place of a part, which is made when a method of it is first used."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._made = functools.cache(make)
+
+    def __getattr__(self, name: str) -> Any:
+        method = self.__dict__[name] = getattr(self._made(), name)
+        return method
+
+
+def inline_runner(interrupts: Interrupts) -> HandlerRunner[Attempt]:
+    """Return what calls a handler in the worker's own thread."""
+
+    def make() -> object:
+        from leasehold.worker.handler.call import InlineRunner
+
+        return InlineRunner(interrupts)
+
+    return cast(HandlerRunner[Any], _Late(make))
+
+
+def gate_runner(artifacts: Artifacts, load: Load, interrupts: Interrupts) -> GateRunner:
+    """Return what calls a gate."""
+
+    def make() -> object:
+        from leasehold.worker.handler.gates import InlineGateRunner
+
+        return InlineGateRunner(artifacts, load, interrupts)
+
+    return cast(GateRunner, _Late(make))
+
+
+def handler_checks() -> HandlerChecks:
+    """Return what knows the handlers' models."""
+
+    def make() -> object:
+        from leasehold.worker.handler.checks import ImportedHandlerChecks
+
+        return ImportedHandlerChecks()
+
+    return cast(HandlerChecks, _Late(make))
+
+
+def sender_of(entry: CustomChannel) -> SenderFunction:
+    """Return the function of a channel, as `worker/handler/channel_senders.py` finds it."""
+    from leasehold.worker.handler import channel_senders
+
+    return channel_senders.sender_of(entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +324,6 @@ def _channels(
 
 def _deliver(engine: Engine, message: EventMessage) -> datetime | None:
     """Deliver a message of this process; a cold start does not import what few calls need."""
-    from leasehold.services.deliver_notification import deliver_message  # noqa: PLC0415 - as said
+    from leasehold.services.deliver_notification import deliver_message
 
     return deliver_message(engine, message)

@@ -6,9 +6,12 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.factory import open_artifacts, open_documents, open_events, open_tasks
+from leasehold.adapters.folder_identity import FolderIdentity
 from leasehold.adapters.in_process_events import InProcessEvents, UndeliveredEvents
 from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
@@ -18,11 +21,14 @@ from leasehold.ports.channel import Channel
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus
-from leasehold.ports.task_queue import TaskQueue
+from leasehold.ports.task_queue import PulledTaskQueue, TaskQueue
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.engine import Engine
 from leasehold.worker.bounded_sends import BoundedEvents
+
+if TYPE_CHECKING:
+    from leasehold.adapters.sqlite.reader import SqliteReader
 
 #: Buses that end with their process, and whose `publish` never waits.
 _WITHIN: Final = (InProcessEvents, UndeliveredEvents)
@@ -171,3 +177,81 @@ def _identify(
     if purpose is Purpose.RUN:
         with contextlib.suppress(StoreUnavailableError):  # the first use of a file meets it
             artifacts.check_mark(may_write=True)
+
+
+# A store to look at: it is neither made nor changed by that.
+
+
+#: What can be asked of it: `query`, and `close`.
+StoreReader: TypeAlias = "Documents | SqliteReader"
+
+
+def store_file(address: str) -> Path | None:
+    """Return the file of a store; None: it is in no file."""
+    if not address.startswith("sqlite:"):
+        return None
+    return Path(address.removeprefix("sqlite:///"))
+
+
+def read_store(address: str, clock: Clock) -> StoreReader:
+    """Open a store to look at it.
+
+    Raises:
+        StoreUnavailableError, StoreVersionError: it cannot be read.
+        MissingExtraError: its client is not installed.
+    """
+    file = store_file(address)
+    if file is None:
+        return open_documents(address, clock)
+    from leasehold.adapters.sqlite.reader import SqliteReader  # noqa: PLC0415 - no function needs it
+
+    return SqliteReader(file, clock)
+
+
+def folder_problem(folder: Path, store: StoreReader) -> str | None:
+    """Return in words why a folder is not the one of the artifacts that a store knows.
+
+    Raises:
+        StoreUnavailableError: the store did not answer.
+    """
+    try:
+        FolderIdentity(folder, store).find()
+    except StoreUnavailableError as error:
+        if error.details["store"] != str(folder):
+            raise
+        return str(error.details["problem"])
+    return None
+
+
+def file_damages(file: Path, clock: Clock, within_s: float) -> tuple[list[str], bool]:
+    """Return what is damaged in a store's file, and whether all of it was looked at.
+
+    Raises:
+        StoreUnavailableError, StoreVersionError: it cannot be read at all.
+    """
+    from leasehold.adapters.sqlite.reader import SqliteReader  # noqa: PLC0415 - as above
+
+    return SqliteReader(file, clock).damages(within_s)
+
+
+# Parts of a bundle, for callers that need only one of them.
+
+
+def system_clock() -> Clock:
+    """Return the machine's clock."""
+    return SystemClock()
+
+
+def no_documents(clock: Clock) -> Documents:
+    """Return a store that is empty, and forgets what is written to it."""
+    return NullDocuments(clock)
+
+
+def folder_artifacts(folder: Path, clock: Clock) -> Artifacts:
+    """Return the artifacts that lie in a folder, as those of a `file://` address do."""
+    return open_artifacts(f"file://{folder}", clock)
+
+
+def in_process_queue(clock: Clock) -> PulledTaskQueue:
+    """Return a queue within this process, for a caller that drives an engine by it."""
+    return InProcessTasks(clock)

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import click
 
-from leasehold.api.batch import BatchResponse
+from leasehold.api.operations import BatchResponse
 from leasehold.cli.invocation import hint_for_runs
 from leasehold.cli.opened import client_at
 from leasehold.cli.options import (

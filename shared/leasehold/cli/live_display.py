@@ -15,14 +15,13 @@ from rich.text import Text
 from leasehold.cli.run_displays import Display, LiveRuns
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted, printable
-from leasehold.presentation.failure_lines import (
+from leasehold.presentation.event_line import (
     FailureKind,
     failure_of,
     next_attempt,
 )
 from leasehold.presentation.formatting import duration, one_line, stamp
-from leasehold.presentation.run_state import RunLine, run_line, state_of
-from leasehold.presentation.step_line import StepLine, step_line
+from leasehold.presentation.run_state import RunLine, StepLine, run_line, state_of, step_line
 
 _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "", "HEARTBEAT")
 _NARROW_COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "HEARTBEAT")

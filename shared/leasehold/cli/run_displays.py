@@ -14,15 +14,14 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import UnknownRunError
-from leasehold.presentation.event_line import event_sentence
-from leasehold.presentation.failure_lines import (
+from leasehold.presentation.event_line import (
     FailureKind,
+    event_sentence,
     next_attempt,
     traced_failure,
 )
 from leasehold.presentation.formatting import one_line, stamp
-from leasehold.presentation.run_state import run_line
-from leasehold.presentation.step_line import reported
+from leasehold.presentation.run_state import reported, run_line
 
 #: Between two lines on the progress of a run, so that a log stays readable.
 _PROGRESS_EVERY: Final = timedelta(seconds=10)

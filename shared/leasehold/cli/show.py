@@ -29,16 +29,16 @@ from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trials import trial_words
 from leasehold.errors import ServerRefusedError
-from leasehold.presentation.failure_lines import failure_of
+from leasehold.presentation.event_line import failure_of
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 from leasehold.presentation.run_state import (
     DEAD_LETTER_ICON,
+    ended_attempts,
     grade_of,
     state_of,
     status_style,
     value_in_short,
 )
-from leasehold.presentation.step_line import ended_attempts
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
 _COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")

@@ -11,8 +11,7 @@ from leasehold.cli.opened import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import Row, print_block, print_json, print_table
 from leasehold.domain.trace import TraceEvent
-from leasehold.presentation.event_line import event_name, event_reason, has_trials
-from leasehold.presentation.failure_lines import headed_failures
+from leasehold.presentation.event_line import event_name, event_reason, has_trials, headed_failures
 from leasehold.presentation.formatting import StyledText, duration, stamp
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")

@@ -14,7 +14,7 @@ from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
-from leasehold.presentation.failure_lines import failure_of
+from leasehold.presentation.event_line import failure_of
 from leasehold.presentation.formatting import one_line
 from leasehold.worker.stopping.holder import host_name, is_gone
 

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from leasehold.api import calls
-from leasehold.api.batch import BatchBody
 from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
 from leasehold.api.deliveries import (
     DeliverBody,
@@ -18,8 +17,10 @@ from leasehold.api.deliveries import (
     DeliveriesResponse,
     DeliveryReport,
 )
+from leasehold.api.functions import SweepResponse
 from leasehold.api.operations import (
     ApproveBody,
+    BatchBody,
     ContinuedRun,
     OperationBody,
     RecreateBody,
@@ -29,7 +30,6 @@ from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
 from leasehold.api.registry import RegistryResponse
 from leasehold.api.results import CallReport, FileEntry, FilesQuery
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
-from leasehold.api.sweep import SweepResponse
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
 from leasehold.client.arguments import (
     Decision,

@@ -22,11 +22,11 @@ from leasehold.devserver.cloud_tasks import (
     RetryConfig,
     request,
 )
-from leasehold.devserver.cloud_tasks.dispatcher import Dispatcher
 from leasehold.devserver.cloud_tasks.http_client import HttpClient
-from leasehold.devserver.cloud_tasks.queues import Queues
+from leasehold.devserver.cloud_tasks.queue import Queues
 from leasehold.devserver.cloud_tasks.request import invalid
 from leasehold.devserver.cloud_tasks.routes import app_of, fault_routes
+from leasehold.devserver.cloud_tasks.server import Dispatcher
 from leasehold.devserver.cloud_tasks.task import UNLIMITED, Attempt
 from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.domain.timestamps import moment_text

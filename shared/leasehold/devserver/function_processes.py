@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.devserver.loopback_server import LoopbackServer
-from leasehold.devserver.orphan_processes import kill_orphans
-from leasehold.devserver.server_process import DRAIN_S, ServerProcess
+from leasehold.devserver.server_process import DRAIN_S, ServerProcess, kill_orphans
 from leasehold.domain.retry import doubling
 from leasehold.errors import SettingError, StoreUnavailableError
 from leasehold.registry.dispatch import REMOTE

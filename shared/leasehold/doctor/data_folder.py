@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from leasehold.bootstrap.store_reader import file_damages, store_file
+from leasehold.bootstrap.connections import file_damages, store_file
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.domain.printable import counted

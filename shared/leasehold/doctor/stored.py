@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Any, Final, cast
 
 from leasehold.bootstrap import Hooks, Purpose, boot
-from leasehold.bootstrap.store_reader import StoreReader, folder_problem, read_store, store_file
+from leasehold.bootstrap.connections import StoreReader, folder_problem, read_store, store_file
 from leasehold.doctor.data_folder import artifacts_folder, exists
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup

@@ -13,8 +13,7 @@ from leasehold.doctor.setup import Setup
 from leasehold.errors import SettingError
 from leasehold.google_clients.clients import EMULATOR
 from leasehold.registry.channels import FILE_SUFFIX
-from leasehold.registry.setting_conflicts import ON_CLOUD_RUN, check_artifacts, check_functions
-from leasehold.registry.settings import SETTINGS
+from leasehold.registry.settings import ON_CLOUD_RUN, SETTINGS, check_artifacts, check_functions
 
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
 #: Ours, and no settings of a bundle: of the command line, of processes that were started by ours.

@@ -7,9 +7,8 @@ from typing import Protocol
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.clock import Clock
+from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, Documents, KnownRun
-from leasehold.ports.threads import Threads
 
 
 class AttemptEngine(Protocol):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import Finished, Result
 
 Attempt_contra = TypeVar("Attempt_contra", contravariant=True)
@@ -62,4 +64,122 @@ class GateRunner(Protocol):
         Raises:
             StoreUnavailableError: the gate met an outage; ask again.
         """
+        ...
+
+
+# The handler checks port: what is wrong with a handler or a value, before anything is run.
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why a value does not fit a model, without secrets.
+
+    Args:
+        model: its name.
+        problem: the first issue in words, and how many more there are.
+        issues: the first 50, each `{loc, type, message}`.
+        count: of all of them.
+    """
+
+    model: str
+    problem: str
+    issues: tuple[Mapping[str, Any], ...]
+    count: int
+
+
+class StepOutput(StepHandler, Protocol):
+    """A step type whose output is checked."""
+
+    @property
+    def output(self) -> str:
+        """The path of the model of a remote step's output, `module:Model`; or nothing."""
+        ...
+
+
+class BrokenLink(NamedTuple):
+    """Why a step can never take what the one before it gives.
+
+    Args:
+        output: the model of the given value.
+        given: the model of the accepted value.
+        problem: what surely fails, in words.
+    """
+
+    output: str
+    given: str
+    problem: str
+
+
+class MisfitVerdict(NamedTuple):
+    """Why a reviewer can never give a verdict.
+
+    Args:
+        output: the model of what it gives.
+        problem: what surely lacks or is something else, in words.
+    """
+
+    output: str
+    problem: str
+
+
+class HandlerChecks(Protocol):
+    """Knows the handlers' models."""
+
+    def __hash__(self) -> int: ...
+
+    def check(self, step: StepHandler) -> None:
+        """Resolve the handler.
+
+        Raises:
+            HandlerNotFoundError: its path does not lead to a function that takes (ctx, given).
+        """
+        ...
+
+    def check_entry_actions(self, step: EnteredStep) -> None:
+        """Resolve the entry actions.
+
+        Raises:
+            EntryActionNotFoundError: a path does not lead to a function that takes (ctx, given).
+        """
+        ...
+
+    def broken_link(self, step: StepOutput, following: StepHandler) -> BrokenLink | None:
+        """Return why no output of the step fits the next one; None: some may fit.
+
+        A handler or a model that does not resolve breaks nothing here.
+        """
+        ...
+
+    def misfit_verdict(self, reviewer: StepOutput) -> MisfitVerdict | None:
+        """Return why no output of the reviewer is a verdict; None: some may be.
+
+        A handler or a model that does not resolve is no misfit here.
+        """
+        ...
+
+    def problem_with(self, step: StepHandler, given: str) -> Misfit | None:
+        """Return why this JSON text does not fit the handler's model; or None."""
+        ...
+
+    def problem_with_output(
+        self, step: StepOutput, output: str, following: StepHandler | None = None
+    ) -> ErrorRecord | None:
+        """Return why this JSON text is no output of the step, or not for the one that follows it.
+
+        Args:
+            step: the step it is the output of.
+            output: JSON text.
+            following: the next step, where a handler of this bundle runs it.
+
+        Returns:
+            None where it fits. A next handler that does not resolve refuses nothing: the output
+            is good, and that handler's own attempt will say what is wrong.
+
+        Raises:
+            HandlerNotFoundError: the model of the step's output does not resolve.
+        """
+        ...
+
+    def error_of_output(self, step_type: str, output: str) -> ErrorRecord:
+        """Return the error that an output of status ERROR says, bounded and without secrets."""
         ...

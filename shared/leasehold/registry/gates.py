@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import InvalidEntryError
-from leasehold.registry.function_path import FUNCTION_WORDS, UserFunction, path_of
-from leasehold.registry.registry import Registry
+from leasehold.registry.registry import FUNCTION_WORDS, Registry, UserFunction, path_of
 
 _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
 _CHECK: Final = re.compile(r"[\w.]+:[A-Za-z_]\w*")

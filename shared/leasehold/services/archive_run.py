@@ -19,7 +19,7 @@ from leasehold.domain.effect import Archive
 from leasehold.domain.status import Outcome
 from leasehold.errors import ArtifactNameError, LeaseholdError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.threads import Threads
+from leasehold.ports.clock import Threads
 
 
 def archive_run(

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 
 from leasehold.errors import ChainError, ReviewerModelError
-from leasehold.ports.handler_checks import HandlerChecks
+from leasehold.ports.handler_runner import HandlerChecks
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 
 

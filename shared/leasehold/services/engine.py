@@ -29,14 +29,12 @@ from leasehold.errors import (
 )
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.channel import Channel, Sending
-from leasehold.ports.clock import Clock
+from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, Documents, KnownRun, Snapshot
 from leasehold.ports.event_bus import EventBus
-from leasehold.ports.handler_checks import HandlerChecks
-from leasehold.ports.handler_runner import GateRunner, HandlerRunner
+from leasehold.ports.handler_runner import GateRunner, HandlerChecks, HandlerRunner
 from leasehold.ports.overrides import Overrides
 from leasehold.ports.task_queue import TaskQueue
-from leasehold.ports.threads import Threads
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog

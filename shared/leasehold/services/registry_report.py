@@ -13,8 +13,7 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import RetryRule
 from leasehold.errors import LeaseholdError
 from leasehold.registry.channels import ChannelEntry
-from leasehold.registry.dispatch import StepDispatchEntry
-from leasehold.registry.retry_policy import RetryPolicy
+from leasehold.registry.dispatch import RetryPolicy, StepDispatchEntry
 from leasehold.services.engine import Engine
 from leasehold.services.overrides import override_report
 

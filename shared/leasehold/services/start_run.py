@@ -26,7 +26,7 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.ports.documents import Committed
-from leasehold.ports.handler_checks import HandlerChecks
+from leasehold.ports.handler_runner import HandlerChecks
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.services.check_chain import check_chain

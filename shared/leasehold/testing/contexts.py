@@ -33,9 +33,8 @@ from leasehold.domain.once_results import check_call_key
 from leasehold.domain.status import RunStatus, Termination
 from leasehold.domain.trial_record import TrialRecord, TrialRule
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.clock import Clock
+from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, KnownRun, Snapshot
-from leasehold.ports.threads import Threads
 from leasehold.services.limits import NOTE, is_note
 from leasehold.testing.arguments import (
     checked_clock,

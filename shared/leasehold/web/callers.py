@@ -28,8 +28,8 @@ from leasehold.errors import (
     UnauthenticatedError,
 )
 from leasehold.ports.clock import Clock
-from leasehold.registry.setting_conflicts import ON_CLOUD_RUN
 from leasehold.registry.setting_texts import ANYBODY, IAM, Right
+from leasehold.registry.settings import ON_CLOUD_RUN
 from leasehold.services.limits import MAX_ACTOR
 from leasehold.web.entry import drop_rest, refuse_for
 from leasehold.web.id_tokens import Certificates, Identity, read_identity

@@ -15,7 +15,7 @@ import pydantic_core
 from cloudevents.http import CloudEvent
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from leasehold.api.events import EventBody, PushBody
+from leasehold.api.functions import EventBody, PushBody
 from leasehold.domain.printable import printable
 from leasehold.domain.status import Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError, TooLargeError

@@ -19,8 +19,7 @@ from leasehold.bootstrap import Bundle, boot, check_home, load_catalog
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.logs.stderr_log import log_as_json
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.setting_conflicts import check_functions
-from leasehold.registry.settings import read_settings
+from leasehold.registry.settings import check_functions, read_settings
 from leasehold.services.engine import Engine
 from leasehold.services.shut_down import shut_down
 from leasehold.services.worker_notes import Presence

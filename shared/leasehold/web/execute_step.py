@@ -7,7 +7,7 @@ from typing import Final
 
 import flask
 
-from leasehold.api.tasks import OutcomeResponse, TaskBody
+from leasehold.api.functions import OutcomeResponse, TaskBody
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import flask
 
-from leasehold.api.sweep import SweepResponse
-from leasehold.registry.setting_conflicts import ON_CLOUD_RUN
+from leasehold.api.functions import SweepResponse
+from leasehold.registry.settings import ON_CLOUD_RUN
 from leasehold.services.adopt_runs import look_at_blocked
 from leasehold.services.sweep import Report, sweep
 from leasehold.web.engine_provider import EngineProvider

@@ -12,7 +12,7 @@ from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError
 from leasehold.logs.attempt import LinesOf
 from leasehold.ports.handler_runner import EnteredStep
-from leasehold.worker.stopping.interrupts import Interrupts, is_ctrl_c
+from leasehold.worker.stopping.shutdown import Interrupts, is_ctrl_c
 
 if TYPE_CHECKING:  # both are imported when there is something to run
     from leasehold.worker.sandbox.forking.source_finder import SourceText

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from leasehold.adapters.channels import ChannelOpener
-from leasehold.adapters.channels.addresses import Resolve, addresses_of
+from leasehold.adapters.channels.http_post import Resolve, addresses_of
 from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.ports.clock import Clock

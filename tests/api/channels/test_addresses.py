@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from leasehold import WebhookChannel
-from leasehold.adapters.channels.addresses import (
+from leasehold.adapters.channels.http_post import (
     AddressGuard,
     addresses_of,
     is_local,

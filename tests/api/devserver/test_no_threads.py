@@ -13,12 +13,12 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.devserver.cloud_tasks import HttpTask
-from leasehold.devserver.crash_detector import CrashDetector
 from leasehold.devserver.function_processes import (
     Function,
     FunctionProcesses,
     entry_folder,
 )
+from leasehold.devserver.server import CrashDetector
 from leasehold.testing import InProcessEngine
 from tests.chaos.bundle.conftest import Api, settings
 from tests.chaos.outages.test_threads import no_new_threads

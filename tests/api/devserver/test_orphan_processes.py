@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold.devserver.orphan_processes import (
+from leasehold.devserver.server_process import (
     Process,
     kill_orphans,
     orphans_of,

@@ -17,8 +17,9 @@ from leasehold.api import calls
 from leasehold.api.call_row import AnyRow
 from leasehold.api.calls import CALLS, specified
 from leasehold.api.errors import ErrorResponse
-from leasehold.api.lease_calls import LEASE_CALLS
-from leasehold.api.leases import (
+from leasehold.api.functions import OutcomeResponse, SweepResponse
+from leasehold.api.lease_calls import (
+    LEASE_CALLS,
     CheckpointResponse,
     ClaimResponse,
     GetFileResponse,
@@ -27,8 +28,6 @@ from leasehold.api.leases import (
 from leasehold.api.openapi import path_of
 from leasehold.api.results import FileEntry, FilesQuery, FilesResponse
 from leasehold.api.runs import StartBody
-from leasehold.api.sweep import SweepResponse
-from leasehold.api.tasks import OutcomeResponse
 from leasehold.client.arguments import Filters
 from leasehold.domain.artifact_name import files_folder
 from leasehold.errors import InvalidRequestError, UnknownFileError

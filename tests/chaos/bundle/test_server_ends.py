@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.devserver.orphan_processes import running_processes
 from leasehold.devserver.server import DevOptions, DevServer
+from leasehold.devserver.server_process import running_processes
 from leasehold.worker.stopping.shutdown import ENDING
 from tests.chaos.bundle.conftest import Api, calls, settings
 from tests.chaos.bundle.test_signals import children_of

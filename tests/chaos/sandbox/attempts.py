@@ -19,7 +19,7 @@ from leasehold.testing.contexts import LEASE, MemoryEngine, checkpoint_of, run_a
 from leasehold.worker.context.step_context import IncrementalState
 from leasehold.worker.handler.call import InlineRunner
 from leasehold.worker.sandbox.sandbox import Sandbox
-from leasehold.worker.stopping.interrupts import Interrupts
+from leasehold.worker.stopping.shutdown import Interrupts
 
 
 @dataclass(frozen=True)

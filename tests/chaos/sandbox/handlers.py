@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from leasehold import PermanentError, SoftTimeoutError, StepContext
-from leasehold.worker.sandbox.child.child_stacks import STACKS_SIGNAL
+from leasehold.worker.sandbox.child.soft_limit import STACKS_SIGNAL
 from leasehold.worker.sandbox.forking.fork_server import ENGINE_ERROR
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads

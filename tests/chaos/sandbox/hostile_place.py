@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from leasehold.devserver.orphan_processes import running_processes
+from leasehold.devserver.server_process import running_processes
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.in_process import InProcessEngine

@@ -14,7 +14,7 @@ _PRELOADED: Final = [
     "tests.chaos.storm.killed_worker",
     "tests.chaos.kills.workers",  # the server is one for all tests of a process
     "google.cloud.firestore",
-    "leasehold.adapters.channels.custom",
+    "leasehold.adapters.channels.factory",
     "leasehold.adapters.channels.webhook",
 ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.adapters import compressed_files
+from leasehold.adapters import compression
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, StoreUnavailableError
@@ -102,7 +102,7 @@ def test_what_is_put_while_it_is_compressed_wins(
         artifacts.put(NAME, b"later")
         return True
 
-    monkeypatch.setattr(compressed_files, "gains", put_meanwhile)
+    monkeypatch.setattr(compression, "gains", put_meanwhile)
 
     artifacts.compress("runs/r-1")
 
@@ -217,7 +217,7 @@ def test_one_file_that_cannot_be_compressed_keeps_no_other_from_it(
     artifacts: FolderArtifacts, packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     artifacts.put("runs/r-1/files/a.txt", TEXT)
-    compress_file = compressed_files.compress_file
+    compress_file = compression.compress_file
 
     def full_disk(root: Path, name: str, unfinished: Path) -> None:
         if name.endswith("a.txt"):

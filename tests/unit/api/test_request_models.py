@@ -12,12 +12,11 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from leasehold import api
-from leasehold.api.batch import BatchBody
 from leasehold.api.call_row import AnyRow
 from leasehold.api.calls import CALLS
 from leasehold.api.deliveries import DeliverBody, DeliveriesQuery
-from leasehold.api.events import EventBody, PushBody
-from leasehold.api.leases import (
+from leasehold.api.functions import EventBody, PushBody, TaskBody
+from leasehold.api.lease_calls import (
     AcquireBody,
     CheckpointBody,
     ClaimBody,
@@ -30,12 +29,11 @@ from leasehold.api.leases import (
     ReleaseBody,
     RenewBody,
 )
-from leasehold.api.operations import ApproveBody, OperationBody, RecreateBody, RetryBody
+from leasehold.api.operations import ApproveBody, BatchBody, OperationBody, RecreateBody, RetryBody
 from leasehold.api.overrides import OverrideBody
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import FilesQuery
 from leasehold.api.runs import RunsQuery, StartBody
-from leasehold.api.tasks import TaskBody
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import InvalidRequestError
 from leasehold.services.limits import MAX_INTEGER, MAX_KEY, MAX_NAME, MAX_PAGE, MAX_REASON

@@ -25,8 +25,8 @@ from leasehold.domain.stored import Stored
 from leasehold.domain.trace import TraceEvent
 from leasehold.domain.worker_note import WorkerKind, WorkerNote
 from leasehold.errors import NothingToClaimError
+from leasehold.ports.clock import Threads
 from leasehold.ports.documents import Query, Snapshot
-from leasehold.ports.threads import Threads
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
 from leasehold.services.claim_step import claim_step
 from leasehold.services.engine import Engine, Process, Retention

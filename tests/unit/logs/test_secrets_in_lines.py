@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from leasehold.attempt.stop import StopSignal
-from leasehold.bootstrap.hooks import log_report
+from leasehold.bootstrap.boot import log_report
 from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import progress_without_secrets

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.presentation.failure_lines import failure_of
+from leasehold.presentation.event_line import failure_of
 
 ERROR = ErrorRecord(type="AgentClientError", code="refused", message="no", step="ask", attempt=1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, Progress
-from leasehold.presentation.step_line import StepLine, step_line
+from leasehold.presentation.run_state import StepLine, step_line
 from tests.unit.domain.runs import At, Runs
 from tests.unit.domain.trial_runs import TrialRun, review
 

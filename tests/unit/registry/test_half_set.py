@@ -9,8 +9,7 @@ import pytest
 from leasehold.bootstrap import Purpose, boot
 from leasehold.errors import SettingError
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.setting_conflicts import check_functions
-from leasehold.registry.settings import read_settings
+from leasehold.registry.settings import check_functions, read_settings
 from leasehold.web.engine_provider import EngineProvider
 from tests.api.in_process.sample import PIPELINES, STEPS
 

@@ -7,7 +7,7 @@ import pytest
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
 from leasehold.errors import DuplicateKeyError
-from leasehold.registry.overlays import OVERLAYS
+from leasehold.presentation.run_state import OVERLAYS
 from leasehold.registry.registry import Registry
 
 

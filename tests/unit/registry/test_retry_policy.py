@@ -10,8 +10,7 @@ import pytest
 
 from leasehold.domain.retry import Backoff
 from leasehold.errors import InvalidEntryError
-from leasehold.registry.dispatch import StepDispatchEntry
-from leasehold.registry.retry_policy import RetryPolicy
+from leasehold.registry.dispatch import RetryPolicy, StepDispatchEntry
 
 Entry = Callable[..., StepDispatchEntry]
 S = timedelta(seconds=1)

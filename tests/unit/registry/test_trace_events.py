@@ -1,7 +1,7 @@
 """The table of trace events."""
 
+from docs.trace_events import TRACE_EVENTS
 from leasehold.domain.trace import TraceType
-from leasehold.registry.trace_events import TRACE_EVENTS
 
 
 def test_each_trace_event_has_an_entry() -> None:

@@ -16,8 +16,12 @@ from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import AgentClientError, PermanentError
-from leasehold.worker.failures.failures import record_of, record_of_child
-from leasehold.worker.failures.validation_issues import first_problem, record_of_misfit
+from leasehold.worker.failures.failures import (
+    first_problem,
+    record_of,
+    record_of_child,
+    record_of_misfit,
+)
 
 LIMIT = 16 * 1024
 

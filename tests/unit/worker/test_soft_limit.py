@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leasehold.errors import SoftTimeoutError
-from leasehold.worker.failures.stack_frames import frames_of
+from leasehold.worker.failures.tracebacks import frames_of
 from leasehold.worker.handler.handlers import handler_of
 from leasehold.worker.sandbox.child.soft_limit import SoftLimit
 from tests.chaos.sandbox.attempts import Step

@@ -5,10 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.channels.variables import Variables
-from leasehold.errors import ChannelUnavailableError, MissingExtraError
+from leasehold.domain.announcement import Priority
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.event_message import EventMessage, announced_facts
+from leasehold.domain.printable import printable
+from leasehold.errors import ChannelUnavailableError, MissingExtraError, SenderNotFoundError
 from leasehold.ports.channel import Channel
 from leasehold.ports.clock import Clock
 from leasehold.registry.channels import (
@@ -24,7 +30,7 @@ from leasehold.registry.channels import (
 )
 
 if TYPE_CHECKING:
-    from leasehold.adapters.channels.addresses import AddressGuard, Resolve
+    from leasehold.adapters.channels.http_post import AddressGuard, Resolve
 
 
 class ChannelOpener:
@@ -81,8 +87,6 @@ class ChannelOpener:
     def _open(self, entry: ChannelEntry) -> Channel:
         require_packages(entry)
         if isinstance(entry, LogChannel):
-            from leasehold.adapters.channels.log import LogSender
-
             return LogSender(self._report, self._base_url)
         if isinstance(entry, SlackChannel):
             return self._open_slack(entry)
@@ -100,8 +104,6 @@ class ChannelOpener:
 
             return TopicSender(entry, self._base_url)
         if isinstance(entry, CustomChannel):
-            from leasehold.adapters.channels.custom import CustomSender
-
             return CustomSender(entry, self._find_sender, self._base_url)
         problem = f"nothing sends to channels of class {type(entry).__name__}"
         raise ChannelUnavailableError(channel=entry.name, problem=problem)
@@ -122,7 +124,79 @@ class ChannelOpener:
         return Variables(self._environ, entry.name)
 
     def _guard(self, entry: ChannelEntry) -> AddressGuard:
-        from leasehold.adapters.channels.addresses import AddressGuard, addresses_of
+        from leasehold.adapters.channels.http_post import AddressGuard, addresses_of
 
         resolve = self._resolve or addresses_of
         return AddressGuard(entry.name, resolve, allow_local=self._allow_local)
+
+
+# A function of a user, which is called with each announcement.
+
+
+#: What is called: it gets the message and the seconds that it has.
+Send = Callable[[Mapping[str, Any], float], object]
+
+_LONGEST_ID: Final = 200
+
+
+class CustomSender:
+    """Calls a function with each announcement.
+
+    Args:
+        entry: the channel.
+        find: returns the function.
+        base_url: see `EventMessage.content`.
+    """
+
+    def __init__(
+        self, entry: CustomChannel, find: Callable[[CustomChannel], Send], base_url: str
+    ) -> None:
+        self._entry = entry
+        self._find = find
+        self._base_url = base_url
+
+    def send(self, delivery: Delivery, *, timeout: float) -> str | None:
+        """Call the function; return what it calls the message, if that is a text."""
+        call = BoundedCall(self._entry.name, timeout)
+        return call.run(partial(self._send, call, delivery))
+
+    def _send(self, call: BoundedCall, delivery: Delivery) -> str | None:
+        try:
+            function = self._find(self._entry)
+        except SenderNotFoundError as error:  # another deploy may have it
+            raise ChannelUnavailableError(
+                channel=self._entry.name, problem=error.message.rstrip(".")
+            ) from None
+        message = EventMessage(delivery).content(self._base_url)
+        call.begin_sending()
+        name = function(message, call.seconds_left())
+        return printable(name[:_LONGEST_ID]) if isinstance(name, str) else None
+
+
+# Announcements as lines of the structured log.
+
+
+class LogSender:
+    """Logs each announcement.
+
+    Args:
+        report: logs the facts of an event.
+        base_url: where the runs API is, for the links.
+    """
+
+    def __init__(self, report: Callable[[Mapping[str, Any]], object], base_url: str) -> None:
+        self._report = report
+        self._base_url = base_url
+
+    def send(self, delivery: Delivery, *, timeout: float) -> None:  # noqa: ARG002 - nothing is awaited
+        """Log the announcement; a log gives it no name."""
+        self._report(
+            {
+                "severity": "WARNING" if delivery.priority == Priority.HIGH else "INFO",
+                "message": delivery.summary,
+                **announced_facts(delivery, self._base_url),
+                "event": str(delivery.event).upper(),
+                "key": delivery.key,
+                "at": delivery.created_at.isoformat(),
+            }
+        )

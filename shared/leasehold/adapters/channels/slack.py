@@ -14,9 +14,8 @@ from urllib.request import Request
 
 from slack_sdk.webhook import WebhookClient, WebhookResponse
 
-from leasehold.adapters.channels.addresses import AddressGuard, Endpoint
 from leasehold.adapters.channels.bounded_call import BoundedCall
-from leasehold.adapters.channels.http_post import Answer, post, refusal_of
+from leasehold.adapters.channels.http_post import AddressGuard, Answer, Endpoint, post, refusal_of
 from leasehold.adapters.channels.variables import Variables
 from leasehold.domain.announcement import Priority
 from leasehold.domain.delivery import Delivery

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.adapters.channels.bounded_call import BoundedCall
-from leasehold.adapters.pubsub_client import PubSubClient
+from leasehold.adapters.pubsub import PubSubClient
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import EventMessage
 from leasehold.errors import ChannelRefusedError, ChannelUnavailableError

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from leasehold.adapters.channels.addresses import AddressGuard
 from leasehold.adapters.channels.bounded_call import BoundedCall
-from leasehold.adapters.channels.http_post import post, refusal_of
+from leasehold.adapters.channels.http_post import AddressGuard, post, refusal_of
 from leasehold.adapters.channels.variables import Variables
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.event_message import EventMessage

@@ -17,8 +17,7 @@ from leasehold.deploy.installation import Installation
 from leasehold.domain.printable import counted
 from leasehold.registry.functions import FunctionEntry, Secret, Use
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.setting_conflicts import ON_CLOUD_RUN, check_functions
-from leasehold.registry.settings import read_settings
+from leasehold.registry.settings import ON_CLOUD_RUN, check_functions, read_settings
 
 _MODE: Final = 0o700
 

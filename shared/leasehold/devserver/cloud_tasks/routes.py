@@ -17,8 +17,7 @@ from werkzeug.exceptions import HTTPException
 from leasehold.devserver.cloud_tasks import request
 from leasehold.devserver.cloud_tasks.faults import Fault, Faults
 from leasehold.devserver.cloud_tasks.http_client import AllowedHosts, check_headers
-from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings, RateLimits
-from leasehold.devserver.cloud_tasks.queues import Queues
+from leasehold.devserver.cloud_tasks.queue import Queue, Queues, QueueSettings, RateLimits
 from leasehold.devserver.cloud_tasks.request import VIEWS, ApiError, JsonObject, invalid
 from leasehold.devserver.cloud_tasks.task import HttpTask, OidcToken, RetryConfig, TaskState
 from leasehold.web.entry import drop_rest

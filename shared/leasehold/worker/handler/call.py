@@ -34,10 +34,9 @@ from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context.step_context import StepContext
 from leasehold.worker.context.typed_json import json_text_of
 from leasehold.worker.failures.error_chain import outage_in, shortage_in
-from leasehold.worker.failures.failures import record_of, safe_text
+from leasehold.worker.failures.failures import record_of, record_of_misfit, safe_text
 from leasehold.worker.failures.kept_text import MAX_TEXT, cut
 from leasehold.worker.failures.retry_hints import is_permanent
-from leasehold.worker.failures.validation_issues import record_of_misfit
 from leasehold.worker.handler.handlers import (
     Handler,
     StepFunction,
@@ -45,7 +44,7 @@ from leasehold.worker.handler.handlers import (
     action_at,
     handler_of,
 )
-from leasehold.worker.stopping.interrupts import Interrupts, is_ctrl_c, is_main_thread
+from leasehold.worker.stopping.shutdown import Interrupts, is_ctrl_c, is_main_thread
 
 #: A server that is to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.

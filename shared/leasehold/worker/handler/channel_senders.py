@@ -17,7 +17,7 @@ from leasehold.errors import (
     SenderNotFoundError,
 )
 from leasehold.registry.channels import CustomChannel
-from leasehold.worker.context.user_code import code_of
+from leasehold.worker.context.typed_json import code_of
 from leasehold.worker.failures.failures import safe_text
 from leasehold.worker.failures.kept_text import try_text
 from leasehold.worker.failures.retry_hints import retry_after_of

@@ -12,11 +12,21 @@ from pydantic import TypeAdapter, ValidationError
 
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import HandlerNotFoundError
-from leasehold.ports.handler_checks import BrokenLink, Misfit, MisfitVerdict, StepOutput
-from leasehold.ports.handler_runner import EnteredStep, StepHandler
+from leasehold.ports.handler_runner import (
+    BrokenLink,
+    EnteredStep,
+    Misfit,
+    MisfitVerdict,
+    StepHandler,
+    StepOutput,
+)
 from leasehold.registry.dispatch import REMOTE
-from leasehold.worker.failures.failures import record_of_report
-from leasehold.worker.failures.validation_issues import first_problem, issues_of, record_of_misfit
+from leasehold.worker.failures.failures import (
+    first_problem,
+    issues_of,
+    record_of_misfit,
+    record_of_report,
+)
 from leasehold.worker.handler.call import entry_actions_of
 from leasehold.worker.handler.handlers import handler_of, model_of
 

@@ -19,12 +19,11 @@ from leasehold.logs.attempt import AttemptName, LinesOf
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures.error_chain import outage_in
-from leasehold.worker.failures.failures import record_of, safe_text
+from leasehold.worker.failures.failures import record_of, record_of_misfit, safe_text
 from leasehold.worker.failures.kept_text import MAX_TEXT, cut
 from leasehold.worker.failures.retry_hints import is_permanent
-from leasehold.worker.failures.validation_issues import record_of_misfit
 from leasehold.worker.handler.handlers import handler_of
-from leasehold.worker.stopping.interrupts import Interrupts, is_ctrl_c
+from leasehold.worker.stopping.shutdown import Interrupts, is_ctrl_c
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
 

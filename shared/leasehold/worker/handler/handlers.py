@@ -19,7 +19,7 @@ from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context.step_context import StepContext
-from leasehold.worker.context.user_code import adapter_of, code_of, first_sentence, unwrapped
+from leasehold.worker.context.typed_json import adapter_of, code_of, first_sentence, unwrapped
 from leasehold.worker.handler.user_modules import ImportRaisedError, import_users
 
 #: A module that catches what says that it is late hears it again after so many seconds.

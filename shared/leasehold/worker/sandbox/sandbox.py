@@ -18,14 +18,17 @@ from leasehold.domain.iterations import furthest_of
 from leasehold.domain.result import Continued, Finished, Result
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.sandbox.forking.child import Child, Ending
-from leasehold.worker.sandbox.forking.children import ENTRY, NO_SOURCES, Children
-from leasehold.worker.sandbox.forking.descendants import own_children
-from leasehold.worker.sandbox.forking.idle_children import IdleChildren, Purpose
-from leasehold.worker.sandbox.forking.memory import is_memory_told, takes_more_than
+from leasehold.worker.sandbox.forking.children import (
+    ENTRY,
+    NO_SOURCES,
+    Children,
+    IdleChildren,
+    Purpose,
+)
+from leasehold.worker.sandbox.forking.memory import is_memory_told, own_children, takes_more_than
 from leasehold.worker.sandbox.forking.source_finder import SourceText
-from leasehold.worker.sandbox.limits import Limits
 from leasehold.worker.sandbox.output_lines import levels_in_force
-from leasehold.worker.sandbox.sandboxed_attempt import SandboxedAttempt
+from leasehold.worker.sandbox.sandboxed_attempt import Limits, SandboxedAttempt
 from leasehold.worker.sandbox.stacks import Stacks
 from leasehold.worker.sandbox.verdict import verdict_on
 from leasehold.worker.sandbox.wire.messages import Job

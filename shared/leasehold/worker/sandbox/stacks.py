@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.domain.redaction import Redaction
-from leasehold.worker.failures.stack_frames import Frame, is_own
-from leasehold.worker.failures.tracebacks import frame_text
+from leasehold.worker.failures.tracebacks import Frame, frame_text, is_own
 
 #: Of the text that a run keeps, in bytes.
 MAX_STACKS: Final = 4096

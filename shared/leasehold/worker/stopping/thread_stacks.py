@@ -12,7 +12,7 @@ from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
 from leasehold.worker.failures.kept_text import cut
 
 if TYPE_CHECKING:  # what finds secrets is imported when there is a stack to be shown
-    from leasehold.worker.failures.stack_frames import Frame
+    from leasehold.worker.failures.tracebacks import Frame
 
 _HEADING: Final = "The thread of the handler (most recent call last):"
 _INDENT: Final = "  "
@@ -34,7 +34,7 @@ def stack_of(thread: int, handler: str) -> ThreadStack:
     """
     own = handler.partition(":")[0].partition(".")[0]
     try:
-        from leasehold.worker.failures.stack_frames import frames_of_calls  # noqa: PLC0415 - see above
+        from leasehold.worker.failures.tracebacks import frames_of_calls  # noqa: PLC0415 - see above
 
         frames = frames_of_calls(_calls_of(thread), own)
         at = next((frame.origin for frame in reversed(frames) if frame.is_own), None)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.devserver.cloud_tasks.dispatcher import Dispatcher
-from leasehold.devserver.cloud_tasks.queue import QueueSettings
-from leasehold.devserver.cloud_tasks.queues import Queues
+from leasehold.devserver.cloud_tasks.queue import Queues, QueueSettings
+from leasehold.devserver.cloud_tasks.server import Dispatcher
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask
 from tests.api.devserver.cloud_tasks.conftest import QUEUE
 from tests.chaos.outages.test_threads import no_new_threads

@@ -33,10 +33,8 @@ from leasehold.worker.handler.call import (
     failed_by,
 )
 from leasehold.worker.handler.handlers import handler_of, resolve_early
-from leasehold.worker.sandbox.child.child_calls import ChildCalls
-from leasehold.worker.sandbox.child.child_socket import Link
-from leasehold.worker.sandbox.child.child_stacks import ChildStacks
-from leasehold.worker.sandbox.child.soft_limit import SoftLimit
+from leasehold.worker.sandbox.child.child_socket import ChildCalls, Link
+from leasehold.worker.sandbox.child.soft_limit import ChildStacks, SoftLimit
 from leasehold.worker.sandbox.forking.footprint import Footprint, is_fit_for_forking, what_runs_on
 from leasehold.worker.sandbox.forking.fork_server import flush_prints
 from leasehold.worker.sandbox.forking.memory import is_memory_short

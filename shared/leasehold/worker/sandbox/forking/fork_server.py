@@ -25,8 +25,8 @@ from contextlib import suppress
 from errno import EMFILE
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
-from leasehold.worker.sandbox.forking.descendants import own_children
 from leasehold.worker.sandbox.forking.footprint import is_fit_for_forking
+from leasehold.worker.sandbox.forking.memory import own_children
 from leasehold.worker.sandbox.forking.source_finder import install, load
 from leasehold.worker.sandbox.wire.assignment import Assignment
 

@@ -17,9 +17,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from leasehold.worker.sandbox.forking.child import Child
+from leasehold.worker.sandbox.forking.child import Child, ProcessHandle
 from leasehold.worker.sandbox.forking.fork_server import REPORT, REQUEST
-from leasehold.worker.sandbox.forking.process_handle import ProcessHandle
 from leasehold.worker.sandbox.forking.source_finder import SourceText, dump
 from leasehold.worker.sandbox.wire.assignment import Assignment, environment
 
