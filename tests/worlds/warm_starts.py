@@ -29,6 +29,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -46,8 +47,13 @@ _LATER: Final = frozenset({"child", "deploy", "doctor", "functions", "live", "te
 _LATER_ADAPTERS: Final = ("firestore", "pubsub", "cloud_storage")
 
 #: Variables that are applied after a fork; any other of these groups has a process started.
-_APPLIED: Final = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8"})
-_READ_AT_START: Final = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "TZ", "GRPC_", "COVERAGE_")
+_APPLIED: Final = frozenset(
+    {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8"}
+)
+_READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "COVERAGE_")
+#: The first of these that is set says what text is; as it is in all of these places, it is UTF-8.
+_LOCALE: Final = ("LC_ALL", "LC_CTYPE", "LANG")
+_PLAIN_LOCALES: Final = frozenset({"", "C", "POSIX", "C.UTF-8", "C.utf8", "UTF-8"})
 #: Where a process may start as it likes, whatever it imports.
 _START_FILES: Final = frozenset({"sitecustomize", "usercustomize"})
 
@@ -166,7 +172,7 @@ def _request(call: Mapping[str, Any]) -> dict[str, Any] | None:
     if any(all(value != plain for plain in _PLAIN) for value in others):
         return None
     environ = dict(os.environ if call["env"] is None else call["env"])
-    if _of_start(environ) != _of_start(os.environ):
+    if _of_start(environ) != _of_start(os.environ) or not _is_utf8(_locale(environ)):
         return None
     return {
         "argv": [os.fspath(word) for word in words],
@@ -184,6 +190,14 @@ def _of_start(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name.startswith(_READ_AT_START) and name not in _APPLIED
     }
+
+
+def _locale(environ: Mapping[str, str]) -> str:
+    return next(filter(None, map(environ.get, _LOCALE)), "")
+
+
+def _is_utf8(locale: str) -> bool:
+    return locale in _PLAIN_LOCALES or locale.lower().replace("-", "").endswith(".utf8")
 
 
 def _is_unshadowed(request: Mapping[str, Any], modules: Mapping[str, str]) -> bool:
@@ -283,6 +297,7 @@ class Asked(NamedTuple):
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["environ"])
+        time.tzset()
         sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
         sys.orig_argv[:] = request["argv"]
         sys.argv[:] = ["-m", *words]
@@ -390,8 +405,10 @@ def _place(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
 
 def _open_streams() -> None:
     """Have text streams for what the first descriptors are now, as Python makes them."""
-    sys.stdin = sys.__stdin__ = os.fdopen(0, encoding="utf-8", closefd=False)  # type: ignore[misc]
-    for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
+    is_plain = os.environ.get("PYTHONUTF8") == "1" or _locale(os.environ) in _PLAIN_LOCALES
+    strict = "surrogateescape" if is_plain else "strict"
+    sys.stdin = sys.__stdin__ = os.fdopen(0, encoding="utf-8", errors=strict, closefd=False)  # type: ignore[misc]
+    for number, name, errors in ((1, "stdout", strict), (2, "stderr", "backslashreplace")):
         raw = io.FileIO(number, "w", closefd=False)
         raw.name = f"<{name}>"
         stream = io.TextIOWrapper(
