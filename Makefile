@@ -80,7 +80,7 @@ nightly: .venv/.dev ## what is too long for the gate: all cases of its matrices,
 
 .PHONY: storm
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
-	LEASEHOLD_STORM=1 $(BIN)/python -m tests.worlds.emulators $(BIN)/pytest tests/properties tests/chaos/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/chaos/storm/test_deploys.py tests/chaos/storm/test_split_traffic.py
+	LEASEHOLD_STORM=1 $(BIN)/python -m tests.worlds.emulators $(BIN)/pytest tests/properties tests/unit/worker/test_failures.py tests/chaos/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/chaos/storm/test_deploys.py tests/chaos/storm/test_split_traffic.py
 
 # A commit to be measured beside: this one had the most throughput so far.
 BESIDE ?= 63a42df

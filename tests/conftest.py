@@ -1,16 +1,23 @@
-"""What holds for every test: where handlers run, and what garbage collections leave out."""
+"""What holds for every test: where handlers run, what the gate leaves to the nightly job.
+
+And how many examples a property is tried with: few and always the same in the gate, many and new
+ones in a storm. `LEASEHOLD_STORM=1 pytest tests/properties` runs the storm; it takes minutes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import gc
+import itertools
+import os
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import settings
 
 from tests.worlds.warm_starts import cold_starts, warm_starts
 
@@ -24,6 +31,23 @@ SANDBOXED: Final = ("chaos/bundle", "chaos/sandbox", "docs", "package")
 _NO_LATE_THREADS: Final = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 
 _TESTS: Final = Path(__file__).parent
+
+settings.register_profile(
+    "gate",
+    max_examples=160,
+    stateful_step_count=50,
+    derandomize=True,
+    deadline=None,
+    database=None,
+)
+settings.register_profile(
+    "storm",
+    max_examples=int(os.environ.get("LEASEHOLD_STORM_EXAMPLES", "6000")),
+    stateful_step_count=80,
+    deadline=None,
+    print_blob=True,
+)
+settings.load_profile("storm" if os.environ.get("LEASEHOLD_STORM") == "1" else "gate")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -72,6 +96,36 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # before what -m leaves out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to the nightly job what a test that is marked `cover(n)` has more than it covers.
+
+    The gate has each n values of its parameters together in one case at least.
+    """
+    matrices: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("cover"):
+            matrices.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in matrices.values():
+        mark = cases[0].get_closest_marker("cover")
+        assert mark is not None
+        wanted = {item: _together(item, *mark.args) for item in cases}
+        left = set().union(*wanted.values())
+        while left:
+            best = max(cases, key=lambda item: len(wanted[item] & left))
+            left -= wanted.pop(best)
+            cases.remove(best)
+        for item in wanted:
+            item.add_marker("nightly")
+
+
+def _together(item: pytest.Item, count: int) -> set[tuple[tuple[str, str], ...]]:
+    """Return each so many values of the case, by the names of their parameters."""
+    parameters = item.callspec.params  # type: ignore[attr-defined] # it is of a function
+    values = sorted((name, repr(value)) for name, value in parameters.items())
+    return set(itertools.combinations(values, count))
 
 
 def pytest_collection_finish() -> None:

@@ -546,6 +546,7 @@ def test_a_claim_of_a_step_that_hung_is_told_when_it_is_tried_again(world: World
     assert (run.position.attempts.failed, run.status, run.claimable) == (1, "ERROR", "away")
 
 
+@pytest.mark.cover(2)
 @pytest.mark.parametrize(
     "stops",
     [unrecovered, never_claimed],

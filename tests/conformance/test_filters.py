@@ -103,6 +103,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.cover(2)
 @pytest.mark.parametrize(("wanted", "names"), FILTERS, ids=lambda value: repr(value)[:60])
 @pytest.mark.parametrize("most", [1, 2, 2000])
 @pytest.mark.parametrize("list_some", [list_runs, list_summaries])

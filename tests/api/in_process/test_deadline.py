@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry, testing
 from leasehold.domain.effect import dispatch_task
 from leasehold.registry.pipelines import Catalog
@@ -82,17 +84,18 @@ SLEEPY = Registry(
 NAP = PipelineEntry(name="nap", steps=("sleep",))
 
 
-def six_days(ctx: StepContext, given: Any) -> Any:
-    """Watch something for six days."""
-    for _ in range(6 * 24):
+def some_days(ctx: StepContext, given: Any) -> Any:
+    """Watch something for so many days."""
+    for _ in range(given["days"] * 24):
         ctx.wait_or_shutdown(3600)
     return {"attempt": ctx.attempt}
 
 
-def test_an_attempt_may_take_six_days_in_process() -> None:
+@pytest.mark.parametrize("days", [1, pytest.param(6, marks=pytest.mark.nightly)])
+def test_an_attempt_may_take_days_in_process(days: int) -> None:
     step = StepDispatchEntry(
         step_type="watch",
-        handler="tests.api.in_process.test_deadline:six_days",
+        handler="tests.api.in_process.test_deadline:some_days",
         agent_timeout=timedelta(days=6, hours=12),
         dispatch_deadline=timedelta(days=7),
     )
@@ -100,8 +103,8 @@ def test_an_attempt_may_take_six_days_in_process() -> None:
     catalog = Catalog(Registry("dispatch", [step]), Registry("pipelines", [watching]))
     with testing.engine(catalog) as engine:
         begun = engine.clock.now()
-        run = engine.run_until_settled(engine.start("watch", {}).run_id)
+        run = engine.run_until_settled(engine.start("watch", {"days": days}).run_id)
 
-        assert engine.clock.now() - begun == timedelta(days=6)
+        assert engine.clock.now() - begun == timedelta(days=days)
         assert engine.output(run.run_id) == {"attempt": 1}
         assert run.position.attempts.ended == 0

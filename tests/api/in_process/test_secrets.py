@@ -67,7 +67,15 @@ def written() -> Iterator[list[io.StringIO]]:
 @pytest.mark.parametrize(
     ("ways", "shape"),
     [
-        *[pytest.param(HANDLERS.keys() - ONLY_IN_A_PROCESS, shape, id=shape) for shape in SHAPES],
+        *[
+            pytest.param(
+                HANDLERS.keys() - ONLY_IN_A_PROCESS,
+                shape,
+                id=shape,
+                marks=() if shape == "address" else pytest.mark.nightly,
+            )
+            for shape in SHAPES
+        ],
         pytest.param(HANDLERS.keys(), "named", id="process", marks=pytest.mark.sandboxed),
     ],
 )

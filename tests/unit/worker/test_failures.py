@@ -25,7 +25,7 @@ from leasehold.worker.failures.failures import (
 
 LIMIT = 16 * 1024
 
-often = settings(max_examples=300, derandomize=True, deadline=None, database=None)
+often = settings(max_examples=settings.default.max_examples // 2)
 
 
 class Login(BaseModel):

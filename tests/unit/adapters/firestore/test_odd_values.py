@@ -54,6 +54,7 @@ def engine(place: Place, tmp_path: Path) -> Iterator[InProcessEngine]:
         yield engine
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize(
     "field", ["pipeline", "status", "dispatch", "steps", "plan", "createdAt", "alarmAt", "of_later"]
 )
