@@ -93,7 +93,8 @@ def problems(text: str, *, has_sentences: bool = True) -> Iterator[str]:
     """Yield each problem of a piece of prose, one line each."""
     for pattern, advice in PHRASES:
         for found in re.finditer(rf"\b(?:{pattern})", text, re.IGNORECASE):
-            if re.match(r"\w", text[found.end() :]) is None:
+            is_word = re.match(r"\w", text[found.end() :]) is None
+            if is_word and not found.group().endswith("None"):  # the value of Python
                 yield f"'{found.group()}': {advice}"
     for pattern, term in SYNONYMS:
         for found in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE):

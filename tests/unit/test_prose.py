@@ -40,6 +40,7 @@ GOOD = (
     "It waits for so long as the lease runs.",
     "The file says what is wrong with what the user wrote.",
     "What it costs.",
+    "Fields that are None are not stored.",
     "What does a kill repeat?",
     "She told the run to stop.",
     "Recommended: amend the commit.",
