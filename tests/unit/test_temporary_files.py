@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.builders import new_run, rules_of, step_settings
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
@@ -19,6 +18,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_work import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
 from leasehold.ports.clock import Threads
+from tests.worlds.builders import new_run, rules_of, step_settings
 
 RUN = lifecycle.start(
     None,

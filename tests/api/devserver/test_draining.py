@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bundle.conftest import ROOT, Api, settings
-from tests.ports import own_port
-from tests.waiting import until
 
 from leasehold.cli.stop_signals import SAME_S
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.devserver.server_process import running_processes
+from tests.chaos.bundle.conftest import ROOT, Api, settings
+from tests.worlds.ports import own_port
+from tests.worlds.waiting import until
 
 
 def environ_of(folder: Path) -> dict[str, str]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.bundle.conftest import calls
-from tests.server.project import Project
-from tests.server.servers import Begun, servers
-from tests.waiting import until
 
 from leasehold.devserver.server_process import running_processes
+from tests.api.server.project import Project
+from tests.api.server.servers import Begun, servers
+from tests.chaos.bundle.conftest import calls
+from tests.worlds.waiting import until
 
 
 @pytest.fixture

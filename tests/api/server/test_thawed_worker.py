@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.server.project import Project
-from tests.waiting import freeze, until
 
 from leasehold.worker.sandbox.forking.memory import descendants_of
+from tests.api.server.project import Project
+from tests.worlds.waiting import freeze, until
 
 #: Each call is paid for with a line in a file.
 PAYS = """

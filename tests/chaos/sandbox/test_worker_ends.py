@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.bundle.conftest import Api
-from tests.server.servers import Begun, servers
-from tests.waiting import until
 
 from leasehold.devserver.server_process import running_processes
+from tests.api.server.servers import Begun, servers
+from tests.chaos.bundle.conftest import Api
+from tests.worlds.waiting import until
 
 #: The handler and its 20 children, some of them in the second generation.
 NOTED = 21
