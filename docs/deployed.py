@@ -15,9 +15,6 @@ from leasehold.deploy.permissions import Kind, Permission, permissions_of
 from leasehold.deploy.resources.alert_policies import ALERTS, Alert
 from leasehold.deploy.resources.log_metrics import METRICS
 from leasehold.deploy.tables import DEFAULTS
-from leasehold.doctor import finding
-from leasehold.doctor.codes import CODES
-from leasehold.doctor.finding import Scope
 from leasehold.google_clients.clients import CALL
 from leasehold.registry.channels import TopicChannel
 from leasehold.registry.function_table import FUNCTIONS
@@ -61,6 +58,76 @@ _WHY: Final[Mapping[str, str]] = {
 }
 
 
+#: Roles of the deployer in the project, and what it needs each for.
+DEPLOYER_ROLES: Final[tuple[tuple[str, str], ...]] = (
+    ("roles/logging.logWriter", "the log of the build"),
+    (
+        "roles/storage.objectViewer",
+        "the source that `gcloud builds submit` uploads; what live runs are given",
+    ),
+    ("roles/cloudbuild.builds.editor", "starts the gate, as its own build"),
+    ("roles/serviceusage.serviceUsageConsumer", "uploads the source of the gate"),
+    ("roles/cloudfunctions.developer", "deploys functions"),
+    ("roles/run.admin", "says who may call them, and calls the runs API in the smoke test"),
+    ("roles/cloudtasks.queueAdmin", "the queue of a step type that is new"),
+    ("roles/cloudscheduler.admin", "the job of the sweep"),
+    ("roles/pubsub.admin", "topics; what Eventarc's subscription lacks, and who may publish"),
+    ("roles/datastore.indexAdmin", "indexes, exemptions and retention of Firestore"),
+    ("roles/logging.configWriter", "metrics that are counted from log lines"),
+    ("roles/monitoring.alertPolicyEditor", "alert policies"),
+    ("roles/monitoring.notificationChannelEditor", "whom alerts are sent to"),
+    (
+        "roles/datastore.viewer",
+        "asks whether the database is there; reads the runs that have not ended",
+    ),
+    ("roles/datastore.backupSchedulesViewer", "asks whether the database is backed up"),
+    ("roles/iam.serviceAccountViewer", "asks which accounts are there"),
+    ("roles/iam.securityReviewer", "asks who may do what"),
+    ("roles/secretmanager.viewer", "asks which secrets have a value; it reads none"),
+    ("roles/storage.bucketViewer", "asks how the bucket is set up"),
+)
+
+#: Roles of the builder in the project, and what it needs each for.
+BUILDER_ROLES: Final[tuple[tuple[str, str], ...]] = (
+    ("roles/logging.logWriter", "the log of the build"),
+    ("roles/artifactregistry.writer", "stores the image"),
+    ("roles/storage.objectViewer", "reads the bundle; a condition keeps it from the artifacts"),
+)
+
+#: Roles of the gate in the project, and what it needs each for; it reads its source besides.
+GATE_ROLES: Final[tuple[tuple[str, str], ...]] = (
+    ("roles/logging.logWriter", "the log of the gate"),
+)
+
+#: Accounts that the deployer may let others run as, beside those of the functions.
+ACTED_AS: Final[tuple[str, ...]] = (
+    may.BUILDER,
+    may.GATE,
+    Trigger.EVENTS.account,  # the trigger of deliver-notification
+    Trigger.SCHEDULE.account,  # the job of the sweep
+)
+
+#: What the project needs before anything is deployed.
+APIS: Final[tuple[str, ...]] = (
+    "artifactregistry.googleapis.com",
+    "cloudbuild.googleapis.com",
+    "cloudfunctions.googleapis.com",
+    "cloudquotas.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "cloudscheduler.googleapis.com",
+    "cloudtasks.googleapis.com",
+    "eventarc.googleapis.com",
+    "firestore.googleapis.com",
+    "iam.googleapis.com",
+    "iamcredentials.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+    "pubsub.googleapis.com",
+    "run.googleapis.com",
+    "secretmanager.googleapis.com",
+    "storage.googleapis.com",
+)
+
 #: What calls a function.
 TRIGGER_WORDS: Final[Mapping[Trigger, str]] = {
     Trigger.TASKS: "Cloud Tasks, a queue for each step type",
@@ -101,21 +168,6 @@ def build_options() -> str:
 def roles(of_account: Sequence[tuple[str, str]]) -> str:
     """Return the roles of an account, and what each is for."""
     return table(["role", "what for"], [[f"`{role}`", why] for role, why in of_account])
-
-
-def findings() -> str:
-    """Return what the doctor finds, here and with `--live`."""
-    rows = [
-        [
-            f"`{entry.code}`",
-            "" if entry.kind is finding.Kind.FINDING else entry.kind.value,
-            entry.scope.value if entry.scope is Scope.HERE else f"`{entry.scope.value}`",
-            entry.meaning,
-            entry.repair,
-        ]
-        for entry in CODES
-    ]
-    return table(["code", "", "where", "what is wrong", "what to do"], rows)
 
 
 def permissions() -> str:

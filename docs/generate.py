@@ -25,7 +25,6 @@ from docs.trace_events import TRACE_EVENTS
 from leasehold import errors
 from leasehold.api.calls import CALLS, OPERATIONS
 from leasehold.api.lease_calls import LEASE_CALLS
-from leasehold.deploy.permissions import BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.presentation.run_state import OVERLAYS
@@ -255,7 +254,6 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "handler-errors": handler_errors,
     "events": trace_events,
     "dead-letters": dead_letters,
-    "findings": deployed.findings,
     "functions": deployed.functions,
     "settings": settings,
     "permissions": deployed.permissions,
@@ -263,8 +261,8 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "alerts": deployed.alerts,
     "delivery-settings": partial(settings, "PIPELINE_DELIVERY_", "PIPELINE_CHANNEL_"),
     "build-options": deployed.build_options,
-    "deployer-roles": partial(deployed.roles, DEPLOYER_ROLES),
-    "builder-roles": partial(deployed.roles, BUILDER_ROLES),
+    "deployer-roles": partial(deployed.roles, deployed.DEPLOYER_ROLES),
+    "builder-roles": partial(deployed.roles, deployed.BUILDER_ROLES),
     "calls-of-runs": partial(http_api.calls_of, CALLS),
     "calls-of-leases": partial(http_api.calls_of, LEASE_CALLS),
     "shapes": http_api.shapes,

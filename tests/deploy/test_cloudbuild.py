@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.deployed import GATE_ROLES
 from leasehold.cli.deploy import cloudbuild
-from leasehold.deploy.permissions import GATE_ROLES
 from leasehold.deploy.tables import Tables, read_tables
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionTable, Secret

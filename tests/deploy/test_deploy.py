@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from leasehold.deploy.permissions import ACTED_AS, APIS, BUILDER_ROLES, DEPLOYER_ROLES
+from docs.deployed import ACTED_AS, APIS, BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 from tests.deploy.build_machine import ROOT, BuildMachine, copy_source

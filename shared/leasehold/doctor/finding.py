@@ -19,7 +19,7 @@ class Finding:
     """Something that is wrong.
 
     Args:
-        code: for machines: a key of `leasehold.doctor.codes`, or the code of an error.
+        code: for machines: a row of docs/doctor.md, or the code of an error.
         message: what it is and what it leads to, in one line.
         repair: a command that repairs it, or shows more; empty: the message says what to do.
         file: where, as a path; None: it is in no file.
@@ -38,37 +38,3 @@ class Finding:
     def sentence(self) -> str:
         """The message, and what to type."""
         return f"{self.message} Type: {self.repair}" if self.repair else self.message
-
-
-# What is known of each kind of finding; the table is `codes.py`.
-
-
-class Scope(StrEnum):
-    """Where it is looked for."""
-
-    HERE = "here"
-    LIVE = "--live"
-
-
-@dataclass(frozen=True, slots=True)
-class CodeEntry:
-    """A kind of finding.
-
-    Args:
-        code: for machines.
-        scope: where it is looked for.
-        meaning: what is wrong, and what that leads to.
-        repair: what to do.
-        kind: how much it counts.
-    """
-
-    code: str
-    scope: Scope
-    meaning: str
-    repair: str
-    kind: Kind = Kind.FINDING
-
-    @property
-    def key(self) -> str:
-        """The name the row is found by."""
-        return self.code
