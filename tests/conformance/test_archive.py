@@ -23,6 +23,7 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_ref
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.stored import Ref, Write
 from leasehold.errors import StoreUnavailableError, UnknownRunError
@@ -36,7 +37,7 @@ from leasehold.services.manage_lease import (
     release_step,
     save_checkpoint,
 )
-from leasehold.services.operate import Operation, OperationRequest, operate
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import delete_run
 from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run

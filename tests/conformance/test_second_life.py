@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.lease import Fence
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Ref, Write
 from leasehold.domain.trace import TraceEvent, TraceType, loss_ref
@@ -17,7 +18,7 @@ from leasehold.ports.documents import Documents
 from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.manage_lease import LeaseCredentials, complete_step, release_step
-from leasehold.services.operate import Operation, OperationRequest, operate
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.remote_step import engine_of_remote_step

@@ -15,7 +15,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import files_folder, step_folder
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import fence_of
-from leasehold.domain.lifecycle import NewRun
+from leasehold.domain.lifecycle import NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.stored import Write
 from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
@@ -29,7 +29,7 @@ from leasehold.services.manage_lease import (
     release_step,
     save_checkpoint,
 )
-from leasehold.services.operate import Operation, OperationRequest, operate
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep

@@ -14,6 +14,7 @@ from leasehold import PipelineEntry, Registry
 from leasehold.bootstrap import boot
 from leasehold.domain.kept_work import KeptCounts
 from leasehold.domain.lease import fence_of
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, ErrorRecord
 from leasehold.domain.timeline import timeline
@@ -25,7 +26,7 @@ from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.manage_lease import LeaseCredentials, fail_step, save_checkpoint
-from leasehold.services.operate import Operation, OperationRequest, operate
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import purge
 from leasehold.services.read_results import read_output
 from leasehold.services.read_runs import RunFilter, get_run

@@ -105,7 +105,7 @@ class OverHttp(Way):
 
 @dataclass(frozen=True)
 class ByCommand(Way):
-    shell: Shell = Shell  # type: ignore[assignment] - given always
+    shell: Shell = Shell  # type: ignore[assignment] # given always
     at: tuple[str, ...] = ()
 
     def ask(self, row: AnyRow, given: Any = None, run: str = "", step: str = "") -> Answer:

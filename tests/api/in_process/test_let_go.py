@@ -51,7 +51,7 @@ def command(environ: Environ) -> Callable[..., None]:
 
 
 def types_of(engine: InProcessEngine, run_id: str) -> set[str]:
-    return {event.type.value for event in engine.trace(run_id)}
+    return {str(event.type) for event in engine.trace(run_id)}
 
 
 @pytest.mark.parametrize("action", ["approve", "retry"])

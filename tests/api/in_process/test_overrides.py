@@ -140,7 +140,7 @@ def test_so_it_is_where_a_late_renewal_ends_the_attempt(engine: InProcessEngine)
 
     with pytest.raises(LeaseLostError):  # noqa: PT012 - each renewal but the last one is in time
         while True:
-            engine.clock.advance(10)
+            engine.clock.advance(10)  # type: ignore[attr-defined] # a FrozenClock
             attempt.renew()
 
     assert engine.show(run.run_id).status == "ERROR"

@@ -23,7 +23,7 @@ LONG_S = 60.0
 
 
 def types_of(engine: InProcessEngine, run_id: str) -> list[str]:
-    return [event.type.value for event in engine.trace(run_id)]
+    return [str(event.type) for event in engine.trace(run_id)]
 
 
 @pytest.mark.parametrize("pipeline", ["counts", "counts_later"])

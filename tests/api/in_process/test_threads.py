@@ -229,7 +229,7 @@ def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
     assert (done.position.attempts.interrupted, done.position.attempts.failed) == (0, 0)
     assert CALLS[run.run_id, "deaf"] == 2
     assert (lost.step, lost.attempt) == ("deaf", 1)
-    assert [event.type.value for event in events].count("run_completed") == 1
+    assert [str(event.type) for event in events].count("run_completed") == 1
 
 
 def test_a_waiter_sees_the_end_that_another_engine_brings(threaded: Make, holding: Hold) -> None:

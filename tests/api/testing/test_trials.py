@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry, TrialPolicy, in_process, testing
+from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import to_document
 from leasehold.errors import (
     InvalidOutputError,
@@ -20,7 +21,7 @@ from leasehold.errors import (
 )
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.claim_step import ClaimedStep, claim_step
-from leasehold.services.manage_lease import Fence, LeaseCredentials, complete_step
+from leasehold.services.manage_lease import LeaseCredentials, complete_step
 from leasehold.testing import InProcessEngine, step_context
 from tests.api.testing import trials
 from tests.api.testing.trials import verdict

@@ -148,7 +148,7 @@ def test_a_server_that_ends_where_it_stands_interrupts_a_step_and_fails_none(
     ended = endings.quick[number, target, isolation]
 
     attempts = ended.run.steps["ignores"].attempts
-    assert [event.type.value for event in ended.events] == STORY
+    assert [str(event.type) for event in ended.events] == STORY
     assert ended.terminated.reason == "instance_shutdown"
     assert ended.terminated.at - ended.stop_sent_at < WITHIN[isolation]
     assert (attempts.interrupted, attempts.failed, attempts.expired) == (1, 0, 0)

@@ -289,7 +289,7 @@ def test_a_step_in_flight_is_handed_over_and_its_run_completes(
     scene = scenes[kind, target]
     run = scene.done[name]
 
-    story = [event.type.value for event in scene.traces[name]]
+    story = [str(event.type) for event in scene.traces[name]]
     assert [event for event in story if event != "checkpoint_resumed"] == STORY
     assert terminated(scene, name).reason == "instance_shutdown"
     assert (

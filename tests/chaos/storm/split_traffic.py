@@ -7,6 +7,7 @@ what stands there in the cloud: a front that sends each delivery to one revision
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import random
 import signal
@@ -283,7 +284,7 @@ def _roll(split: Split, traffic: _Traffic, folder: Path, settings: Mapping[str, 
     for number, share in enumerate(shares):
         traffic.split(share, chance)
         left = len(shares) - number
-        due = list(itertools.islice(keys, -(-keys.__length_hint__() // left)))
+        due = list(itertools.islice(keys, -(-operator.length_hint(keys) // left)))
         for place, release in enumerate(traffic.releases):
             words = [str(split.pages), str(split.call_seconds)]
             words += due[place :: len(traffic.releases)]

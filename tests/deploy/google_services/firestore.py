@@ -38,7 +38,7 @@ class FirestoreAdmin(Service):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.databases: dict[str, firestore.Database] = {}
+        self.databases: dict[str, Any] = {}
         self.indexes: dict[str, firestore.Index] = {}
         self.fields: dict[str, firestore.Field] = {}
         self.schedules: dict[str, BackupSchedule] = {}
@@ -53,7 +53,7 @@ class FirestoreAdmin(Service):
             if "ttl_config" in field:
                 field.ttl_config.state = firestore.Field.TtlConfig.State.ACTIVE
 
-    def get_database(self, request: Any) -> firestore.Database:
+    def get_database(self, request: Any) -> Any:
         self._check(request.name)
         return copy_of(self.databases[request.name])
 

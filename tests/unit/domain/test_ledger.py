@@ -10,7 +10,7 @@ from tests.unit.domain.runs import Runs
 
 
 def test_a_completed_run_in_figures(runs: Runs) -> None:
-    entry = to_document(ledger_of(runs.completed()))
+    entry = dict(to_document(ledger_of(runs.completed())))
 
     steps = entry.pop("steps")
     assert entry == {

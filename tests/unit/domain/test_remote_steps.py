@@ -267,7 +267,7 @@ def test_a_hint_ends_the_expired_lease_of_a_worker_elsewhere_and_offers_the_step
     assert (change.outcome, run.status, run.position.lease) == ("awaits_claim", "PENDING", None)
     assert (run.claimable, run.position.dispatch.generation, run.alarm_at) == ("draft", 2, at(630))
     assert (run.position.attempts.expired, run.position.interruptions, change.owed) == (1, 1, ())
-    assert [(event.type, event.holder) for event in change.events] == [
+    assert [(event.type, event.model_dump().get("holder")) for event in change.events] == [
         ("step_terminated", "laptop")
     ]
 

@@ -15,7 +15,7 @@ def test_what_went_as_planned_is_told_from_the_manifest(runs: Runs, at: At) -> N
     """A run without trouble stores no event at all."""
     events = timeline(runs.completed(), [])
 
-    assert [(event.at, event.type.value, event.step) for event in events] == [
+    assert [(event.at, str(event.type), event.step) for event in events] == [
         (at(0), "run_started", None),
         (at(0), "step_started", "draft"),
         (at(5), "step_completed", "draft"),
@@ -32,7 +32,7 @@ def test_stored_events_stand_where_they_happened(runs: Runs, at: At) -> None:
         TraceEvent(type=TraceType.RUN_PAUSED, at=at(7), step="send"),
     ]
 
-    types = [event.type.value for event in timeline(runs.completed(), stored)]
+    types = [str(event.type) for event in timeline(runs.completed(), stored)]
 
     assert types == [
         "run_started",
@@ -52,7 +52,7 @@ def test_an_output_names_the_attempt_that_brought_it(runs: Runs, at: At) -> None
 
     events = timeline(run, [])
 
-    assert [(event.type.value, event.attempt) for event in events[1:]] == [
+    assert [(str(event.type), event.attempt) for event in events[1:]] == [
         ("step_started", 1),
         ("step_completed", 2),
         ("step_handed_off", 2),
@@ -241,7 +241,7 @@ def test_announcements_stand_where_they_happened(runs: Runs, at: At) -> None:
         TraceEvent(type=TraceType.ANNOUNCEMENT_SENT, at=at(20), step="send"),
     ]
 
-    types = [event.type.value for event in timeline(runs.completed(), stored)]
+    types = [str(event.type) for event in timeline(runs.completed(), stored)]
 
     assert types[-5:] == [
         "run_paused",

@@ -12,6 +12,7 @@ import pytest
 from leasehold import AgentClientError, IncrementalState
 from leasehold.testing import FrozenClock, InProcessEngine, step_context
 from pipelines.review import local_agent
+from pipelines.review.local_objections import local_objections
 from pipelines.review.models import Citation, Digest, Point
 from pipelines.review.questions import Inspection, Objection
 from pipelines.review.supervision import ASPECTS, PHASE, account, looks_at, objected
@@ -119,7 +120,7 @@ def test_a_kill_at_each_iteration_repeats_no_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     asked: Counter[str] = Counter()
-    objections = local_agent.local_objections
+    objections = local_objections
 
     def counting(given: Inspection) -> Any:
         asked[given.aspect] += 1

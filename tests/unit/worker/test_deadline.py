@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.attempt import Attempt, ThreadStack
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.effect import dispatch_task
@@ -30,7 +30,7 @@ from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
-from leasehold.worker.stopping.thread_stacks import ThreadStack, stack_of
+from leasehold.worker.stopping.thread_stacks import stack_of
 from tests.unit.worker import hanging
 from tests.unit.worker.hanging import GO_ON, MET, THERE
 from tests.unit.worker.leased_world import World, holding, world_of
