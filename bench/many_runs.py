@@ -24,7 +24,7 @@ from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write, replace
 from leasehold.ports.documents import Committed, Documents, Query, Snapshot
 from leasehold.services.engine import Engine
 
@@ -224,15 +224,17 @@ def put(place: Place, *runs: Iterable[Manifest]) -> None:
 
 def _named(run: Manifest, run_id: str, at: datetime, labels: Iterable[str]) -> Manifest:
     shard = zlib.crc32(run_id.encode()) % SHARDS
-    return run.with_(run_id=run_id, shard=shard, labels=tuple(labels), created_at=at)
+    return replace(run, run_id=run_id, shard=shard, labels=tuple(labels), created_at=at)
 
 
 def _moved(run: Manifest, due: datetime, engine: Engine) -> Manifest:
     """Return the run with another alarm, and with what has it."""
-    if run.position.lease is not None:
-        return run.with_(alarm_at=due).at(lease=run.position.lease.with_(expires_at=due))
-    waiting = run.position.dispatch.with_(not_before=due - engine.rules.grace)
-    return run.with_(alarm_at=due).at(dispatch=waiting)
+    at = run.position
+    if at.lease is not None:
+        at = replace(at, lease=replace(at.lease, expires_at=due))
+    else:
+        at = replace(at, dispatch=replace(at.dispatch, not_before=due - engine.rules.grace))
+    return replace(run, alarm_at=due, position=at)
 
 
 def _waiting(engine: Engine, now: datetime) -> Manifest:

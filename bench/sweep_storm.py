@@ -39,7 +39,7 @@ from leasehold.domain.effect import dispatch_task
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
-from leasehold.domain.stored import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write, replace
 from leasehold.logs.attempt import EVENTS_LOG
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.engine import Engine
@@ -101,8 +101,9 @@ class Storm:
             found = self.engine.documents.get(run_ref(run_id))
             assert found is not None
             run = manifest_of(run_id, found.document)
-            due = run.with_(alarm_at=run.position.dispatch.not_before + self.engine.rules.grace)
-            long_ago = due.at(dispatch=run.position.dispatch.with_(seen_at=None))
+            due = replace(run, alarm_at=run.position.dispatch.not_before + self.engine.rules.grace)
+            dispatch = replace(run.position.dispatch, seen_at=None)
+            long_ago = replace(due, position=replace(due.position, dispatch=dispatch))
             document = to_document(long_ago)
             self.engine.documents.transact(found.ref, partial(_put, document))
 

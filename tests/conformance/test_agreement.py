@@ -26,13 +26,14 @@ from leasehold.domain.explanation import explain
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.status import DeadLetterReason, Outcome, RunStatus
+from leasehold.domain.stored import replace
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.stores import DOCUMENTS, put
-from tests.worlds.builders import new_run
+from tests.worlds.builders import at_position, new_run, with_step
 from tests.worlds.emulators import need_firestore
 from tests.worlds.queues import SeenByAll
 
@@ -167,20 +168,20 @@ def manifest_for(case: Case, now: datetime, rules: Rules, run_id: str = "r-1") -
     plan = ("away", "add") if case.owed == "remote" else ("add", "add_again")
     new = new_run(run_id, pipeline="agreement", plan=plan, nonce=f"nonce of {run_id}")
     run = lifecycle.start(None, now + case.due_at, rules=rules, new=new).manifest
-    dispatch = run.position.dispatch.with_(
-        enqueued=case.owed in ("task enqueued", "task lost", "backlog")
+    dispatch = replace(
+        run.position.dispatch, enqueued=case.owed in ("task enqueued", "task lost", "backlog")
     )
-    run = run.at(dispatch=dispatch)
+    run = at_position(run, dispatch=dispatch)
     facts: dict[str, Any] = {
         "status": case.status,
-        "steps": run.with_step(plan[0], status=case.status),
+        "steps": with_step(run, plan[0], status=case.status),
         "claimable": None,
         "alarm_at": None,
         "paused": case.overlay == "paused",
         "cancelled": case.overlay == "cancelled",
     }
     if case.held != "nobody":
-        run = run.at(lease=lease_for(case, now), heartbeat_at=now + case.ends_at - MINUTE)
+        run = at_position(run, lease=lease_for(case, now), heartbeat_at=now + case.ends_at - MINUTE)
     elif case.owed == "remote" and not case.is_over and case.overlay != "paused":
         facts["claimable"] = "away" if case.status in ("PENDING", "ERROR") else None
     if has_alarm(case):
@@ -188,7 +189,7 @@ def manifest_for(case: Case, now: datetime, rules: Rules, run_id: str = "r-1") -
         facts["alarm_at"] = now + (case.alarm_at if waits else case.ends_at)
         if case.is_past:
             facts["alarm_at"] = now - case.ago
-    return run.with_(**facts, **marks(case, now))
+    return replace(run, **facts, **marks(case, now))
 
 
 def lease_for(case: Case, now: datetime) -> Lease:
@@ -328,8 +329,8 @@ def test_what_is_broken_is_repaired_for_good_and_nothing_else_is_touched(
         assert case.is_over is run.is_terminal
         if run.is_terminal:
             kept = ("updated_at", "traced", "alarm_at")
-            unleased = after.at(lease=run.position.lease)
-            assert unleased.with_(**{name: getattr(run, name) for name in kept}) == run
+            unleased = at_position(after, lease=run.position.lease)
+            assert replace(unleased, **{name: getattr(run, name) for name in kept}) == run
         assert len(change.events) == after.traced - run.traced
 
 

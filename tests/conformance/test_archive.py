@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_ref
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
-from leasehold.domain.stored import Ref, Write
+from leasehold.domain.stored import Ref, Write, replace
 from leasehold.errors import StoreUnavailableError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
@@ -43,6 +42,7 @@ from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.conformance.remote_step import engine_of_remote_step
+from tests.worlds.builders import at_position
 
 LARGE = '["' + "x" * 40_000 + '"]'
 TEXT = b"A line that comes again and again.\n" * 2_000
@@ -131,7 +131,9 @@ def made_due(engine: Engine, run_id: str) -> None:
     run = find_run(engine, run_id).manifest
     assert run.archive is not None
     then = engine.clock.now() - AGO
-    run = run.with_(alarm_at=then, updated_at=then, archive=run.archive.with_(not_before=then))
+    run = replace(
+        run, alarm_at=then, updated_at=then, archive=replace(run.archive, not_before=then)
+    )
     engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, to_document(run)))
 
 
@@ -385,7 +387,7 @@ def test_what_is_stored_before_and_after_a_cancel_goes_once_its_worker_is_silent
     store_only(engine, attempt)
 
     silent = engine.clock.now() - AGO
-    run = find_run(engine, worker.run_id).manifest.at(heartbeat_at=silent)
+    run = at_position(find_run(engine, worker.run_id).manifest, heartbeat_at=silent)
     engine.documents.transact(run_ref(run.run_id), lambda _, __: Write(None, to_document(run)))
     made_due(engine, run.run_id)
     swept = sweep(engine, among={run.run_id})

@@ -17,6 +17,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
@@ -31,6 +32,7 @@ from leasehold.services.manage_lease import (
 )
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
+from tests.worlds.builders import at_position
 
 
 @pytest.fixture
@@ -63,8 +65,8 @@ def at_its_deadline(engine: Engine, claimed: ClaimedStep) -> LeaseCredentials:
     def made_earlier(run: Manifest, _: datetime) -> Change:
         assert run.position.lease is not None
         acquired_at = run.position.lease.acquired_at - timedelta(minutes=2)
-        lease = run.position.lease.with_(acquired_at=acquired_at)
-        return Change(Outcome.RENEWED, run.at(lease=lease))
+        lease = replace(run.position.lease, acquired_at=acquired_at)
+        return Change(Outcome.RENEWED, at_position(run, lease=lease))
 
     change_run(engine, claimed.manifest.run_id, made_earlier)
     return credentials_of(claimed)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import BlockCode, DeadLetterReason
-from leasehold.domain.stored import Write
+from leasehold.domain.stored import Write, replace
 from leasehold.domain.timestamps import ClockStep
 from leasehold.errors import (
     LeaseholdError,
@@ -60,7 +60,7 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.conformance.stores import DOCUMENTS
-from tests.worlds.builders import let_pass
+from tests.worlds.builders import at_position, let_pass
 from tests.worlds.emulators import need_firestore
 from tests.worlds.queues import SeenByAll
 
@@ -231,7 +231,7 @@ def permanent(world: World) -> str:
 
     def for_good(run: Manifest) -> Manifest:
         assert run.error is not None
-        return run.with_(error=run.error.with_(permanent=True))
+        return replace(run, error=replace(run.error, permanent=True))
 
     world.write(run_id, for_good)
     return run_id
@@ -423,7 +423,7 @@ def test_a_permanent_error_gives_the_run_up_at_once(world: World) -> None:
 def test_an_input_that_does_not_fit_any_more_gives_no_run_up(world: World) -> None:
     """It was stored by a version whose model took it; the next deploy may take it again."""
     run_id = world.start("add")
-    world.write(run_id, lambda run: run.with_(input='{"n": "many"}'))
+    world.write(run_id, lambda run: replace(run, input='{"n": "many"}'))
 
     assert world.hint(run_id) == "blocked"
 
@@ -496,8 +496,10 @@ def hang(world: World, run_id: str) -> None:
     def heard_of(run: Manifest) -> Manifest:
         assert run.position.lease is not None
         renewed_at = run.position.lease.acquired_at + timedelta(minutes=5)
-        lease = run.position.lease.with_(expires_at=renewed_at + timedelta(seconds=30))
-        return run.with_(alarm_at=lease.expires_at).at(heartbeat_at=renewed_at, lease=lease)
+        lease = replace(run.position.lease, expires_at=renewed_at + timedelta(seconds=30))
+        return at_position(
+            replace(run, alarm_at=lease.expires_at), heartbeat_at=renewed_at, lease=lease
+        )
 
     world.write(run_id, heard_of)
 
@@ -536,7 +538,7 @@ def test_a_claim_of_a_step_that_hung_is_told_when_it_is_tried_again(world: World
 
     def heard_of(run: Manifest) -> Manifest:
         assert run.position.lease is not None
-        return run.at(heartbeat_at=run.position.lease.acquired_at + timedelta(minutes=2))
+        return at_position(run, heartbeat_at=run.position.lease.acquired_at + timedelta(minutes=2))
 
     world.write(run_id, heard_of)
     with pytest.raises(NothingToClaimError, match="is tried again at"):
@@ -850,7 +852,7 @@ def test_a_run_that_was_given_up_can_only_be_recreated(world: World) -> None:
 
     lineage = ("recreated_as", "updated_at", "traced", "alarm_at")
     after = world.run(run_id)
-    assert after.with_(**{name: getattr(dead, name) for name in lineage}) == dead
+    assert replace(after, **{name: getattr(dead, name) for name in lineage}) == dead
     assert after.recreated_as == ("r-new",)
     assert world.hint("r-new") == "completed"
 
@@ -889,7 +891,9 @@ def test_a_sweep_that_read_before_a_worker_came_changes_nothing(world: World) ->
     run_id = never_claimed(world)
     seen = world.engine.documents.get(run_ref(run_id))
     assert seen is not None
-    world.write(run_id, lambda run: run.at(dispatch=run.position.dispatch.with_(generation=2)))
+    world.write(
+        run_id, lambda run: at_position(run, dispatch=replace(run.position.dispatch, generation=2))
+    )
     on_alarm = partial(lifecycle.on_alarm, rules=world.engine.rules, generation=1, in_queue=False)
 
     with pytest.raises(VersionConflictError):
@@ -981,7 +985,7 @@ def test_an_error_of_many_lines_is_one_line_of_the_log(
 
     def spoken(run: Manifest) -> Manifest:
         assert run.error is not None
-        return run.with_(error=run.error.with_(message=words))
+        return replace(run, error=replace(run.error, message=words))
 
     world.write(run_id, spoken)
     with caplog.at_level(logging.INFO, "leasehold.events"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime, timedelta
 from threading import Barrier, Event, Semaphore
 from typing import Any
@@ -20,7 +19,7 @@ from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, deli
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.status import RunStatus
-from leasehold.domain.stored import Ref, StoredDocument, Write
+from leasehold.domain.stored import Ref, StoredDocument, Write, replace
 from leasehold.domain.trace import run_mark
 from leasehold.errors import (
     ChannelRefusedError,
@@ -216,7 +215,7 @@ def ended(engine: Engine, run_id: str, **fields: Any) -> Manifest:
     now = engine.clock.now()
     told = Announcement(occurrence="3", event="run_completed", at=now, channels=("pager",))
     run = lifecycle.start(None, now, rules=engine.rules, new=new).manifest
-    run = run.with_(**({"announcement": told, "alarm_at": None} | fields))
+    run = replace(run, **({"announcement": told, "alarm_at": None} | fields))
     engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, to_document(run)))
     return run
 

@@ -29,7 +29,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import DeadLetterReason, Outcome
-from leasehold.domain.stored import Write
+from leasehold.domain.stored import Write, replace
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
@@ -188,7 +188,7 @@ def lay_over(service: Service, run_id: str, overlay: str) -> None:
         field = {"dead-lettered": "dead_lettered"}.get(overlay, overlay)
 
         def written(document: Any, now: datetime) -> Write[None]:
-            run = manifest_of(run_id, document).with_(**{field: True})
+            run = replace(manifest_of(run_id, document), **{field: True})
             grace = service.bundle.engine.rules.grace
             return Write(None, to_document(with_index_fields(run, grace)))
 

@@ -16,7 +16,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.status import Outcome
-from leasehold.domain.stored import Write
+from leasehold.domain.stored import Write, replace
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
@@ -98,7 +98,7 @@ def test_what_a_run_that_ended_owes_is_published_again_and_the_run_stays_as_it_i
     assert (swept.recovered, swept.redispatched, swept.dead_lettered) == (0, 0, 0)
     after = stored(engine, unique)
     assert after.alarm_at == after.updated_at + engine.rules.grace
-    assert after.with_(alarm_at=run.alarm_at, updated_at=run.updated_at) == run
+    assert replace(after, alarm_at=run.alarm_at, updated_at=run.updated_at) == run
 
     sweep(engine, among={unique})
     assert len(queue.created) == 1, "its alarm lies ahead"
@@ -111,7 +111,7 @@ def test_once_it_is_carried_out_no_sweep_sees_the_run_again(
 
     def announced(manifest: Manifest, now: datetime) -> object:
         draft = Draft(manifest, now, engine.rules)
-        draft.set(labels=("announced",))
+        draft.run = replace(draft.run, labels=("announced",))
         return draft.commit(Outcome.REPAIRED)
 
     run = completed(engine, unique)

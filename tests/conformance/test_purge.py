@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
-from leasehold.domain.stored import Ref, Write
+from leasehold.domain.stored import Ref, Write, replace
 from leasehold.errors import (
     InvalidRequestError,
     PurgeCutOffError,
@@ -240,7 +239,7 @@ def test_a_purge_that_comes_late_leaves_what_the_next_run_of_a_key_owes(
     announcing: Engine, label: str, unique: str
 ) -> None:
     old = ended(announcing, label, key=unique)
-    marked = find_run(announcing, old).manifest.with_(purged_at=announcing.clock.now())
+    marked = replace(find_run(announcing, old).manifest, purged_at=announcing.clock.now())
     ended_again = deliveries(announcing, old)
     write_deliveries(announcing, old, createdAt=marked.purged_at)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import product
@@ -24,6 +24,7 @@ from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.effect import Archive
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import run_mark
 from leasehold.errors import RunBeingPurgedError, UnknownRunError
 from leasehold.ports.documents import Documents
@@ -231,7 +232,7 @@ def test_a_run_of_which_someone_is_to_be_told_goes_once_that_is_sent(
     wanted, then = RunFilter(label=f"test:{unique}"), engine.clock.now() + LATE
     (told,) = deliveries(engine, run.run_id)
     early = told.created_at - 2 * LATE  # nobody expects it any more
-    write(engine, told.with_(created_at=early))  # type: ignore[call-arg]
+    write(engine, replace(told, created_at=early))  # type: ignore[call-arg]
     request_delivery(engine, run.run_id, CHANNEL, actor="ada")
 
     kept = purge(engine, wanted, ended_before=then)
@@ -256,7 +257,7 @@ def test_a_request_while_the_announcement_is_pending_is_the_announcement(
     operate(replace(engine, rules=without), run.run_id, cancel)
 
     asked = request_delivery(engine, run.run_id, CHANNEL, actor="ada")
-    sent = asked.with_(state=DeliveryState.ANNOUNCED, alarm_at=None)
+    sent = replace(asked, state=DeliveryState.ANNOUNCED, alarm_at=None)
     write(engine, sent)
     told = find_run(engine, run.run_id).manifest.announcement
     assert told is not None

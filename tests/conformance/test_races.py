@@ -20,7 +20,7 @@ from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.domain.status import Outcome
-from leasehold.domain.stored import Document, Ref, Write
+from leasehold.domain.stored import Document, Ref, Write, replace
 from leasehold.errors import (
     LeaseHeldError,
     LeaseholdError,
@@ -28,7 +28,7 @@ from leasehold.errors import (
     VersionConflictError,
 )
 from leasehold.ports.documents import Documents, Query, Snapshot
-from tests.worlds.builders import new_run, rules_of, step_settings
+from tests.worlds.builders import at_position, new_run, rules_of, step_settings
 
 #: How often a race is run: who wins is not ours to say.
 ROUNDS = 8
@@ -70,8 +70,10 @@ class Run:
         def over(document: Document | None, now: datetime) -> Write[None]:
             run = manifest_of(self.ref.id, document or {})
             assert run.position.lease is not None
-            lease = run.position.lease.with_(expires_at=now - timedelta(seconds=1))
-            return Write(None, to_document(run.with_(alarm_at=lease.expires_at).at(lease=lease)))
+            lease = replace(run.position.lease, expires_at=now - timedelta(seconds=1))
+            return Write(
+                None, to_document(at_position(replace(run, alarm_at=lease.expires_at), lease=lease))
+            )
 
         self.documents.transact(self.ref, over)
 

@@ -84,3 +84,32 @@ def test_the_code_of_the_pages_keeps_the_strictest_types(tmp_path: Path) -> None
     said, failed, _ = mypy.api.run([*map(str, settings), str(tmp_path)])
 
     assert (said, failed) == ("Success: no issues found in 12 source files\n", "")
+
+
+VALUES = """
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Lease
+from leasehold.domain.stored import make, replace
+
+
+def changed(run: Manifest, lease: Lease) -> Manifest:
+    run = replace(run, paused=True, position=replace(run.position, lease=lease))
+    replace(run, paused="yes")
+    replace(run.position, leese=lease)
+    make(Lease, lease_id="one")
+    run.paused = False
+    return run
+"""
+
+
+def test_a_checker_knows_the_fields_of_the_values_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "values.py").write_text(VALUES)
+    settings = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache")
+
+    said, _, _ = mypy.api.run([*map(str, settings), str(tmp_path)])
+
+    found = re.findall(r"^.*values\.py:(\d+): error: (.*?)  \[", said, re.MULTILINE)
+    assert [number for number, _ in found] == ["9", "10", "11", "12"]
+    assert 'Argument "paused" to "replace" of "Manifest" has incompatible type' in found[0][1]
+    assert 'Unexpected keyword argument "leese" for "replace" of "Position"' in found[1][1]
+    assert "read-only" in found[3][1]

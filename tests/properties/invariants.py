@@ -13,6 +13,7 @@ from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import held_lease
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError
 from tests.properties.model import (
     FOUND,
@@ -57,7 +58,7 @@ def check_change(before: Manifest, change: Change, now: datetime) -> None:
     assert after.updated_at == now
     assert after.traced == before.traced + len(change.events)
     if before.is_terminal:
-        assert after.with_(**{name: getattr(before, name) for name in LINEAGE}) == before
+        assert replace(after, **{name: getattr(before, name) for name in LINEAGE}) == before
         return
     assert after.position.dispatch.generation - before.position.dispatch.generation in (0, 1)
     if is_dispatched(before, after):
@@ -116,7 +117,7 @@ def is_dispatched(before: Manifest, after: Manifest) -> bool:
         "after_block",
     )
     seen = {name: getattr(after.position.dispatch, name) for name in noted}
-    same = after.position.dispatch == before.position.dispatch.with_(**seen)
+    same = after.position.dispatch == replace(before.position.dispatch, **seen)
     return not same or after.position.dispatch.enqueued < before.position.dispatch.enqueued
 
 
@@ -149,7 +150,7 @@ def _check_kept(before: Manifest, after: Manifest) -> None:
         > after.updated_at
     ):
         assert _lease_id(after) == before.position.lease.lease_id
-        looked_at_no_more = before.position.dispatch.with_(after_block=None)  # it is progress
+        looked_at_no_more = replace(before.position.dispatch, after_block=None)  # it is progress
         assert after.position.dispatch in (before.position.dispatch, looked_at_no_more)
     else:
         assert after.position.lease is None

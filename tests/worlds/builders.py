@@ -17,10 +17,21 @@ from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import manifest_of, run_ref, to_document
-from leasehold.domain.stored import Document, Write
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
+from leasehold.domain.manifest_parts import StepRecord
+from leasehold.domain.stored import Document, Write, replace
 from leasehold.ports.documents import Documents
 from leasehold.testing.clock import START
+
+
+def at_position(run: Manifest, **fields: Any) -> Manifest:
+    """The run with these fields of its position replaced."""
+    return replace(run, position=replace(run.position, **fields))
+
+
+def with_step(run: Manifest, step: str, **fields: Any) -> dict[str, StepRecord]:
+    """The steps of the run with these fields of one replaced."""
+    return {**run.steps, step: replace(run.steps[step], **fields)}
 
 
 def step_settings(step_type: str = "draft", **fields: Any) -> StepSettings:

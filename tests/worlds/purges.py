@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,7 @@ from leasehold.domain.artifact_name import files_folder, step_folder
 from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.stored import Ref, StoredDocument, Write
+from leasehold.domain.stored import Ref, StoredDocument, Write, replace
 from leasehold.domain.trace import loss_ref
 from leasehold.errors import LeaseholdError, StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
@@ -75,7 +74,7 @@ def end(engine: Engine, run: Manifest) -> Manifest:
 
 
 def send(engine: Engine, delivery: Delivery) -> None:
-    write(engine, delivery.with_(state=DeliveryState.ANNOUNCED, alarm_at=None))
+    write(engine, replace(delivery, state=DeliveryState.ANNOUNCED, alarm_at=None))
 
 
 def write(engine: Engine, delivery: Delivery) -> None:

@@ -22,6 +22,7 @@ from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
 from leasehold.domain.notes import progress_message
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
 from leasehold.domain.retry import MAX_RETRY_AFTER
+from leasehold.domain.stored import replace
 from leasehold.services import leased_files
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine
@@ -306,7 +307,7 @@ def complete(engine: Engine, request: CallRequest[CompleteBody]) -> OutcomeRespo
 def fail(engine: Engine, request: CallRequest[FailBody]) -> OutcomeResponse:
     """The error is recorded, and the step is tried again or given up."""
     body = request.given
-    error = _error(body.error).with_(retry_after_s=body.retry_after_s)
+    error = replace(_error(body.error), retry_after_s=body.retry_after_s)
     return _outcome(fail_step(engine, _credentials(body), error, permanent=body.permanent))
 
 

@@ -42,7 +42,7 @@ from leasehold.domain.notes import MadeOutput, Notes, progress_without_secrets
 from leasehold.domain.redaction import masked
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
-from leasehold.domain.stored import Document, Write
+from leasehold.domain.stored import Document, Write, replace
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.errors import (
     DocumentExistsError,
@@ -262,7 +262,9 @@ class Attempt:
             check_json(results)
         except ValueError as error:
             raise not_json("partial_results", error) from None
-        kept = inline(results, beside=run.at(checkpoint=None).text_bytes)
+        kept = inline(
+            results, beside=replace(run, position=replace(run.position, checkpoint=None)).text_bytes
+        )
         if kept is None:
             file = pack(run, self.engine.clock.new_id(), results)
             kept = file.value
@@ -313,7 +315,7 @@ class Attempt:
             else:
                 return
         file = pack_call(self.manifest, self.engine.clock.new_id(), call)
-        record = partial(record, call=call.with_(inline=None, ref=file.name, digest=file.digest))
+        record = partial(record, call=replace(call, inline=None, ref=file.name, digest=file.digest))
         self._refer_to(file, partial(self._save, record, kept), is_temporary=not call.keep)
 
     def renew(self, *, within: float | None = None) -> Change:
@@ -527,7 +529,7 @@ class Attempt:
             rules=self.engine.dispatch_rules(),
             fence=self.fence,
             reason=Termination.DISPATCH_DEADLINE_EXCEEDED,
-            error=deadline_error(self.manifest).with_(origin=stack.origin),
+            error=replace(deadline_error(self.manifest), origin=stack.origin),
             stacks=stack.text,
             notes=self.notes,
         )

@@ -25,6 +25,7 @@ from leasehold.domain.once_results import (
     expected_reference,
     recorded_call,
 )
+from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import findings_in, last_review, record_with_output
 from leasehold.errors import (
@@ -258,7 +259,7 @@ class AttemptCalls:
         check_call_key(key)
         check_size(f"the result of call {key!r}", result, OUTPUT_BYTES)
         check_json(result)  # a process of a handler may send anything
-        call = self._result(key, type_).with_(inline=result, keep=keep)
+        call = replace(self._result(key, type_), inline=result, keep=keep)
         self._attempt.record_call(call, self._unreadable.get(key))
         with self._expecting:
             self._expected.pop(key, None)

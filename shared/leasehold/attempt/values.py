@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.artifact_name import step_folder, values_folder
 from leasehold.domain.json_text import OUTPUT_BYTES, digest
-from leasehold.domain.kept_work import CallResult, KeptValue, kept_value
+from leasehold.domain.kept_work import CallResult, KeptValue
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, run_ref
 from leasehold.errors import (
     ArtifactNameError,
@@ -60,7 +60,7 @@ def inline(text: str, *, beside: int = 0) -> KeptValue | None:
         text: its JSON text.
         beside: the bytes of the texts that the manifest holds already.
     """
-    return kept_value(text=text) if fits_inline(len(text.encode()), beside=beside) else None
+    return KeptValue(text=text) if fits_inline(len(text.encode()), beside=beside) else None
 
 
 def keep(artifacts: Artifacts, text: str, name: str, *, beside: int = 0) -> KeptValue:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
-
-from pydantic import AwareDatetime
+from typing import Final
 
 from leasehold.domain.stored import Moment, Stored, Text
 
@@ -30,14 +28,6 @@ class Priority(StrEnum):
 URGENT: Final = frozenset({AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED})
 
 
-class AnnouncementUpdate(TypedDict, total=False):
-    """What may be replaced of an `Announcement`."""
-
-    at: AwareDatetime
-    channels: tuple[str, ...]
-    pending: bool
-
-
 class Announcement(Stored):
     """The last announcement of a run, as its manifest keeps it.
 
@@ -54,10 +44,6 @@ class Announcement(Stored):
     channels: tuple[Text, ...]
     detail: Text | None = None
     pending: bool = False
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[AnnouncementUpdate]) -> Self: ...  # noqa: D102
 
 
 def next_occurrence(before: Announcement | None, fencing_token: int) -> str:

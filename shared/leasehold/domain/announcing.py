@@ -21,6 +21,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import one_line
 from leasehold.domain.status import RunStatus
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceEvent, TraceType, run_mark
 
 #: So long an announcement is tried.
@@ -90,7 +91,7 @@ def _caught_up(run: Manifest, now: datetime, rules: Rules) -> Announcement | Non
     if event is None or told.event != event:
         return None
     channels = rules.channels_for(run.pipeline, event)
-    return None if channels is None else told.with_(at=now, channels=channels, pending=False)
+    return None if channels is None else replace(told, at=now, channels=channels, pending=False)
 
 
 def deliveries_of(
@@ -107,7 +108,7 @@ def deliveries_of(
     if told is None:
         return ()
     owed = (_delivery(run, told, channel, grace) for channel in told.channels)
-    return tuple(one.with_(give_up_at=told.at + give_up_after) for one in owed)
+    return tuple(replace(one, give_up_at=told.at + give_up_after) for one in owed)
 
 
 def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta) -> Delivery:

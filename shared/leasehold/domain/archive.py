@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
-
-from pydantic import AwareDatetime
+from typing import Final
 
 from leasehold.domain.retry import doubling
-from leasehold.domain.stored import Moment, Stored
+from leasehold.domain.stored import Moment, Stored, replace
 
 #: The longest wait before the sweep tries an archive again.
 LONGEST_WAIT: Final = timedelta(hours=1)
 
 #: So long after a worker was last heard of it may still write a temporary file.
 SILENT_FOR: Final = timedelta(hours=1)
-
-
-class OwedArchiveUpdate(TypedDict, total=False):
-    """What may be replaced of an `OwedArchive`."""
-
-    ended_at: AwareDatetime
-    tries: int
-    failed: tuple[str, ...]
-    not_before: AwareDatetime | None
 
 
 class OwedArchive(Stored):
@@ -37,16 +26,12 @@ class OwedArchive(Stored):
     failed: tuple[str, ...] = ()
     not_before: Moment | None = None  # when the sweep tries again; None: at the grace
 
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[OwedArchiveUpdate]) -> Self: ...  # noqa: D102
-
 
 def tried_by_sweep(archive: OwedArchive, now: datetime, grace: timedelta) -> OwedArchive:
     """Return the archive while the sweep tries it: the next try comes after twice the wait."""
     tries = archive.tries + 1
     wait = doubling(grace, longest_wait(grace)).wait(tries + 1)
-    return archive.with_(tries=tries, not_before=now + wait)
+    return replace(archive, tries=tries, not_before=now + wait)
 
 
 def longest_wait(grace: timedelta) -> timedelta:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
+from typing import Final
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import ValidationError
 
 from leasehold.domain.delivery_rules import DeliveryRules
-from leasehold.domain.stored import Count, Document, Moment, Ref, Stored
+from leasehold.domain.stored import Count, Document, Moment, Ref, Stored, replace
 from leasehold.domain.timestamps import is_ahead
 
 #: None is open for longer: whatever says so was edited, or written by a clock that was wrong, and
@@ -30,14 +30,6 @@ class BreakerState(StrEnum):
     HALF_OPEN = "half_open"  # one, whose outcome decides
 
 
-class BreakerUpdate(TypedDict, total=False):
-    """What may be replaced of a `Breaker`."""
-
-    failures: int
-    open_until: AwareDatetime | None
-    updated_at: AwareDatetime
-
-
 class Breaker(Stored):
     """The breaker of one channel."""
 
@@ -45,10 +37,6 @@ class Breaker(Stored):
     failures: Count = 0  # in a row
     open_until: Moment | None = None  # None: it is closed
     updated_at: Moment | None = None
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[BreakerUpdate]) -> Self: ...  # noqa: D102
 
     @property
     def is_new(self) -> bool:
@@ -83,7 +71,7 @@ def let_one_through(breaker: Breaker, now: datetime, *, rules: DeliveryRules) ->
     """Return the half-open breaker once it let one through; None: not now, or there is no need."""
     if breaker.state(now) is not BreakerState.HALF_OPEN:
         return None
-    return breaker.with_(open_until=now + rules.claim_ttl, updated_at=now)
+    return replace(breaker, open_until=now + rules.claim_ttl, updated_at=now)
 
 
 def after_failure(breaker: Breaker, now: datetime, *, rules: DeliveryRules) -> Breaker:
@@ -91,9 +79,9 @@ def after_failure(breaker: Breaker, now: datetime, *, rules: DeliveryRules) -> B
     failures = breaker.failures + 1
     is_open = failures >= rules.channel_failures
     open_until = now + rules.channel_rest if is_open else None
-    return breaker.with_(failures=failures, open_until=open_until, updated_at=now)
+    return replace(breaker, failures=failures, open_until=open_until, updated_at=now)
 
 
 def after_answer(breaker: Breaker, now: datetime) -> Breaker:
     """Return the breaker after the provider answered, be it that it refuses one announcement."""
-    return breaker.with_(failures=0, open_until=None, updated_at=now)
+    return replace(breaker, failures=0, open_until=None, updated_at=now)

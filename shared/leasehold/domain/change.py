@@ -6,9 +6,9 @@ happened to the run, or the sweep looks at it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final, NamedTuple
 
 from leasehold.domain.announcing import announcement_of, deliveries_of
 from leasehold.domain.archive import OwedArchive, longest_wait
@@ -20,8 +20,8 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.domain.kept_work import CallCount, KeptCounts
 from leasehold.domain.lease import Fence
 from leasehold.domain.ledger import LedgerEntry, ledger_of, ledger_ref
-from leasehold.domain.manifest import Manifest, ManifestUpdate, PositionUpdate, manifest_of, run_ref
-from leasehold.domain.manifest_parts import Dispatch, OperationRecord, Settlement, StepRecordUpdate
+from leasehold.domain.manifest import Manifest, Position, manifest_of, run_ref
+from leasehold.domain.manifest_parts import Dispatch, OperationRecord, Settlement, StepRecord
 from leasehold.domain.notes import MadeOutput, Notes
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import (
@@ -30,8 +30,8 @@ from leasehold.domain.stored import (
     Ref,
     StoredDocument,
     Write,
-    overwrite,
-    trusted,
+    make,
+    replace,
 )
 from leasehold.domain.trace import TraceEvent, TraceType, event_of, trace_ref
 from leasehold.errors import UnknownRunError
@@ -104,7 +104,8 @@ def unchanged(manifest: Manifest, outcome: Outcome, wake: Task | None = None) ->
 
 def with_index_fields(manifest: Manifest, grace: timedelta) -> Manifest:
     """Return the manifest with what stores and people find it by, which follows from the rest."""
-    return manifest.with_(
+    return replace(
+        manifest,
         current_step=manifest.position.step,
         alarm_at=alarm_for(manifest, grace),
         claimable=manifest.claimable_step,
@@ -223,14 +224,11 @@ def _alarm_of_archive(manifest: Manifest, grace: timedelta, written_at: datetime
     return min(archive.not_before, written_at + longest_wait(grace))
 
 
-_settlement = trusted(Settlement)
-_owed_archive = trusted(OwedArchive)
-
-
 class Draft:
     """One change in the making. A transition opens it, passes it on, and commits it once.
 
-    The run is copied once, and the copy is changed from then on: whoever has it sees that.
+    Assign what `replace` makes of the run, its position, or the record of its step:
+    `draft.position = replace(draft.position, lease=None)`.
 
     Args:
         before: the run as it is stored.
@@ -239,66 +237,77 @@ class Draft:
         fence: of the worker that settles its attempt; the run keeps the answer for it.
 
     Attributes:
-        run: the run as decided so far.
         events: what is traced so far.
     """
 
-    __slots__ = ("before", "events", "fence", "now", "rules", "run")
+    __slots__ = ("_changed", "_run", "before", "events", "fence", "now", "rules")
 
     def __init__(
         self, before: Manifest, now: datetime, rules: Rules, fence: Fence | None = None
     ) -> None:
-        self.before = self.run = before
+        self.before = self._run = before
+        self._changed: dict[str, Any] = {}  # what `_run` is copied with once somebody wants it
         self.now = now
         self.rules = rules
         self.fence = fence
         self.events: tuple[TraceEvent, ...] = ()
 
-    def set(self, **update: Unpack[ManifestUpdate]) -> None:
-        """Replace these fields of the run."""
-        if self.run is self.before:
-            self.run = self.before.with_(**update)
-        else:
-            overwrite(self.run, update)
+    @property
+    def run(self) -> Manifest:
+        """The run as decided so far."""
+        if self._changed:
+            self._run = replace(self._run, **self._changed)
+            self._changed = {}
+        return self._run
 
-    def set_position(self, **update: Unpack[PositionUpdate]) -> None:
-        """Replace these fields of its position."""
-        position = self.run.position
-        if position is self.before.position:
-            self.set(position=position.with_(**update))
-        else:
-            overwrite(position, update)
+    @run.setter
+    def run(self, run: Manifest) -> None:
+        self._run, self._changed = run, {}
 
-    def set_step(self, **update: Unpack[StepRecordUpdate]) -> None:
-        """Replace these fields of the current step."""
-        run, step = self.run, self.run.position.step
-        if run.steps[step] is self.before.steps.get(step):
-            self.set(steps=run.with_step(step, **update))
-        else:
-            overwrite(run.steps[step], update)
+    @property
+    def position(self) -> Position:
+        """Where the run stands, as decided so far."""
+        return self._changed.get("position") or self._run.position
+
+    @position.setter
+    def position(self, position: Position) -> None:
+        self._changed["position"] = position
+
+    @property
+    def step(self) -> StepRecord:
+        """The record of the current step, as decided so far."""
+        return self._steps[self.position.step]
+
+    @step.setter
+    def step(self, record: StepRecord) -> None:
+        self._changed["steps"] = {**self._steps, self.position.step: record}
+
+    @property
+    def _steps(self) -> Mapping[str, StepRecord]:
+        return self._changed.get("steps") or self._run.steps
 
     def note(self, notes: Notes) -> None:
         """Keep what the attempt has to say beside its result."""
         if notes.progress is not None:
-            self.set_step(progress=notes.progress)
+            self.step = replace(self.step, progress=notes.progress)
         if notes.calls_spared is not None:
-            calls = self.run.steps[self.run.position.step].calls or CallCount()
-            self.set_step(calls=calls.with_(spared=notes.calls_spared))
+            calls = self.step.calls or CallCount()
+            self.step = replace(self.step, calls=replace(calls, spared=notes.calls_spared))
         if notes.leaves_file:
             self.owe_folder()
         if notes.stores_files:
-            self.set(has_files=True)
+            self.run = replace(self.run, has_files=True)
         if notes.output is not None and self.keep_output(notes.output):
             self.count_anew()
 
     def keep_output(self, made: MadeOutput) -> bool:
         """Keep the output of the current step; return whether it was not kept before."""
-        run, lease = self.run, self.before.position.lease
-        kept = run.steps[run.position.step].kept_output
+        lease, kept = self.before.position.lease, self.step.kept_output
         if kept is not None and kept == made.value:
             return False
         took = timedelta() if lease is None else self.now - lease.acquired_at
-        self.set_step(
+        self.step = replace(
+            self.step,
             completed_at=self.now,
             execution_seconds=max(0.0, took.total_seconds()),
             output=made.value.text,
@@ -313,32 +322,40 @@ class Draft:
         run = self.run
         folder = step_folder(run, run.position.step, run.position.trial)
         if folder not in run.owed:
-            self.set(owed=(*run.owed, folder))
+            self.run = replace(self.run, owed=(*run.owed, folder))
 
     def count_anew(self) -> None:
         """Count from zero what bounds attempts without progress: the step made some.
 
         A block that was looked at is over by that, too: a later one is another.
         """
-        self.set_position(
-            failures=0, interruptions=0, interrupted_at=None, silences=0, continuations=0
+        self.position = replace(
+            self.position,
+            failures=0,
+            interruptions=0,
+            interrupted_at=None,
+            silences=0,
+            continuations=0,
         )
-        if self.run.position.dispatch.after_block is not None:
-            self.set_position(dispatch=self.run.position.dispatch.with_(after_block=None))
+        if self.position.dispatch.after_block is not None:
+            dispatch = replace(self.position.dispatch, after_block=None)
+            self.position = replace(self.position, dispatch=dispatch)
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""
-        run = self.run
-        record = run.steps[run.position.step]
-        self.set(steps=run.with_step(run.position.step, attempts=record.attempts.plus(end)))
-        self.set_position(
-            attempts=run.position.attempts.plus(end),
-            failures=run.position.failures + (end is AttemptEnd.FAILED),
-        )
-        if end is AttemptEnd.EXPIRED and not self._lapsed_unattended:
-            self.set_position(interruptions=run.position.interruptions + 1)
+        self.step = replace(self.step, attempts=self.step.attempts.plus(end))
+        at = self.position
+        counts = end is AttemptEnd.EXPIRED and not self._lapsed_unattended
+        interrupted_at = at.interrupted_at
         if end is AttemptEnd.INTERRUPTED and not self._is_one_outage:
-            self.set_position(interruptions=run.position.interruptions + 1, interrupted_at=self.now)
+            counts, interrupted_at = True, self.now
+        self.position = replace(
+            at,
+            attempts=at.attempts.plus(end),
+            failures=at.failures + (end is AttemptEnd.FAILED),
+            interruptions=at.interruptions + counts,
+            interrupted_at=interrupted_at,
+        )
 
     @property
     def _lapsed_unattended(self) -> bool:
@@ -373,12 +390,12 @@ class Draft:
         """
         told = announcement_of(self.before, self.run, self.events, self.now, self.rules)
         if told is not None:
-            self.set(announcement=told)
+            self.run = replace(self.run, announcement=told)
         ends = self.run.is_terminal and not self.before.is_terminal
         if ends and leaves_artifacts(self.run):
-            self.set(archive=_owed_archive(ended_at=self.now))
+            self.run = replace(self.run, archive=OwedArchive(ended_at=self.now))
         if self.fence is not None:
-            self.set_position(last_settlement=_answered(self.fence, outcome))
+            self.position = replace(self.position, last_settlement=_answered(self.fence, outcome))
         self._index()
         rules = self.rules
         after = rules.delivery.give_up_after
@@ -394,7 +411,8 @@ class Draft:
     def _index(self) -> None:
         """Set what the run is found by, and what counts its events."""
         run = self.run
-        self.set(
+        self.run = replace(
+            self.run,
             current_step=run.position.step,
             updated_at=self.now,
             traced=run.traced + len(self.events),
@@ -405,4 +423,6 @@ class Draft:
 
 def _answered(fence: Fence, outcome: Outcome) -> Settlement:
     """Return the note of the answer, so that the same settlement gets it again."""
-    return _settlement(lease_id=fence.lease_id, fencing_token=fence.fencing_token, outcome=outcome)
+    return make(
+        Settlement, lease_id=fence.lease_id, fencing_token=fence.fencing_token, outcome=outcome
+    )

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
+from typing import Final
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import ValidationError
 
 from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.stored import (
@@ -52,28 +52,6 @@ class Claim(Stored):
     expires_at: Moment
 
 
-class DeliveryUpdate(TypedDict, total=False):
-    """What may be replaced of a `Delivery`."""
-
-    state: DeliveryState
-    updated_at: AwareDatetime
-    alarm_at: AwareDatetime | None
-    not_before: AwareDatetime | None
-    give_up_at: AwareDatetime
-    requested_at: AwareDatetime | None
-    token: int
-    claim: Claim | None
-    round: int
-    tries: int
-    unknown: int
-    published: int
-    message_id: str | None
-    announced_at: AwareDatetime | None
-    given_up_at: AwareDatetime | None
-    given_up_why: str | None
-    last_error: str | None
-
-
 class Delivery(Stored):
     """What one channel is told, and whether it was. Each field's meaning: docs/notifications.md."""
 
@@ -108,10 +86,6 @@ class Delivery(Stored):
     given_up_at: Moment | None = None
     given_up_why: Text | None = None
     last_error: Text | None = None
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[DeliveryUpdate]) -> Self: ...  # noqa: D102
 
     @property
     def delivery_id(self) -> str:

@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
 from leasehold.domain.retry import doubling
-from leasehold.domain.stored import Document, Ref, StoredDocument
+from leasehold.domain.stored import Document, Ref, StoredDocument, replace
 from leasehold.domain.trace import TraceEvent, TraceType, telling_ref
 
 #: Jitter adds at most this part of a wait.
@@ -93,7 +93,8 @@ def claim(
 ) -> Delivery:
     """Have the holder send it: this is a try, whatever comes of it."""
     expires_at = now + rules.claim_ttl
-    return _without_claim(delivery).with_(
+    return replace(
+        _without_claim(delivery),
         state=DeliveryState.CLAIMED,
         updated_at=now,
         claim=Claim(claim_id=claim_id, holder=holder, expires_at=expires_at),
@@ -119,7 +120,8 @@ def is_recorded(current: Delivery, claimed: Delivery) -> bool:
 
 def released(delivery: Delivery, now: datetime) -> Delivery:
     """Return the delivery of a claim that has certainly sent nothing: it was no try."""
-    return delivery.with_(
+    return replace(
+        delivery,
         state=DeliveryState.DUE,
         updated_at=now,
         claim=None,
@@ -130,7 +132,8 @@ def released(delivery: Delivery, now: datetime) -> Delivery:
 
 def announced(delivery: Delivery, now: datetime, *, message_id: str | None) -> Delivery:
     """Return the delivery that the provider took."""
-    return delivery.with_(
+    return replace(
+        delivery,
         state=DeliveryState.ANNOUNCED,
         updated_at=now,
         announced_at=now,
@@ -153,7 +156,7 @@ def tried(
         wait: until the next try; see `wait_after`.
         is_unanswered: the provider may have taken it.
     """
-    after = delivery.with_(unknown=delivery.unknown + is_unanswered, last_error=error)
+    after = replace(delivery, unknown=delivery.unknown + is_unanswered, last_error=error)
     if now >= delivery.give_up_at:
         return given_up(after, now, why=GiveUpReason.OUT_OF_TIME)
     return _due(after, now, now + wait)
@@ -163,7 +166,8 @@ def given_up(
     delivery: Delivery, now: datetime, *, why: GiveUpReason, error: str | None = None
 ) -> Delivery:
     """Return the delivery that is not tried any more."""
-    return _without_claim(delivery, is_counted=False).with_(
+    return replace(
+        _without_claim(delivery, is_counted=False),
         state=DeliveryState.GIVEN_UP,
         updated_at=now,
         given_up_at=now,
@@ -183,9 +187,9 @@ def without_channel(delivery: Delivery, now: datetime, *, rules: DeliveryRules) 
     wait = max(_wait_so_far(delivery, now, rules), rules.first_wait)
     if now >= delivery.give_up_at:
         delivery = _without_claim(delivery)
-        delivery = delivery.with_(token=delivery.token + 1)  # its event replaces no request's
+        delivery = replace(delivery, token=delivery.token + 1)  # its event replaces no request's
         return given_up(delivery, now, why=GiveUpReason.UNKNOWN_CHANNEL, error=error)
-    return _due(_without_claim(delivery).with_(last_error=error), now, now + wait)
+    return _due(replace(_without_claim(delivery), last_error=error), now, now + wait)
 
 
 def postponed(
@@ -217,7 +221,7 @@ def published_again(
 ) -> Delivery:
     """Return the delivery whose message was published again: its alarm is moved on."""
     wait = doubling(grace, max(grace, longest)).wait(delivery.published + 1)
-    return delivery.with_(alarm_at=now + wait, published=delivery.published + 1)
+    return replace(delivery, alarm_at=now + wait, published=delivery.published + 1)
 
 
 def from_now(delivery: Delivery, now: datetime) -> Delivery:
@@ -226,12 +230,13 @@ def from_now(delivery: Delivery, now: datetime) -> Delivery:
     For one that was written by a clock that was set back since. Who sends it has it still.
     """
     by, held = now - delivery.updated_at, delivery.claim
-    return delivery.with_(
+    return replace(
+        delivery,
         updated_at=now,
         alarm_at=None if delivery.alarm_at is None else delivery.alarm_at + by,
         not_before=None if delivery.not_before is None else delivery.not_before + by,
         give_up_at=delivery.give_up_at + by,
-        claim=None if held is None else held.with_(expires_at=held.expires_at + by),
+        claim=None if held is None else replace(held, expires_at=held.expires_at + by),
     )
 
 
@@ -244,7 +249,8 @@ def requested(
     due keeps its key: it may have been taken, and the provider can tell.
     """
     if standing(delivery, now) is Standing.OVER:
-        delivery = delivery.with_(
+        delivery = replace(
+            delivery,
             round=delivery.round + 1,
             message_id=None,
             announced_at=None,
@@ -252,7 +258,8 @@ def requested(
             given_up_why=None,
             last_error=None,
         )
-    return _without_claim(delivery).with_(
+    return replace(
+        _without_claim(delivery),
         state=DeliveryState.DUE,
         updated_at=now,
         requested_at=now,
@@ -284,16 +291,17 @@ def _wait_so_far(delivery: Delivery, now: datetime, rules: DeliveryRules) -> tim
 
 
 def _due(delivery: Delivery, now: datetime, at: datetime) -> Delivery:
-    return delivery.with_(
-        state=DeliveryState.DUE, updated_at=now, claim=None, not_before=at, alarm_at=at
+    return replace(
+        delivery, state=DeliveryState.DUE, updated_at=now, claim=None, not_before=at, alarm_at=at
     )
 
 
 def _without_claim(delivery: Delivery, *, is_counted: bool = True) -> Delivery:
     """Return the delivery without the claim of somebody who did not record what came of it."""
     if delivery.state is not DeliveryState.CLAIMED or not is_counted:
-        return delivery.with_(claim=None)
-    return delivery.with_(
+        return replace(delivery, claim=None)
+    return replace(
+        delivery,
         claim=None,
         token=delivery.token + 1,
         unknown=delivery.unknown + 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -13,11 +13,8 @@ from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, Dispatch, RetryRule
 from leasehold.domain.retry import Backoff
-from leasehold.domain.stored import trusted
+from leasehold.domain.stored import replace
 from leasehold.errors import UnknownKeyError
-
-_dispatch = trusted(Dispatch)
-
 
 #: Those of an entry that says nothing of them.
 _DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
@@ -63,7 +60,7 @@ class StepSettings:
         """The dispatch that has these settings, before it is that of an attempt: made once."""
         heartbeat = self.heartbeat
         claimed_within = self.schedule_to_start if self.remote else None
-        return _dispatch(
+        return Dispatch(
             generation=0,
             step=self.step_type,
             trial=0,
@@ -174,13 +171,13 @@ def dispatch_of(
     max_retries: int | None = None,
 ) -> Dispatch:
     """Freeze the settings in force into the next dispatch; its run may say how often to retry."""
-    dispatch = settings.frozen.with_(
-        generation=generation, trial=trial, not_before=not_before, nonce=nonce
+    dispatch = replace(
+        settings.frozen, generation=generation, trial=trial, not_before=not_before, nonce=nonce
     )
     if max_retries is None:
         return dispatch
     sources = {**settings.sources, "maxRetries": "run"}
-    return dispatch.with_(max_retries=max_retries, sources=sources)
+    return replace(dispatch, max_retries=max_retries, sources=sources)
 
 
 def provisional_dispatch(
@@ -192,7 +189,8 @@ def provisional_dispatch(
     known: whoever knows it dispatches it anew, to its own queue, before it takes the lease.
     """
     is_further = step != before.step
-    return before.with_(
+    return replace(
+        before,
         generation=generation,
         step=step,
         trial=trial,

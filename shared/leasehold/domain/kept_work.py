@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.stored import Stored, trusted
+from leasehold.domain.stored import Stored
 
 #: What the name of a packed artifact ends with.
 PACKED: Final = ".gz"
@@ -46,7 +47,7 @@ class Checkpoint(Stored):
         """The partial results."""
         is_packed = self.ref is not None and self.digest is not None
         ref = f"{self.ref}{PACKED}" if is_packed else self.ref
-        return kept_value(text=self.inline, ref=ref, digest=self.digest)
+        return KeptValue(text=self.inline, ref=ref, digest=self.digest)
 
 
 class CallResult(Stored):
@@ -67,7 +68,7 @@ class CallResult(Stored):
     @property
     def value(self) -> KeptValue:
         """The result."""
-        return kept_value(text=self.inline, ref=self.ref, digest=self.digest)
+        return KeptValue(text=self.inline, ref=self.ref, digest=self.digest)
 
     @property
     def size(self) -> int:
@@ -105,7 +106,8 @@ class KeptCounts(Stored):
 # A value of a user as a manifest has it: its text, or where that lies.
 
 
-class KeptValue(Stored):
+@dataclass(frozen=True, slots=True)
+class KeptValue:
     """A user's value: its JSON text, or the name of the artifact that holds the text.
 
     `digest` is that of the text behind `ref`, where it is known: any other text is refused.
@@ -114,7 +116,3 @@ class KeptValue(Stored):
     text: str | None = None
     ref: str | None = None
     digest: str | None = None
-
-
-#: A `KeptValue` of a text or a name that the engine made or has read.
-kept_value: Final = trusted(KeptValue)

@@ -9,13 +9,11 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.redaction import masked
-from leasehold.domain.stored import trusted
+from leasehold.domain.stored import make
 from leasehold.errors import LeaseLostError
 
 #: A lease outlives the dispatch deadline by this, so that an answer in time finds it valid.
 LEASE_MARGIN: Final = timedelta(minutes=5)
-
-_lease: Final = trusted(Lease)
 
 
 class Fence(NamedTuple):
@@ -43,7 +41,8 @@ def lease_for(
     """Return a lease on the dispatch of the manifest; without a heartbeat it runs to its cap."""
     cap = compute_lease_ttl(timedelta(seconds=manifest.position.dispatch.deadline_s))
     runs = cap if manifest.position.dispatch.heartbeat_s is None else min(ttl, cap)
-    return _lease(
+    return make(
+        Lease,
         lease_id=lease_id,
         holder=holder,
         acquired_at=now,

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, StepRecord
 from leasehold.domain.status import AttemptEnd
-from leasehold.domain.stored import Ref, Stored, trusted
+from leasehold.domain.stored import Ref, Stored, make
 from leasehold.domain.trial_record import TrialRecord
 
 COMPLETED: Final = "completed"
@@ -58,10 +58,6 @@ class LedgerEntry(Stored):
     steps: Mapping[str, StepEntry]
 
 
-_step = trusted(StepEntry)
-_entry = trusted(LedgerEntry)
-
-
 def ledger_ref(run_id: str) -> Ref:
     """Return the name of a run's entry."""
     return Ref("ledger", run_id)
@@ -76,7 +72,8 @@ def ledger_of(run: Manifest) -> LedgerEntry:
     executing_s = min(total_s, sum([step.executing_s or 0.0 for step in entries]))
     attempts = _together([step.attempts for step in entries if step.attempts])
     calls = [each for name in run.plan if (each := run.steps[name].calls) is not None]
-    return _entry(
+    return make(
+        LedgerEntry,
         run_id=run.run_id,
         pipeline=run.pipeline,
         outcome=_outcome(run),
@@ -116,7 +113,8 @@ def _step_entry(record: StepRecord) -> StepEntry:
         known = [one.execution_seconds for one in rounds if one.execution_seconds is not None]
         begun = [one.started_at for one in rounds if one.started_at is not None]
         started_at, executing_s = min(begun, default=None), sum(known) if known else None
-    return _step(
+    return make(
+        StepEntry,
         started_at=started_at,
         completed_at=record.completed_at,
         executing_s=None if executing_s is None else _rounded(executing_s),

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.archive import OwedArchive
 from leasehold.domain.artifact_name import life_of
-from leasehold.domain.kept_work import CallResult, Checkpoint, KeptValue, kept_value
+from leasehold.domain.kept_work import CallResult, Checkpoint, KeptValue
 from leasehold.domain.manifest_parts import (
     NONE_ENDED,
     Attempts,
@@ -29,10 +29,15 @@ from leasehold.domain.manifest_parts import (
     OperationRecord,
     Settlement,
     StepRecord,
-    StepRecordUpdate,
 )
 from leasehold.domain.status import DeadLetterReason, RunStatus
-from leasehold.domain.stored import Document, Ref, Stored, StoredDocument, UnreadableDocument
+from leasehold.domain.stored import (
+    Document,
+    Ref,
+    Stored,
+    StoredDocument,
+    UnreadableDocument,
+)
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import UnreadableRunError
 
@@ -65,27 +70,6 @@ _MAX_SHOWN: Final = 128
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
-class PositionUpdate(TypedDict, total=False):
-    """What may be replaced of a `Position`."""
-
-    step: str
-    trial: int
-    step_started_at: AwareDatetime | None
-    heartbeat_at: AwareDatetime | None
-    lease: Lease | None
-    dispatch: Dispatch
-    attempts: Attempts
-    failures: int
-    interruptions: int
-    interrupted_at: AwareDatetime | None
-    silences: int
-    continuations: int
-    last_settlement: Settlement | None
-    checkpoint: Checkpoint | None
-    calls: tuple[CallResult, ...]
-    note: str | None
-
-
 class AtStep(Stored):
     """What a position has beside its step. Each field's meaning: docs/manifest.md."""
 
@@ -111,61 +95,10 @@ class Position(AtStep):
 
     step: str
 
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[PositionUpdate]) -> Self: ...  # noqa: D102
-
     @property
     def attempt(self) -> int:
         """The number of the attempt that runs or comes next, from 1, of this step and trial."""
         return self.attempts.ended + 1
-
-
-class ManifestUpdate(TypedDict, total=False):
-    """What may be replaced of a `Manifest`."""
-
-    run_id: str
-    life: str
-    pipeline: str
-    plan: tuple[str, ...]
-    labels: tuple[str, ...]
-    idempotency_key: str | None
-    input_digest: str
-    input: str | None
-    input_ref: str | None
-    input_files: tuple[InputFile, ...]
-    max_retries: int | None
-    status: RunStatus
-    paused: bool
-    cancelled: bool
-    dead_lettered: bool
-    dead_lettered_at: AwareDatetime | None
-    dead_letter_reason: DeadLetterReason | None
-    dead_letter_detail: str | None
-    block: Block | None
-    position: Position
-    current_step: str
-    error_at: AwareDatetime | None
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
-    completed_at: AwareDatetime | None
-    alarm_at: AwareDatetime | None
-    shard: int
-    fencing_token: int
-    claimable: str | None
-    trials: TrialRule | None
-    shares: tuple[str, ...] | None
-    steps: Mapping[str, StepRecord]
-    error: ErrorRecord | None
-    recreated_from: str | None
-    recreated_as: tuple[str, ...]
-    operations: tuple[OperationRecord, ...]
-    owed: tuple[str, ...]
-    has_files: bool
-    announcement: Announcement | None
-    archive: OwedArchive | None
-    traced: int
-    purged_at: AwareDatetime | None
 
 
 class RunFields(Stored):
@@ -221,14 +154,6 @@ class Manifest(RunFields):
     """A run: where it stands, and all that is known of it."""
 
     position: Position
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[ManifestUpdate]) -> Self: ...  # noqa: D102
-
-    def at(self, **update: Unpack[PositionUpdate]) -> Self:
-        """Return the run with these fields of its position replaced."""
-        return self.with_(position=self.position.with_(**update))
 
     @property
     def is_terminal(self) -> bool:
@@ -329,7 +254,7 @@ class Manifest(RunFields):
         place = self.plan.index(self.position.step)
         if place and (output := self.steps[self.plan[place - 1]].kept_output):
             return output
-        return kept_value(text=self.input, ref=self.input_ref)
+        return KeptValue(text=self.input, ref=self.input_ref)
 
     @property
     def text_bytes(self) -> int:
@@ -346,10 +271,6 @@ class Manifest(RunFields):
                 texts.extend(one.output for one in record.trials)
         results = sum(call.size for call in self.position.calls) if self.position.calls else 0
         return len("".join(filter(None, texts)).encode()) + results + TRIAL_BYTES * most
-
-    def with_step(self, step: str, **update: Unpack[StepRecordUpdate]) -> Mapping[str, StepRecord]:
-        """Return `steps` with these fields of one step replaced."""
-        return {**self.steps, step: self.steps[step].with_(**update)}
 
 
 def is_run_id(text: str) -> bool:

@@ -7,28 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, Self
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.kept_work import CallCount, KeptCounts, KeptValue, kept_value
+from leasehold.domain.kept_work import CallCount, KeptCounts, KeptValue
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
-from leasehold.domain.stored import Stored
+from leasehold.domain.stored import Stored, replace
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict
 from leasehold.errors import LeaseholdError
 
 #: What is left to a handler between its soft limit and its hard one, where its step does not say.
 DEFAULT_CLEANUP: Final = timedelta(seconds=5)
-
-
-class LeaseUpdate(TypedDict, total=False):
-    """What may be replaced of a `Lease`."""
-
-    lease_id: str
-    holder: str
-    acquired_at: AwareDatetime
-    expires_at: AwareDatetime
-    max_expires_at: AwareDatetime
 
 
 class Lease(Stored):
@@ -40,10 +30,6 @@ class Lease(Stored):
     expires_at: AwareDatetime
     max_expires_at: AwareDatetime
 
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[LeaseUpdate]) -> Self: ...  # noqa: D102
-
 
 class RetryRule(Stored):
     """The retries of a step that has a policy of its own: its waits, and what is not repeated."""
@@ -52,19 +38,6 @@ class RetryRule(Stored):
     factor: float
     max_s: float
     non_retryable: tuple[str, ...] = ()
-
-
-class BlockUpdate(TypedDict, total=False):
-    """What may be replaced of a `Block`."""
-
-    code: str
-    check_id: str | None
-    finding: str
-    remediation: str
-    look_at: AwareDatetime | None
-    looks: int
-    codes_before: tuple[str, ...] | None
-    code_hash: str | None
 
 
 class InputFile(Stored):
@@ -92,10 +65,6 @@ class Block(Stored):
     codes_before: tuple[str, ...] | None = None  # None: no other
     code_hash: str | None = None  # None: not known
 
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[BlockUpdate]) -> Self: ...  # noqa: D102
-
     @property
     def heals(self) -> bool:
         """Whether the run goes on by itself once the code is put right.
@@ -113,34 +82,6 @@ class Block(Stored):
 
 #: The fields of a `Dispatch` that are the entry's of the step, as it was at the dispatch.
 ENTRY_OPTIONS: Final = ("cleanup_ms", "memory_limit_bytes")
-
-
-class DispatchUpdate(TypedDict, total=False):
-    """What may be replaced of a `Dispatch`."""
-
-    generation: int
-    step: str
-    trial: int
-    not_before: AwareDatetime
-    timeout_ms: int
-    deadline_s: int
-    max_retries: int
-    retry: RetryRule | None
-    heartbeat_s: float | None
-    cleanup_ms: int
-    memory_limit_bytes: int | None
-    queue: str
-    sources: Mapping[str, str]
-    nonce: str
-    remote: bool
-    schedule_to_start_s: int | None
-    redispatched: int
-    lost_since: AwareDatetime | None
-    deferred: int
-    seen_at: AwareDatetime | None
-    enqueued: bool
-    provisional: bool
-    after_block: Block | None
 
 
 class Dispatch(Stored):
@@ -175,10 +116,6 @@ class Dispatch(Stored):
     enqueued: bool = False
     provisional: bool = False  # by who does not know the step: its settings are of the one before
     after_block: Block | None = None  # the block that is looked at again by this dispatch
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[DispatchUpdate]) -> Self: ...  # noqa: D102
 
     @property
     def waits_since(self) -> datetime:
@@ -226,19 +163,11 @@ class Attempts(Stored):
 
     def plus(self, end: AttemptEnd) -> Attempts:
         """Return the counts with one more of `end`."""
-        return self.with_(**{end.value: getattr(self, end.value) + 1})
+        return replace(self, **{end.value: getattr(self, end.value) + 1})
 
 
 #: Of a step that needed no further attempt: most have this very value.
 NONE_ENDED: Final = Attempts()
-
-
-class SettlementUpdate(TypedDict, total=False):
-    """What may be replaced of a `Settlement`."""
-
-    lease_id: str
-    fencing_token: int
-    outcome: Outcome
 
 
 class Settlement(Stored):
@@ -248,36 +177,12 @@ class Settlement(Stored):
     fencing_token: int
     outcome: Outcome
 
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[SettlementUpdate]) -> Self: ...  # noqa: D102
-
 
 class Progress(Stored):
     """How far a handler says it is: a share of 1, and a word on it."""
 
     fraction: float
     message: str = ""
-
-
-class StepRecordUpdate(TypedDict, total=False):
-    """What may be replaced of a `StepRecord`."""
-
-    status: RunStatus
-    started_at: AwareDatetime | None
-    completed_at: AwareDatetime | None
-    handed_off_at: AwareDatetime | None
-    execution_seconds: float | None
-    output: str | None
-    output_ref: str | None
-    output_status: str | None
-    progress: Progress | None
-    attempts: Attempts
-    calls: CallCount | None
-    rejected: int | None
-    verdict: TrialVerdict | None
-    trial: int | None
-    trials: tuple[TrialRecord, ...] | None
 
 
 class StepRecord(Stored):
@@ -303,33 +208,12 @@ class StepRecord(Stored):
     trial: int | None = None
     trials: tuple[TrialRecord, ...] | None = None
 
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[StepRecordUpdate]) -> Self: ...  # noqa: D102
-
     @property
     def kept_output(self) -> KeptValue | None:
         """The output, if the step has one."""
         if self.output is None and self.output_ref is None:
             return None
-        return kept_value(text=self.output, ref=self.output_ref)
-
-
-class ErrorRecordUpdate(TypedDict, total=False):
-    """What may be replaced of a `ErrorRecord`."""
-
-    type: str
-    code: str
-    message: str
-    details: str | None
-    validation_issues: tuple[Mapping[str, Any], ...]
-    validation_issue_count: int
-    origin: str | None
-    traceback: str | None
-    retry_after_s: float | None
-    permanent: bool
-    step: str
-    attempt: int
+        return KeptValue(text=self.output, ref=self.output_ref)
 
 
 class ErrorRecord(Stored):
@@ -352,10 +236,6 @@ class ErrorRecord(Stored):
     def of(cls, error: LeaseholdError) -> Self:
         """Return an error of Leasehold as a run keeps it."""
         return cls(type=type(error).__name__, code=error.code, message=error.message)
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[ErrorRecordUpdate]) -> Self: ...  # noqa: D102
 
 
 class OperationRecord(Stored):

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialVerdict
 
 #: So much of what a handler says of its progress is kept.
@@ -52,7 +53,7 @@ def progress_without_secrets(progress: Progress) -> Progress:
     """Return what a handler says of its progress as it is kept: its message without secrets."""
     if not progress.message:
         return progress
-    return progress.with_(message=said(progress.message))
+    return replace(progress, message=said(progress.message))
 
 
 def progress_message(text: str) -> str:

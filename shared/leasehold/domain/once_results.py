@@ -15,6 +15,7 @@ from leasehold.domain.manifest import (
     Manifest,
     fits_inline,
 )
+from leasehold.domain.stored import replace
 from leasehold.errors import InvalidRequestError, TooManyCallsError
 
 #: A run keeps so many results at a time.
@@ -87,7 +88,7 @@ def check_room(manifest: Manifest, others: Sequence[CallResult], call: CallResul
         others: all other results.
         call: the result.
     """
-    beside = manifest.at(calls=tuple(others)).text_bytes
+    beside = replace(manifest, position=replace(manifest.position, calls=tuple(others))).text_bytes
     if call.ref is None:
         fits = fits_inline(call.size, beside=beside, most=CALL_TEXT_BYTES)
     else:
@@ -101,4 +102,4 @@ def expected_reference(manifest: Manifest, call: CallResult) -> CallResult:
     """Return a call that is to be made, as a reference that is no smaller than it will be."""
     folder = step_folder(manifest, call.step, call.trial)
     longest = f"{folder}/{manifest.fencing_token}-{'0' * _LONGEST_ID}.json.gz"
-    return call.with_(inline=None, ref=longest, digest=digest(longest))
+    return replace(call, inline=None, ref=longest, digest=digest(longest))

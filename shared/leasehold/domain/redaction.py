@@ -18,6 +18,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.secret_columns import SecretColumns, spans_in_columns
 from leasehold.domain.secret_names import block_below, hides, may_name, spans_by_name
 from leasehold.domain.secret_shapes import Span, shapes
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceEvent
 
 REDACTED: Final = "[redacted]"
@@ -347,10 +348,14 @@ def masked(secret: str) -> str:
 def masked_run(run: Manifest) -> Manifest:
     """Return the run as everybody may see it."""
     lease, last = run.position.lease, run.position.last_settlement
-    return run.at(
-        lease=lease and lease.with_(lease_id=masked(lease.lease_id)),
-        last_settlement=last and last.with_(lease_id=masked(last.lease_id)),
-        dispatch=run.position.dispatch.with_(nonce=masked(run.position.dispatch.nonce)),
+    return replace(
+        run,
+        position=replace(
+            run.position,
+            lease=lease and replace(lease, lease_id=masked(lease.lease_id)),
+            last_settlement=last and replace(last, lease_id=masked(last.lease_id)),
+            dispatch=replace(run.position.dispatch, nonce=masked(run.position.dispatch.nonce)),
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime
 from leasehold.domain.manifest import Manifest, checked_run, read_as
 from leasehold.domain.manifest_parts import Attempts, Progress, StepRecord
 from leasehold.domain.status import DeadLetterReason, RunStatus
-from leasehold.domain.stored import Document, Stored
+from leasehold.domain.stored import Document, Stored, replace
 
 #: The paths of what `RunHead` has, but for its steps.
 _PATHS: Final = (
@@ -147,7 +147,8 @@ _PROGRESS: Final = RunProgress.model_construct(
 
 def summary_of(manifest: Manifest | RunHead) -> Summary:
     """Return the run in one line."""
-    return _SUMMARY.with_(
+    return replace(
+        _SUMMARY,
         run_id=manifest.run_id,
         pipeline=manifest.pipeline,
         status=manifest.status,
@@ -178,7 +179,8 @@ def progress_of(manifest: Manifest | RunHead) -> RunProgress:
     current = steps[manifest.position.step]
     reported = current.progress if current.status is RunStatus.IN_PROGRESS else None
     share = done + (0.0 if reported is None else reported.fraction)
-    return _PROGRESS.with_(
+    return replace(
+        _PROGRESS,
         steps_done=done,
         steps=len(records),
         fraction=round(share / len(records), 4),

@@ -9,6 +9,7 @@ from typing import Any, Final
 from leasehold.domain.kept_work import CallCount
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import UNNUMBERED, TraceEvent, TraceType
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
@@ -119,8 +120,13 @@ def _planned(manifest: Manifest) -> Iterator[TraceEvent]:
 
 def _planned_steps(manifest: Manifest) -> Iterator[TraceEvent]:
     if manifest.has_unjudged_output:  # its step is not completed yet: a gate may refuse it
-        steps = manifest.with_step(manifest.position.step, completed_at=None)
-        manifest = manifest.with_(steps=steps)
+        steps = {
+            **manifest.steps,
+            manifest.position.step: replace(
+                manifest.steps[manifest.position.step], completed_at=None
+            ),
+        }
+        manifest = replace(manifest, steps=steps)
     looped = manifest.looped_steps
     for step in manifest.plan:
         record = manifest.steps[step]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.stored import replace
 
 #: What may be written, in words.
 TIME_OR_DATE: Final = (
@@ -111,9 +112,10 @@ def after_step(manifest: Manifest, now: datetime, step: ClockStep) -> Manifest:
     if latest >= step.since if step.by > timedelta() else latest <= now + _A_MOMENT:
         return manifest
     by = now - latest
-    moved = lease.with_(
+    moved = replace(
+        lease,
         acquired_at=lease.acquired_at + by,
         expires_at=lease.expires_at + by,
         max_expires_at=lease.max_expires_at + by,
     )
-    return manifest.at(lease=moved, heartbeat_at=now)
+    return replace(manifest, position=replace(manifest.position, lease=moved, heartbeat_at=now))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.kept_work import KeptValue, kept_value
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.stored import Stored
 
 
@@ -42,4 +42,4 @@ class TrialRecord(Stored):
         """The output, if there is one."""
         if self.output is None and self.output_ref is None:
             return None
-        return kept_value(text=self.output, ref=self.output_ref)
+        return KeptValue(text=self.output, ref=self.output_ref)

@@ -18,6 +18,7 @@ from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus
+from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict
 from leasehold.errors import InvalidVerdictError
 
@@ -103,7 +104,8 @@ def ends_trials(run: Manifest) -> TrialsEnd | None:
 def with_trial_filed(run: Manifest) -> Mapping[str, StepRecord]:
     """Return the records of all steps as the next trial finds them."""
     filed = {
-        step: record.with_(
+        step: replace(
+            record,
             **_BLANK,
             status=RunStatus.PENDING,
             progress=None,
@@ -132,7 +134,7 @@ def with_finished_trial(run: Manifest) -> Mapping[str, StepRecord]:
         return run.steps
     best = best_of(reviewer.trials).trial
     finished = {
-        step: _with_trial(run.steps[step], best).with_(status=RunStatus.COMPLETED)
+        step: replace(_with_trial(run.steps[step], best), status=RunStatus.COMPLETED)
         for step in looped
     }
     return {**run.steps, **finished}
@@ -166,7 +168,7 @@ def _with_trial(record: StepRecord, trial: int) -> StepRecord:
         return record
     facts = {name: getattr(chosen[0], name) for name in _OF_TRIAL}
     others = tuple(one for one in trials if one.trial != trial)
-    return record.with_(**facts, trial=trial, trials=others or None)
+    return replace(record, **facts, trial=trial, trials=others or None)
 
 
 def _next_number(record: StepRecord) -> int:

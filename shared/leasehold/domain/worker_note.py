@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -41,13 +41,6 @@ class WorkerKind(StrEnum):
 _COME_WHEN_CALLED: Final = (WorkerKind.FUNCTION, WorkerKind.REMOTE)
 
 
-class WorkerNoteUpdate(TypedDict, total=False):
-    """What may be replaced of a `WorkerNote`."""
-
-    seen_at: datetime
-    ended_at: datetime | None
-
-
 class WorkerNote(Stored):
     """That a process lived at a time.
 
@@ -70,10 +63,6 @@ class WorkerNote(Stored):
     code_hash: Text = ""
     steps: tuple[Text, ...] = ()
     pipelines: tuple[Text, ...] = ()
-
-    if TYPE_CHECKING:
-
-        def with_(self, **update: Unpack[WorkerNoteUpdate]) -> Self: ...  # noqa: D102
 
     @property
     def knows(self) -> frozenset[str]:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -22,6 +21,7 @@ from leasehold.domain.json_text import plain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.status import Outcome, Termination
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
 from leasehold.in_process.clockwork import TICK_S, Clockwork
@@ -379,7 +379,13 @@ class InProcessEngine:
         for held in self.held_runs():
             if held.manifest.run_id == run_id and held.notes.progress is not None:
                 step = held.manifest.position.step
-                return manifest.with_(steps=manifest.with_step(step, progress=held.notes.progress))
+                return replace(
+                    manifest,
+                    steps={
+                        **manifest.steps,
+                        step: replace(manifest.steps[step], progress=held.notes.progress),
+                    },
+                )
         return manifest
 
     def held_runs(self) -> Sequence[Attempt]:

@@ -17,7 +17,7 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lifecycle.on_alarm import announce_pending
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.printable import counted
-from leasehold.domain.stored import Document, StoredDocument, Write
+from leasehold.domain.stored import Document, StoredDocument, Write, replace
 from leasehold.domain.trace import run_mark
 from leasehold.errors import (
     DeliveryClaimedError,
@@ -71,7 +71,7 @@ def request_delivery(
         run, told = change.manifest, change.manifest.announcement or told
         others = tuple(one for one in change.deliveries if one.channel != channel)
     rules, ref = engine.rules, delivery_ref(run_id, told.occurrence, channel)
-    new_run = run.with_(announcement=told.with_(channels=(channel,)))
+    new_run = replace(run, announcement=replace(told, channels=(channel,)))
     (new,) = deliveries_of(new_run, rules.grace)
 
     def decide(document: Document | None, now: datetime) -> Write[Delivery]:

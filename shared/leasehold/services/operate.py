@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import said
 from leasehold.domain.once_results import kept_files
+from leasehold.domain.stored import replace
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import (
     AlreadyRecreatedError,
@@ -277,7 +278,9 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
     check_size("output", text, OUTPUT_BYTES)
     step = manifest.position.step
     name = f"{values_folder(manifest)}/{step}-edited-{digest(text)[:16]}.json"
-    rest = manifest.with_(steps=manifest.with_step(step, output=None)).text_bytes
+    rest = replace(
+        manifest, steps={**manifest.steps, step: replace(manifest.steps[step], output=None)}
+    ).text_bytes
     edited = keep(engine.artifacts, text, name, beside=rest)
     return {"edited": edited, "verdict": verdict_in(manifest, text)}
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from leasehold.attempt.values import load
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
-from leasehold.domain.kept_work import kept_value
+from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.errors import (
@@ -71,7 +71,7 @@ def read_input(engine: Engine, run_id: str) -> str:
         StoreUnavailableError: it cannot be read now.
     """
     run = find_run(engine, run_id).manifest
-    return load(engine.artifacts, kept_value(text=run.input, ref=run.input_ref))
+    return load(engine.artifacts, KeptValue(text=run.input, ref=run.input_ref))
 
 
 def list_files(

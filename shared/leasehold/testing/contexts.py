@@ -31,6 +31,7 @@ from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Attempts, Lease, Progress, StepRecord
 from leasehold.domain.once_results import check_call_key
 from leasehold.domain.status import RunStatus, Termination
+from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialRecord, TrialRule
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock, Threads
@@ -165,9 +166,17 @@ def step_context(
     results = results_of(step_type, number, checked_mapping("calls", calls or {}, object, _VALUES))
     if note is not None and not (isinstance(note, str) and is_note(note)):
         refuse("note", note, NOTE)
-    manifest = manifest.at(attempts=failed, trial=number, calls=results, note=note)
+    manifest = replace(
+        manifest,
+        position=replace(
+            manifest.position, attempts=failed, trial=number, calls=results, note=note
+        ),
+    )
     if resume is not None:
-        manifest = manifest.at(checkpoint=checkpoint_of(clock, manifest, resume))
+        manifest = replace(
+            manifest,
+            position=replace(manifest.position, checkpoint=checkpoint_of(clock, manifest, resume)),
+        )
     manifest = after_review(manifest, findings)
     with contextlib.ExitStack() as stack:
         if isinstance(clock, FrozenClock):
@@ -221,7 +230,10 @@ def gate_context(
         refuse("given", given, "nothing beside outputs: a step is given the last of them")
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), timedelta(minutes=10))
     number = checked_number("trial", trial)
-    manifest = manifest.with_(input=json_text("given", given)).at(trial=number)
+    manifest = replace(
+        replace(manifest, input=json_text("given", given)),
+        position=replace(replace(manifest, input=json_text("given", given)).position, trial=number),
+    )
     with _artifacts(manifest, files, clock, recorded) as artifacts:
         ctx = RecordingGateContext(manifest, artifacts, partial(load, artifacts))
         ctx.recorded = recorded
@@ -321,7 +333,13 @@ def run_at_work(
         steps={**done, step_type: StepRecord(status=RunStatus.IN_PROGRESS)},
     )
     run = RoomyRun.model_construct(None, **dict(manifest))
-    return run.with_(status=RunStatus.IN_PROGRESS, fencing_token=1).at(lease=_lease(clock, now))
+    return replace(
+        replace(run, status=RunStatus.IN_PROGRESS, fencing_token=1),
+        position=replace(
+            replace(run, status=RunStatus.IN_PROGRESS, fencing_token=1).position,
+            lease=_lease(clock, now),
+        ),
+    )
 
 
 def checkpoint_of(clock: Clock, run: Manifest, resume: IncrementalState) -> Checkpoint:
@@ -350,7 +368,9 @@ def with_statuses(run: Manifest, statuses: Mapping[str, str]) -> Manifest:
             refuse("statuses", step, ", ".join(known) or "none: no outputs are given")
         if status not in _KEPT:
             refuse(f"statuses[{step!r}]", status, ", ".join(_KEPT))
-        run = run.with_(steps=run.with_step(step, output_status=status))
+        run = replace(
+            run, steps={**run.steps, step: replace(run.steps[step], output_status=status)}
+        )
     return run
 
 
@@ -366,7 +386,8 @@ def after_review(run: Manifest, findings: Sequence[Any]) -> Manifest:
     review = TrialRecord(trial=run.position.trial - 1, output=text, output_status="SUCCESS")
     reviewer = f"review of {run.position.step}"
     record = StepRecord(status=RunStatus.PENDING, trials=(review,))
-    return run.with_(
+    return replace(
+        run,
         plan=(*run.plan, reviewer),
         steps={**run.steps, reviewer: record},
         trials=TrialRule(
@@ -469,7 +490,7 @@ class MemoryEngine:
         change = transition(run, run.updated_at)
         after = change.manifest
         if after.position.lease is not None:
-            after = after.at(lease=run.position.lease)
+            after = replace(after, position=replace(after.position, lease=run.position.lease))
         self._tell(run, after)
         return Committed(change._replace(manifest=after), snapshot)
 

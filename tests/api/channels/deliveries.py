@@ -10,6 +10,7 @@ from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.channels.http_post import Resolve, addresses_of
 from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.delivery import Delivery, DeliveryState
+from leasehold.domain.stored import replace
 from leasehold.ports.clock import Clock
 from leasehold.testing import FrozenClock
 from leasehold.worker.handler.channel_senders import sender_of
@@ -41,7 +42,7 @@ def delivery(**fields: Any) -> Delivery:
         "shard": 3,
         "give_up_at": NOW + timedelta(hours=24),
     }
-    return Delivery(**usable).with_(**fields)
+    return replace(Delivery(**usable), **fields)
 
 
 #: Short enough to wait for the end of, and longer where a busy machine had not begun by then.

@@ -28,7 +28,7 @@ from leasehold.bootstrap import Bundle, boot
 from leasehold.client.arguments import this_user
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
 from leasehold.domain.override import override_ref
-from leasehold.domain.stored import Document, StoredDocument, Write
+from leasehold.domain.stored import Document, StoredDocument, Write, replace
 from leasehold.domain.timestamps import moment_text
 from leasehold.ports.documents import Query
 from tests.api.functions.test_response_models import is_as
@@ -379,7 +379,7 @@ def test_one_that_is_sent_names_who_sends_it_and_not_the_claim(way: Way, bundle:
     run_id = cancelled(way)
     owed = stored(bundle, run_id, "log")
     claim = Claim(claim_id="secret-claim", holder="host-1", expires_at=owed.give_up_at)
-    put(bundle, owed.with_(state=DeliveryState.CLAIMED, claim=claim))
+    put(bundle, replace(owed, state=DeliveryState.CLAIMED, claim=claim))
 
     answers = [
         json.dumps(way.answer(row, run=run))
@@ -398,7 +398,7 @@ def test_one_that_is_sent_names_who_sends_it_and_not_the_claim(way: Way, bundle:
 
 def test_all_runs_are_listed_newest_first_by_channel_and_state(way: Way, bundle: Bundle) -> None:
     first, second = cancelled(way), cancelled(way)
-    told = stored(bundle, first, "log").with_(state=DeliveryState.ANNOUNCED, message_id="m-1")
+    told = replace(stored(bundle, first, "log"), state=DeliveryState.ANNOUNCED, message_id="m-1")
     put(bundle, told)
 
     def named(**query: Any) -> list[tuple[str, str]]:
@@ -454,7 +454,7 @@ def test_what_an_earlier_run_of_the_same_id_left_is_not_of_this_one(
     way: Way, bundle: Bundle
 ) -> None:
     run_id = cancelled(way)
-    put(bundle, stored(bundle, run_id, "log").with_(), mark="another")
+    put(bundle, replace(stored(bundle, run_id, "log")), mark="another")
 
     assert len(of_run(way, run_id)) == 1
 
@@ -464,8 +464,8 @@ def test_why_says_what_people_are_still_to_be_told(way: Way, bundle: Bundle) -> 
     owed = stored(bundle, run_id, "log")
     put(
         bundle,
-        owed.with_(
-            state=DeliveryState.GIVEN_UP, given_up_why="404 gone", given_up_at=owed.created_at
+        replace(
+            owed, state=DeliveryState.GIVEN_UP, given_up_why="404 gone", given_up_at=owed.created_at
         ),
     )
 

@@ -22,7 +22,7 @@ from leasehold.domain.artifact_name import checkpoints_folder, step_folder
 from leasehold.domain.change import Change
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, Termination
-from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
+from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write, replace
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Committed
@@ -32,6 +32,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.in_process import keeping
 from tests.api.in_process.keeping import AT_END, DONE
+from tests.worlds.builders import at_position
 
 HOUR = timedelta(hours=1, minutes=1)
 
@@ -69,7 +70,9 @@ def stored(engine: InProcessEngine, run: Manifest) -> Manifest:
 def rewritten(run: Manifest, facts: dict[str, object]) -> Change:
     """The run with other facts of its checkpoint, as something else wrote it."""
     assert run.position.checkpoint is not None
-    return Change(Outcome.REPAIRED, run.at(checkpoint=run.position.checkpoint.with_(**facts)))
+    return Change(
+        Outcome.REPAIRED, at_position(run, checkpoint=replace(run.position.checkpoint, **facts))
+    )
 
 
 def killed(engine: InProcessEngine, *, n: int = 2, pipeline: str = "counts") -> Manifest:

@@ -14,9 +14,11 @@ from leasehold.domain.change import Change, on_run
 from leasehold.domain.kept_work import CallCount
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from leasehold.services.read_runs import get_run
 from leasehold.testing import InProcessEngine
 from tests.api.once.catalog import DOES, LARGE, MADE
+from tests.worlds.builders import at_position
 
 NAMES = ["one", "two", "three"]
 
@@ -177,7 +179,7 @@ def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: 
     def turned(left: Manifest, now: datetime) -> Change:
         first, *others = left.position.calls
         name = ref.replace("{run}", left.run_id)
-        return Change(Outcome.RENEWED, left.at(calls=(first.with_(ref=name), *others)))
+        return Change(Outcome.RENEWED, at_position(left, calls=(replace(first, ref=name), *others)))
 
     engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, turned))
     done = engine.run_until_settled(run.run_id)

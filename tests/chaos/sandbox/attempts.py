@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.bootstrap import folder_artifacts, system_clock
 from leasehold.domain.result import Result
+from leasehold.domain.stored import replace
 from leasehold.testing.contexts import LEASE, MemoryEngine, checkpoint_of, run_at_work
 from leasehold.worker.context.step_context import IncrementalState
 from leasehold.worker.handler.call import InlineRunner
 from leasehold.worker.sandbox.sandbox import Sandbox
 from leasehold.worker.stopping.shutdown import Interrupts
+from tests.worlds.builders import at_position
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,19 @@ class Attempts:
         """Return an attempt that is held; all times are seconds."""
         clock = system_clock()
         run = run_at_work(clock, "r-1", "step", outputs or {}, timedelta(seconds=timeout))
-        dispatch = run.position.dispatch.with_(
-            cleanup_ms=round(cleanup * 1000), memory_limit_bytes=memory, deadline_s=3600
+        dispatch = replace(
+            run.position.dispatch,
+            cleanup_ms=round(cleanup * 1000),
+            memory_limit_bytes=memory,
+            deadline_s=3600,
         )
         now = run.updated_at
         ends = now + timedelta(seconds=lease)
         held_lease = (
-            None if run.position.lease is None else run.position.lease.with_(expires_at=ends)
+            None if run.position.lease is None else replace(run.position.lease, expires_at=ends)
         )
         kept = None if resume is None else checkpoint_of(clock, run, resume)
-        run = run.at(dispatch=dispatch, checkpoint=kept, lease=held_lease)
+        run = at_position(run, dispatch=dispatch, checkpoint=kept, lease=held_lease)
         artifacts = folder_artifacts(self.folder, clock)
         return MemoryEngine(artifacts, clock, self.checkpoints.append).attempt(run)
 

@@ -7,8 +7,10 @@ import pytest
 from leasehold.cli.live_display import LiveTable
 from leasehold.cli.run_displays import LiveRuns
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.stored import replace
 from leasehold.domain.summary import summary_of
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import with_step
 
 
 @pytest.mark.parametrize("width", [80, 110, 160])
@@ -21,9 +23,9 @@ def test_ids_are_whole_and_progress_has_room_on_a_terminal_of_any_usual_width(
 ) -> None:
     """Who sees a run there copies its id, and wants to know how far it is."""
     monkeypatch.setenv("COLUMNS", str(width))
-    run = runs.leased().with_(run_id="r-96cbfc04615e5025", pipeline="reviews-of-papers")
-    run = run.with_(
-        steps=run.with_step("draft", progress=Progress(fraction=0.4, message="page 40"))
+    run = replace(runs.leased(), run_id="r-96cbfc04615e5025", pipeline="reviews-of-papers")
+    run = replace(
+        run, steps=with_step(run, "draft", progress=Progress(fraction=0.4, message="page 40"))
     )
 
     with LiveTable(lambda: at(4)) as table:

@@ -10,9 +10,11 @@ import pytest
 from leasehold.cli.run_displays import JsonDisplay, LineDisplay
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.stored import replace
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import at_position, with_step
 
 
 class Watched:
@@ -30,8 +32,8 @@ class Watched:
 def said(run: Manifest, at: At, seconds: float, fraction: float, message: str) -> Manifest:
     """The run after a renewal that took the progress of its handler along."""
     progress = Progress(fraction=fraction, message=message)
-    steps = run.with_step("draft", progress=progress)
-    return run.with_(steps=steps, updated_at=at(seconds)).at(heartbeat_at=at(seconds))
+    steps = with_step(run, "draft", progress=progress)
+    return at_position(replace(run, steps=steps, updated_at=at(seconds)), heartbeat_at=at(seconds))
 
 
 def test_progress_is_a_line_when_it_is_new_and_then_every_10_s(

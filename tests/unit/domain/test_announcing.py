@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -21,8 +20,10 @@ from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Block
 from leasehold.domain.status import DeadLetterReason, Outcome
+from leasehold.domain.stored import replace
 from leasehold.domain.summary import summary_of
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import at_position
 
 HOSTILE = "no\nway\r\n\x1b[31mred\x1b[0m \u202eevil\u202c\u2066 \ud800 " + "x" * 2000
 
@@ -95,13 +96,15 @@ def given_up_by_the_sweep(runs: Runs, at: At, rules: Rules) -> Change:
 
 
 def never_started(runs: Runs, at: At, rules: Rules) -> Change:
-    run = runs.pending().at(dispatch=runs.pending().position.dispatch.with_(redispatched=99))
+    run = at_position(
+        runs.pending(), dispatch=replace(runs.pending().position.dispatch, redispatched=99)
+    )
     return lifecycle.on_alarm(run, at(61), rules=rules, generation=1, in_queue=False)
 
 
 def given_up_by_a_repair(runs: Runs, at: At, rules: Rules) -> Change:
     """It was edited by hand: the repair sets its alarm, which is over."""
-    run = runs.leased().with_(alarm_at=None)
+    run = replace(runs.leased(), alarm_at=None)
     rules = replace(rules, max_interruptions=0)
     return lifecycle.on_audit(run, at(31), rules=rules, generation=1, in_queue=None)
 
@@ -231,7 +234,9 @@ def test_an_announcement_adds_nothing_else_to_a_change(
 
     change, silent = way(runs, at, rules), way(runs, at, nobody)
 
-    assert silent.manifest.with_(announcement=None) == change.manifest.with_(announcement=None)
+    assert replace(silent.manifest, announcement=None) == replace(
+        change.manifest, announcement=None
+    )
     assert (silent.deliveries, silent.events) == ((), change.events)
 
 
@@ -381,7 +386,7 @@ def test_what_waits_for_a_catalog_is_dropped_where_the_catalog_has_no_channel_fo
 def hostile_ways(runs: Runs, at: At, rules: Rules) -> list[Change]:
     found = Block(code=HOSTILE, finding=HOSTILE, remediation=HOSTILE)
     run = runs.leased()
-    error = runs.error().with_(message=HOSTILE, code=HOSTILE)
+    error = replace(runs.error(), message=HOSTILE, code=HOSTILE)
     return [
         refused(runs, at, rules, found),
         lifecycle.fail(run, at(5), rules=rules, fence=runs.fence(run), error=error, permanent=True),
@@ -440,7 +445,7 @@ def test_a_run_that_an_older_version_took_further_says_nothing_old(
 ) -> None:
     """It kept what it does not know: the announcement of a block that is over."""
     blocked = refused(runs, at, rules).manifest
-    ended = runs.cancelled(blocked).with_(announcement=blocked.announcement)
+    ended = replace(runs.cancelled(blocked), announcement=blocked.announcement)
 
     assert owed_messages(ended) == ()
     assert summary_of(ended).cancelled

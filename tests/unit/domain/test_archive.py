@@ -16,9 +16,10 @@ from leasehold.domain.explanation import explain
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.stored import Ref
+from leasehold.domain.stored import Ref, replace
 from leasehold.domain.trace import TraceType
 from tests.unit.domain.runs import ARCHIVE, At, Runs
+from tests.worlds.builders import at_position
 
 ENDED = ("completed", "cancelled", "dead_lettered")
 
@@ -57,8 +58,8 @@ def test_a_run_without_files_or_channels_owes_nothing_once_it_has_ended(runs: Ru
     "left",
     [
         lambda runs: runs.failed(),
-        lambda runs: runs.pending().with_(has_files=True),
-        lambda runs: runs.pending().with_(owed=("runs/r-1/checkpoints/draft-1",)),
+        lambda runs: replace(runs.pending(), has_files=True),
+        lambda runs: replace(runs.pending(), owed=("runs/r-1/checkpoints/draft-1",)),
         lambda runs: runs.elsewhere().claimed(),
     ],
     ids=["an attempt that was cut short", "a file", "a checkpoint", "a remote worker"],
@@ -66,7 +67,7 @@ def test_a_run_without_files_or_channels_owes_nothing_once_it_has_ended(runs: Ru
 def test_what_may_have_left_artifacts_makes_an_end_owe_an_archive(
     runs: Runs, left: Callable[[Runs], Manifest]
 ) -> None:
-    run = left(runs).with_(status=RunStatus.PENDING).at(lease=None, step="send")
+    run = at_position(replace(left(runs), status=RunStatus.PENDING), lease=None, step="send")
 
     ended = runs.with_output(runs.leased(run, at=100), at=101, stores_files=False)
 
@@ -156,9 +157,9 @@ def test_the_sweep_tries_again_after_the_grace_then_after_twice_as_long_up_to_an
 def test_no_time_in_a_run_keeps_it_from_the_sweep_for_longer_than_that(runs: Runs) -> None:
     run = runs.completed()
     assert run.archive is not None
-    far = run.archive.with_(not_before=runs.at(10**9))
+    far = replace(run.archive, not_before=runs.at(10**9))
 
-    again = runs.archive_noted(run.with_(archive=far), at=10, compress_artifacts="x").manifest
+    again = runs.archive_noted(replace(run, archive=far), at=10, compress_artifacts="x").manifest
 
     assert again.alarm_at == runs.at(10) + timedelta(hours=1)
 
@@ -167,7 +168,7 @@ def test_an_alarm_that_another_version_took_away_is_found_and_set(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     """The sweep of a version that knows no archive finds a stray alarm on the run."""
-    run = runs.completed().with_(alarm_at=None)
+    run = replace(runs.completed(), alarm_at=None)
 
     (breach,) = lifecycle.breaches(run, at(20), rules)
     change = lifecycle.on_audit(run, at(20), rules=rules, generation=1, in_queue=False)
@@ -197,7 +198,7 @@ def test_why_says_that_the_run_is_over_and_what_is_still_done(
         for name, each in {
             "owed": run,
             "failed": failed,
-            "unseen": run.with_(alarm_at=None),
+            "unseen": replace(run, alarm_at=None),
             "done": runs.archived(run),
         }.items()
     }

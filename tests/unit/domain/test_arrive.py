@@ -17,6 +17,7 @@ from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
+from tests.worlds.builders import at_position
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_a_lease_that_is_over_passes_on_with_a_higher_token(
 
 def test_one_expiry_too_many_gives_the_run_up(runs: Runs, arrive: Bound, at: At) -> None:
     run = runs.leased()
-    run = run.at(interruptions=2)
+    run = at_position(run, interruptions=2)
 
     change = arrive(run, at(30))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,6 +12,7 @@ from leasehold.domain.kept_work import KeptCounts, KeptValue
 from leasehold.domain.lifecycle.repair import breaches
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import BlockCode, Outcome
+from leasehold.domain.stored import replace
 from leasehold.services.reporting import reports
 from tests.unit.domain.runs import At, Runs
 
@@ -60,7 +60,7 @@ def test_it_is_looked_at_later_and_later_and_said_once(runs: Runs) -> None:
 
 def test_another_reason_is_another_block(runs: Runs, at: At) -> None:
     again = found_again(runs, runs.unable().manifest, at=15)
-    error = runs.import_error().with_(message="It does not fit.")
+    error = replace(runs.import_error(), message="It does not fit.")
     leased = runs.looked_at(again, at=35, lease_id="lease-9")
 
     change = runs.unable(leased, at=35, code=BlockCode.INPUT_MISMATCH, error=error)
@@ -80,7 +80,7 @@ def test_other_words_at_each_look_are_the_same_block(runs: Runs) -> None:
         assert run.block is not None
         assert run.block.look_at is not None
         due = (run.block.look_at - runs.at(0)).total_seconds()
-        error = runs.import_error().with_(message=f"<HTTPSConnection object at 0x7f{number}>")
+        error = replace(runs.import_error(), message=f"<HTTPSConnection object at 0x7f{number}>")
         leased = runs.looked_at(run, at=due, lease_id=f"lease-{due}")
         change = runs.unable(leased, at=due, error=error)
         told += len(list(reports(change))) + len(change.events) + len(change.deliveries)
@@ -195,7 +195,7 @@ def test_a_person_may_have_it_look_now(runs: Runs) -> None:
 
     run = change.manifest
     assert (change.outcome, run.status) == (Outcome.RETRIED, "PENDING")
-    assert run.position.dispatch.after_block == again.block.with_(looks=0)
+    assert run.position.dispatch.after_block == replace(again.block, looks=0)
     assert len(change.owed) == 1
 
 
@@ -313,7 +313,7 @@ def test_a_new_run_has_an_output_judged_that_was_paid_for(
 
 def test_an_alarm_that_an_older_sweep_took_away_is_found_by_the_audit(runs: Runs, at: At) -> None:
     """It knows blocks only without one; the next process that begins looks in any case."""
-    stripped = runs.unable().manifest.with_(alarm_at=None)
+    stripped = replace(runs.unable().manifest, alarm_at=None)
 
     assert [breach.code for breach in breaches(stripped, at(20), runs.rules)] == ["no_alarm"]
     look = lifecycle.look_again(stripped, at(20), rules=runs.rules, at_once=True)

@@ -11,7 +11,7 @@ from leasehold.domain.change import as_write, on_run
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import to_document
-from leasehold.domain.stored import Ref
+from leasehold.domain.stored import Ref, replace
 from leasehold.domain.trace import trace_ref
 from leasehold.errors import UnknownRunError
 from tests.unit.domain.runs import At, Bound, Runs
@@ -28,7 +28,7 @@ def test_events_are_stored_in_the_same_commit_and_numbered_on(
     runs: Runs, release: Bound, at: At
 ) -> None:
     """The number is the manifest's own count, so that no two commits take the same."""
-    run = runs.leased().with_(traced=7)
+    run = replace(runs.leased(), traced=7)
 
     write = as_write(release(run, at(5)))
 

@@ -17,6 +17,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
+from tests.worlds.builders import at_position
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def interrupted(runs: Runs, run: Manifest, *, at: float) -> Manifest:
     released = lifecycle.release(
         run, runs.at(at), rules=runs.rules, fence=runs.fence(run), reason="instance_shutdown"
     ).manifest
-    return runs.leased(released, at=at, lease_id=f"lease-{at}").at(interrupted_at=None)
+    return at_position(runs.leased(released, at=at, lease_id=f"lease-{at}"), interrupted_at=None)
 
 
 # -- what is kept ------------------------------------------------------------------------------

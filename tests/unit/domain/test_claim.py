@@ -9,8 +9,10 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import replace
 from leasehold.errors import LeaseHeldError, NothingToClaimError
 from tests.unit.domain.runs import At, Bound, Runs
+from tests.worlds.builders import at_position
 
 
 @pytest.fixture
@@ -20,7 +22,9 @@ def claim(elsewhere: Runs) -> Bound:
 
 
 def interrupted_twice(run: Manifest) -> Manifest:
-    return run.at(attempts=run.position.attempts.with_(interrupted=1, expired=1), interruptions=2)
+    return at_position(
+        run, attempts=replace(run.position.attempts, interrupted=1, expired=1), interruptions=2
+    )
 
 
 def test_who_claims_a_waiting_step_gets_its_lease(elsewhere: Runs, claim: Bound, at: At) -> None:
@@ -176,7 +180,7 @@ def test_a_take_over_does_not_wait_for_a_backoff_that_its_attempt_was_early_for(
     elsewhere: Runs, claim: Bound, at: At
 ) -> None:
     run = elsewhere.claimed(elsewhere.failed(), at=13, lease_id="lease-2")
-    run = run.at(dispatch=run.position.dispatch.with_(not_before=at(100)))
+    run = at_position(run, dispatch=replace(run.position.dispatch, not_before=at(100)))
 
     assert claim(run, at(43)).outcome is Outcome.ACQUIRED
 

@@ -13,10 +13,11 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.conftest import START
 from tests.unit.domain.runs import At, Runs
-from tests.worlds.builders import rules_of, step_settings
+from tests.worlds.builders import at_position, rules_of, step_settings
 
 
 def continued(runs: Runs, run: Manifest, *, at: float = 5, at_checkpoint: bool = False) -> Change:
@@ -221,7 +222,7 @@ def test_it_is_bounded_by_progress_alone(gains: list[int]) -> None:
     runs = Runs(rules_of(step, step_settings("send")), lambda _: START)
     run, done, in_a_row, failed = runs.pending(), 0, 0, 0
     for number, gain in enumerate(gains, 1):
-        run = run.at(dispatch=run.position.dispatch.with_(not_before=START))
+        run = at_position(run, dispatch=replace(run.position.dispatch, not_before=START))
         run = runs.leased(run, lease_id=f"lease-{number}")
         for _ in range(gain):
             done += 1

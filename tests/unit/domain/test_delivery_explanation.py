@@ -10,6 +10,7 @@ import pytest
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
 from leasehold.domain.explanation import explain_delivery, unannounced
+from leasehold.domain.stored import replace
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOON, LATER = NOW + timedelta(seconds=5), NOW + timedelta(seconds=60)
@@ -63,7 +64,7 @@ def delivery(**fields: Any) -> Delivery:
             "Channel slack is being told of run_completed by host-a.",
         ),
         (
-            CLAIMED | {"claim": CLAIM.with_(expires_at=NOW), "tries": 1},
+            CLAIMED | {"claim": replace(CLAIM, expires_at=NOW), "tries": 1},
             STILL + "whoever sent it did not say how that ended after 1 try, and the sweep takes "
             "it up.",
         ),
@@ -104,5 +105,5 @@ def test_what_was_given_up_counts_while_the_run_has_not_moved_on() -> None:
     last = Announcement(occurrence="1", event="run_blocked", at=NOW, channels=("slack",))
 
     assert unannounced(last, [lost, due, sent]) == [lost, due]
-    assert unannounced(last.with_(occurrence="2"), [lost, due, sent]) == [due]  # type: ignore[call-arg]
+    assert unannounced(replace(last, occurrence="2"), [lost, due, sent]) == [due]  # type: ignore[call-arg]
     assert unannounced(None, [lost, due, sent]) == [due]

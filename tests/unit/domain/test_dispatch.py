@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from leasehold.domain.dispatch import Rules, as_dispatched
 from leasehold.domain.manifest import to_document
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import Runs
 from tests.worlds.builders import rules_of, step_settings
 
@@ -38,7 +38,7 @@ def test_the_soft_limit_leaves_time_to_clean_up_but_at_most_half(
 
 def test_a_clean_up_time_that_someone_wrote_into_the_document_breaks_nothing(runs: Runs) -> None:
     """A number that a store takes may be more than a duration can be."""
-    dispatch = runs.pending().position.dispatch.with_(cleanup_ms=2**63 - 1)
+    dispatch = replace(runs.pending().position.dispatch, cleanup_ms=2**63 - 1)
 
     assert dispatch.soft_limit == dispatch.hard_limit / 2
 

@@ -6,6 +6,7 @@ from leasehold.domain.change import Draft
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import AttemptEnd, Outcome
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from tests.unit.domain.runs import At, Runs
 
@@ -13,11 +14,11 @@ from tests.unit.domain.runs import At, Runs
 def test_a_commit_keeps_the_time_the_alarm_and_the_number_of_events(
     runs: Runs, rules: Rules, at: At
 ) -> None:
-    run = runs.pending().with_(traced=3)
+    run = replace(runs.pending(), traced=3)
     draft = Draft(run, at(7), rules)
 
     draft.trace(TraceType.RUN_PAUSED, actor="ada")
-    draft.set(paused=True)
+    draft.run = replace(draft.run, paused=True)
     change = draft.commit(Outcome.PAUSED)
 
     after = change.manifest
@@ -31,8 +32,8 @@ def test_the_run_that_is_stored_is_never_touched(runs: Runs, rules: Rules, at: A
     stored = run.model_copy(deep=True)
     draft = Draft(run, at(7), rules)
 
-    draft.set(paused=True)
-    draft.set_step(output="1")
+    draft.run = replace(draft.run, paused=True)
+    draft.step = replace(draft.step, output="1")
     draft.count(AttemptEnd.FAILED)
     draft.commit(Outcome.PAUSED)
 

@@ -12,6 +12,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.explanation import explain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Bound, Runs
 
 ENDS = ["completed", "dead_lettered", "blocked"]
@@ -39,7 +40,7 @@ def announcements(monkeypatch: pytest.MonkeyPatch) -> None:
 def idle(runs: Runs, state: str) -> Manifest:
     """A run that waits for a person, or that ended and is archived: it owes what is new alone."""
     run: Manifest = getattr(runs, state)()
-    return run.with_(archive=None)
+    return replace(run, archive=None)
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_at_its_alarm_what_is_owed_is_published_again_and_nothing_else_happens(
     assert (change.owed, change.events) == ((Announcement("r-1"),), ())
     assert change.manifest.alarm_at == at(129)
     later = {"alarm_at": run.alarm_at, "updated_at": run.updated_at}
-    assert change.manifest.with_(**later) == run
+    assert replace(change.manifest, **later) == run
 
 
 def test_before_its_alarm_nothing_is_published_again(runs: Runs, on_alarm: Bound, at: At) -> None:
@@ -91,7 +92,7 @@ def test_what_was_carried_out_is_not_published_and_the_alarm_goes(
     runs: Runs, on_alarm: Bound, at: At
 ) -> None:
     """Whoever carries it out writes the run, and with it the alarm; a stray one is taken away."""
-    announced = idle(runs, "completed").with_(labels=("announced",))
+    announced = replace(idle(runs, "completed"), labels=("announced",))
 
     change = on_alarm(announced, at(69))
 
@@ -104,13 +105,13 @@ def test_an_idle_run_has_an_alarm_if_and_only_if_it_owes_something(
     runs: Runs, rules: Rules, at: At, state: str
 ) -> None:
     owes = idle(runs, state)
-    announced = owes.with_(labels=("announced",))
+    announced = replace(owes, labels=("announced",))
     found = {
         (name, alarm): [breach.code for breach in lifecycle.breaches(run, at(20), rules)]
         for name, run_of in (("owes", owes), ("announced", announced))
         for alarm, run in (
-            ("alarm", run_of.with_(alarm_at=owes.alarm_at)),
-            ("none", run_of.with_(alarm_at=None)),
+            ("alarm", replace(run_of, alarm_at=owes.alarm_at)),
+            ("none", replace(run_of, alarm_at=None)),
         )
     }
 
@@ -125,7 +126,7 @@ def test_an_idle_run_has_an_alarm_if_and_only_if_it_owes_something(
 def test_a_missing_alarm_is_reported_with_the_owed_effects_and_set(
     runs: Runs, rules: Rules, at: At
 ) -> None:
-    run = idle(runs, "completed").with_(alarm_at=None)
+    run = replace(idle(runs, "completed"), alarm_at=None)
 
     (breach,) = lifecycle.breaches(run, at(20), rules)
     change = lifecycle.on_audit(run, at(20), rules=rules, generation=1, in_queue=False)

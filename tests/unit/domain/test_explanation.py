@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,8 +10,10 @@ from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.explanation import Explanation, explain
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Runs
 from tests.unit.domain.trial_runs import TrialRun
+from tests.worlds.builders import at_position
 
 
 def words(run: Manifest, at: At, second: float, rules: Rules) -> str:
@@ -96,10 +97,12 @@ def test_a_step_elsewhere_waits_to_be_claimed_or_is_given_up(elsewhere: Runs, at
 
 
 def test_a_run_that_would_be_given_up_says_so(runs: Runs, rules: Rules, at: At) -> None:
-    stuck = runs.leased().at(interruptions=2)
+    stuck = at_position(runs.leased(), interruptions=2)
     late = runs.failed()
-    late = late.at(dispatch=late.position.dispatch.with_(lost_since=at(5)))
-    lost = runs.pending().at(dispatch=runs.pending().position.dispatch.with_(redispatched=2))
+    late = at_position(late, dispatch=replace(late.position.dispatch, lost_since=at(5)))
+    lost = at_position(
+        runs.pending(), dispatch=replace(runs.pending().position.dispatch, redispatched=2)
+    )
 
     sentences = [
         words(stuck, at, 1, rules),
@@ -120,7 +123,7 @@ def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
     """The alarm of the last task falls on the end of a short window."""
     short = replace(rules, recovery_window=timedelta(seconds=30))
     run = runs.failed()
-    run = run.at(dispatch=run.position.dispatch.with_(lost_since=at(45)))
+    run = at_position(run, dispatch=replace(run.position.dispatch, lost_since=at(45)))
 
     answer = explain(run, at(20), short)
     done = lifecycle.on_alarm(run, at(76), rules=short, generation=2, in_queue=False)
@@ -223,15 +226,15 @@ def test_a_run_that_is_over_waits_for_nothing(runs: Runs, rules: Rules, at: At) 
 
 
 def test_a_detail_without_a_full_stop_gets_one(runs: Runs, rules: Rules, at: At) -> None:
-    run = runs.dead_lettered().with_(dead_letter_detail="PermanentError: the folder is gone")
+    run = replace(runs.dead_lettered(), dead_letter_detail="PermanentError: the folder is gone")
 
     assert "the folder is gone. `leasehold recreate" in words(run, at, 6, rules)
 
 
 def test_a_run_that_was_recreated_names_the_new_one(runs: Runs, rules: Rules, at: At) -> None:
     """Else whoever asks why recreates it once more, and has the work done twice."""
-    once = runs.dead_lettered().with_(recreated_as=("r-2",))
-    more = runs.cancelled(runs.pending()).with_(recreated_as=("r-2", "r-3", "r-4"))
+    once = replace(runs.dead_lettered(), recreated_as=("r-2",))
+    more = replace(runs.cancelled(runs.pending()), recreated_as=("r-2", "r-3", "r-4"))
 
     assert "Try later. Run r-2 was made of it: `leasehold why r-2`." in words(once, at, 6, rules)
     assert "recreate" not in words(once, at, 6, rules)
@@ -245,14 +248,14 @@ def test_a_run_that_was_recreated_names_the_new_one(runs: Runs, rules: Rules, at
 
 def test_a_run_that_no_one_will_move_waits_for_a_repair(runs: Runs, rules: Rules, at: At) -> None:
     """To say that it waits for a worker would let people wait with it."""
-    assert words(runs.pending().with_(alarm_at=None), at, 1, rules) == (
+    assert words(replace(runs.pending(), alarm_at=None), at, 1, rules) == (
         "Run r-1 waits for a repair (leasehold audit --repair): It is PENDING, and owes its task, "
         "and has no alarm."
     )
 
 
 def test_a_broken_run_that_has_an_alarm_is_repaired_then(runs: Runs, rules: Rules, at: At) -> None:
-    run = runs.leased().at(lease=None)
+    run = at_position(runs.leased(), lease=None)
 
     found = explain(run, at(7), rules)
 
@@ -267,7 +270,7 @@ def test_an_attempt_that_hung_says_that_it_will_count_as_failed(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     """Past its deadline of 180 s its worker still renews, and the sweep comes when it stops."""
-    found = explain(runs.leased().at(heartbeat_at=at(190)), at(200), rules)
+    found = explain(at_position(runs.leased(), heartbeat_at=at(190)), at(200), rules)
 
     assert found.words.endswith(
         "; the attempt counts as failed, and the step is tried again after its backoff."

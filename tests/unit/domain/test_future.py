@@ -13,7 +13,9 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.explanation import explain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import at_position
 
 #: Thirty years, of which the store's clock was ahead while the run was written.
 AHEAD_S = 30 * 365 * 86_400.0
@@ -148,8 +150,8 @@ def test_a_dispatch_of_the_future_is_found_though_the_run_was_written_since(
     runs: Runs, field: str
 ) -> None:
     run = runs.pending()
-    run = run.at(dispatch=run.position.dispatch.with_(**{field: runs.at(AHEAD_S)}))
-    run = run.with_(alarm_at=runs.at(AHEAD_S + 60))
+    run = at_position(run, dispatch=replace(run.position.dispatch, **{field: runs.at(AHEAD_S)}))
+    run = replace(run, alarm_at=runs.at(AHEAD_S + 60))
 
     assert codes(runs, run)
     after = repaired(runs, run).manifest
@@ -196,18 +198,20 @@ def test_clocks_may_differ_by_five_minutes(
 
 def test_a_long_backoff_is_no_time_of_the_future(runs: Runs, at: At) -> None:
     run = runs.failed()
-    later = run.position.dispatch.with_(not_before=at(86_400))
+    later = replace(run.position.dispatch, not_before=at(86_400))
 
-    found = codes(runs, run.with_(alarm_at=at(86_460)).at(dispatch=later), 10)
+    found = codes(runs, at_position(replace(run, alarm_at=at(86_460)), dispatch=later), 10)
 
     assert found == []
 
 
 def test_a_long_wait_for_a_remote_worker_is_none(elsewhere: Runs, at: At) -> None:
     run = elsewhere.pending()
-    patient = run.position.dispatch.with_(schedule_to_start_s=30 * 86_400)
+    patient = replace(run.position.dispatch, schedule_to_start_s=30 * 86_400)
 
-    found = codes(elsewhere, run.with_(alarm_at=at(30 * 86_400 / 12)).at(dispatch=patient), 10)
+    found = codes(
+        elsewhere, at_position(replace(run, alarm_at=at(30 * 86_400 / 12)), dispatch=patient), 10
+    )
 
     assert found == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,19 +12,23 @@ from leasehold.domain.give_up_rules import Verdict, verdict_on, verdict_on_wait
 from leasehold.domain.kept_work import CallResult
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import at_position
 
 
 def failed(run: Manifest, *, times: int, permanent: bool = False) -> Manifest:
     """The run as if its step had failed so often."""
     assert run.error is not None
-    return run.with_(error=run.error.with_(permanent=permanent)).at(
-        attempts=run.position.attempts.with_(failed=times), failures=times
+    return at_position(
+        replace(run, error=replace(run.error, permanent=permanent)),
+        attempts=replace(run.position.attempts, failed=times),
+        failures=times,
     )
 
 
 def lost(run: Manifest, tasks: int) -> Manifest:
-    return run.at(dispatch=run.position.dispatch.with_(redispatched=tasks))
+    return at_position(run, dispatch=replace(run.position.dispatch, redispatched=tasks))
 
 
 def reason_of(found: Verdict | None) -> str | None:
@@ -62,7 +65,7 @@ def test_a_permanent_failure_that_a_person_asked_to_try_again_is_over(
 def test_what_a_verdict_says_of_an_error_is_bounded(runs: Runs, rules: Rules, at: At) -> None:
     run = failed(runs.failed(), times=1, permanent=True)
     assert run.error is not None
-    run = run.with_(error=run.error.with_(message="x" * 4000))
+    run = replace(run, error=replace(run.error, message="x" * 4000))
 
     found = verdict_on(run, at(5), rules)
 
@@ -109,7 +112,7 @@ def test_progress_gives_a_step_its_retries_again_and_its_first_wait(runs: Runs, 
 
 
 def test_a_recorded_call_gives_a_step_its_retries_again(runs: Runs, at: At) -> None:
-    run = runs.leased().at(failures=2)
+    run = at_position(runs.leased(), failures=2)
     call = CallResult(step="draft", trial=1, key="model", type="str", inline='"paid"')
 
     recorded = lifecycle.record_call(
@@ -124,13 +127,13 @@ def test_a_recorded_call_gives_a_step_its_retries_again(runs: Runs, at: At) -> N
 def test_progress_is_no_way_to_fail_forever(
     runs: Runs, rules: Rules, at: At, total: int, reason: str | None
 ) -> None:
-    run = failed(runs.failed(), times=total).at(failures=1)
+    run = at_position(failed(runs.failed(), times=total), failures=1)
 
     assert reason_of(verdict_on(run, at(5), rules)) == reason
 
 
 def test_a_step_that_failed_too_often_in_all_says_so(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict_on(failed(runs.failed(), times=101).at(failures=1), at(5), rules)
+    found = verdict_on(at_position(failed(runs.failed(), times=101), failures=1), at(5), rules)
 
     assert found is not None
     assert found.detail == (
@@ -161,7 +164,7 @@ def test_only_what_failed_uses_up_retries(runs: Runs, rules: Rules, at: At) -> N
     """A run that a person tries again is PENDING, however often it failed."""
     run = runs.pending()
 
-    run = run.at(attempts=run.position.attempts.with_(failed=3, interrupted=9))
+    run = at_position(run, attempts=replace(run.position.attempts, failed=3, interrupted=9))
 
     assert verdict_on(run, at(5), rules) is None
 
@@ -174,13 +177,13 @@ def test_only_what_failed_uses_up_retries(runs: Runs, rules: Rules, at: At) -> N
 def test_two_interruptions_are_allowed(
     runs: Runs, rules: Rules, at: At, state: str, times: int, reason: str | None
 ) -> None:
-    run = getattr(runs, state)().at(interruptions=times)
+    run = at_position(getattr(runs, state)(), interruptions=times)
 
     assert reason_of(verdict_on(run, at(20), rules)) == reason
 
 
 def test_a_stuck_step_says_how_often_it_was_cut_short(runs: Runs, rules: Rules, at: At) -> None:
-    found = verdict_on(runs.leased().at(interruptions=3), at(20), rules)
+    found = verdict_on(at_position(runs.leased(), interruptions=3), at(20), rules)
 
     assert found is not None
     assert found.detail == (
@@ -195,7 +198,7 @@ def test_the_second_silence_gives_a_run_up_and_no_other_interruption_counts_as_o
     runs: Runs, rules: Rules, at: At, silences: int, interruptions: int, reason: str | None
 ) -> None:
     """What a silence is, and who counts it: test_lapse."""
-    run = runs.leased().at(interruptions=interruptions, silences=silences)
+    run = at_position(runs.leased(), interruptions=interruptions, silences=silences)
 
     assert reason_of(verdict_on(run, at(9999), rules)) == reason
 
@@ -205,7 +208,9 @@ def test_the_second_silence_gives_a_run_up_and_no_other_interruption_counts_as_o
 
 def lost_since(run: Manifest, at: At, second: float) -> Manifest:
     """The run whose task is known to be lost since then, and somebody looked all the time."""
-    return run.at(dispatch=run.position.dispatch.with_(redispatched=1, lost_since=at(second)))
+    return at_position(
+        run, dispatch=replace(run.position.dispatch, redispatched=1, lost_since=at(second))
+    )
 
 
 @pytest.mark.parametrize(("second", "reason"), [(3674.999, None), (3675, "UNRECOVERED_ERROR")])
@@ -241,7 +246,7 @@ def test_no_time_gives_a_run_up_whose_hint_arrives(
 ) -> None:
     """Whoever brings it proves a queue that delivers, however late."""
     run = lost_since(runs.failed(), at, 75)
-    run = run.at(dispatch=run.position.dispatch.with_(redispatched=9))
+    run = at_position(run, dispatch=replace(run.position.dispatch, redispatched=9))
 
     taken = runs.leased(run, at=second, lease_id="lease-2")
 
@@ -336,7 +341,7 @@ def test_a_step_elsewhere_that_fails_late_was_started_all_the_same(elsewhere: Ru
 def test_what_is_known_for_sure_comes_first(runs: Runs, rules: Rules, at: At) -> None:
     """One run to which every rule applies, and each of them taken away in its turn."""
     run = lost_since(failed(runs.failed(), times=3, permanent=True), at, 75)
-    run = lost(run, 3).at(interruptions=3)
+    run = at_position(lost(run, 3), interruptions=3)
     assert run.error is not None
 
     def found(second: float) -> str | None:
@@ -344,11 +349,11 @@ def test_what_is_known_for_sure_comes_first(runs: Runs, rules: Rules, at: At) ->
         return reason_of(verdict_on(run, now, rules) or verdict_on_wait(run, now, rules))
 
     reasons = [found(9000)]
-    run = run.with_(error=run.error.with_(permanent=False))
+    run = replace(run, error=replace(run.error, permanent=False))
     reasons.append(found(9000))
     run = failed(run, times=2)
     reasons.append(found(9000))
-    run = run.at(interruptions=2)
+    run = at_position(run, interruptions=2)
     reasons += [found(9000), found(90)]
 
     assert reasons == [

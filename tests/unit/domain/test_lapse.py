@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
@@ -13,7 +13,9 @@ from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus, Termination
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import at_position
 
 #: The step draft has a dispatch deadline of 180 s and two retries; two interruptions are allowed.
 DEADLINE_S = 180
@@ -83,7 +85,9 @@ def renewed(runs: Runs, run: Manifest, *, until: int) -> Manifest:
     lease = run.position.lease
     assert lease is not None
     expires_at = min(runs.at(until + 30), lease.max_expires_at)
-    return run.at(heartbeat_at=runs.at(until), lease=lease.with_(expires_at=expires_at))
+    return at_position(
+        run, heartbeat_at=runs.at(until), lease=replace(lease, expires_at=expires_at)
+    )
 
 
 # -- past the deadline -----------------------------------------------------------------------------
@@ -119,7 +123,7 @@ def test_a_worker_that_fell_silent_before_its_deadline_lost_its_lease(
     """Whatever the end of its lease: one that dies in its first second did not hang."""
     run = runs.leased()
     assert run.position.lease is not None
-    run = run.at(lease=run.position.lease.with_(expires_at=runs.at(DEADLINE_S + 300)))
+    run = at_position(run, lease=replace(run.position.lease, expires_at=runs.at(DEADLINE_S + 300)))
 
     change = finder.find(runs, run, DEADLINE_S + 300)
 
@@ -250,7 +254,7 @@ def test_a_resumed_run_whose_attempt_hung_goes_on_at_once(runs: Runs) -> None:
 
 
 def test_a_clock_set_back_makes_no_deadline_pass(runs: Runs, at: At) -> None:
-    run = runs.leased(at=1000).at(heartbeat_at=at(10))
+    run = at_position(runs.leased(at=1000), heartbeat_at=at(10))
 
     assert by_sweep(runs, run, 1030).events[0].reason == "lease_expired"
 
@@ -361,7 +365,7 @@ def test_any_process_that_finds_a_silence_counts_it(watchful: Runs, finder: str)
 @pytest.mark.parametrize("finder", ["restart", "resume"])
 def test_what_is_explained_is_no_silence(watchful: Runs, finder: str) -> None:
     """The holder's process is known to be gone; or a person held the run, and nobody waited."""
-    run = watchful.leased().at(silences=1)
+    run = at_position(watchful.leased(), silences=1)
 
     change = FINDERS[finder].find(watchful, run, 500)
 
@@ -400,7 +404,7 @@ def test_a_step_that_is_cut_short_night_after_night_is_not_given_up(
         run = finder.find(runs, run, (number + 1) * night).manifest
         if run.position.lease is not None:  # whoever came took the step itself
             run = by_restart(runs, run, (number + 1) * night).manifest
-            run = run.at(interruptions=0)
+            run = at_position(run, interruptions=0)
 
     assert not run.dead_lettered
     assert run.position.attempts.expired >= 12
@@ -456,7 +460,9 @@ def test_a_clock_that_jumps_back_hides_no_shutdown(runs: Runs, at: At) -> None:
 
     assert (
         interrupted(
-            runs, run.at(dispatch=run.position.dispatch.with_(not_before=at(0))), at=2999
+            runs,
+            at_position(run, dispatch=replace(run.position.dispatch, not_before=at(0))),
+            at=2999,
         ).position.interruptions
         == 2
     )
@@ -466,7 +472,7 @@ def test_a_clock_that_jumps_back_hides_no_shutdown(runs: Runs, at: At) -> None:
 def test_silences_are_counted_anew_where_interruptions_are(
     runs: Runs, rules: Rules, at: At, what: str
 ) -> None:
-    run = runs.leased().at(silences=1, interruptions=1)
+    run = at_position(runs.leased(), silences=1, interruptions=1)
     if what == "progress":
         run = runs.checkpointed(run, at=5)
     elif what == "hand-off":

@@ -6,7 +6,9 @@ from leasehold.domain.kept_work import CallCount
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import Attempts
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import Runs
+from tests.worlds.builders import with_step
 
 
 def test_a_completed_run_in_figures(runs: Runs) -> None:
@@ -41,15 +43,16 @@ def test_a_completed_run_in_figures(runs: Runs) -> None:
 
 def test_attempts_are_counted_by_how_they_ended_over_all_steps(runs: Runs) -> None:
     run = runs.completed()
-    draft = run.with_step(
+    draft = with_step(
+        run,
         "draft",
         attempts=Attempts(failed=2, expired=1, continued=3),
         calls=CallCount(made=4, spared=1),
         rejected=1,
     )
-    send = run.with_(steps=draft).with_step("send", attempts=Attempts(failed=1))
+    send = with_step(replace(run, steps=draft), "send", attempts=Attempts(failed=1))
 
-    entry = ledger_of(run.with_(steps=send))
+    entry = ledger_of(replace(run, steps=send))
 
     assert entry.attempts == {"failed": 3, "expired": 1, "continued": 3}
     assert (entry.retries, entry.continuations) == (3, 3)
@@ -77,8 +80,11 @@ def test_a_cancelled_run_ended_when_it_was_cancelled_whenever_it_is_archived(run
 
 def test_it_holds_nothing_that_a_user_wrote(runs: Runs) -> None:
     """It stays when the run is purged."""
-    run = runs.dead_lettered().with_(
-        labels=("customer:Ada",), input='"Secret"', dead_letter_detail="Secret detail"
+    run = replace(
+        runs.dead_lettered(),
+        labels=("customer:Ada",),
+        input='"Secret"',
+        dead_letter_detail="Secret detail",
     )
 
     text = ledger_of(run).model_dump_json()

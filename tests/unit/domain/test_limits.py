@@ -16,7 +16,9 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress, RetryRule
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome, RunStatus, Termination
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Bound, Runs
+from tests.worlds.builders import at_position, with_step
 
 #: The step draft has a dispatch deadline of 180 s and two retries.
 DEADLINE_S = 180
@@ -84,12 +86,12 @@ def test_the_run_keeps_the_error_of_an_attempt_at_its_limit(
     """And what it did, where a traceback would stand: `show` and `why` have it."""
     run = exceed(runs.leased(), at(25)).manifest
 
-    assert run.error == TIMEOUT.with_(step="draft", attempt=1, traceback=STACKS)
+    assert run.error == replace(TIMEOUT, step="draft", attempt=1, traceback=STACKS)
     assert run.error_at == at(25)
 
 
 def test_an_error_with_its_own_traceback_keeps_it(runs: Runs, exceed: Bound, at: At) -> None:
-    run = exceed(runs.leased(), at(25), error=TIMEOUT.with_(traceback="its own")).manifest
+    run = exceed(runs.leased(), at(25), error=replace(TIMEOUT, traceback="its own")).manifest
 
     assert run.error is not None
     assert run.error.traceback == "its own"
@@ -117,7 +119,7 @@ def test_the_policy_of_a_step_may_say_that_a_limit_is_final(
 ) -> None:
     run = runs.leased()
     rule = RetryRule(first_s=10, factor=2, max_s=300, non_retryable=(name,))
-    run = run.at(dispatch=run.position.dispatch.with_(retry=rule))
+    run = at_position(run, dispatch=replace(run.position.dispatch, retry=rule))
 
     change = exceed(run, at(5))
 
@@ -186,7 +188,7 @@ def _checkpointed(runs: Runs, run: Manifest, second: float) -> Change:
 def _almost_late(runs: Runs) -> Manifest:
     run = runs.leased()
     assert run.position.lease is not None
-    return run.at(lease=run.position.lease.with_(expires_at=runs.at(DEADLINE_S + 20)))
+    return at_position(run, lease=replace(run.position.lease, expires_at=runs.at(DEADLINE_S + 20)))
 
 
 @pytest.mark.parametrize("write", [_renewed, _checkpointed])
@@ -261,7 +263,7 @@ def test_every_end_keeps_what_was_said_since_the_last_renewal(runs: Runs, at: At
 
     def settled(progress: Progress | None) -> Manifest:
         change: Change = settle(
-            run.with_(steps=run.with_step("draft", progress=Progress(fraction=0.1))),
+            replace(run, steps=with_step(run, "draft", progress=Progress(fraction=0.1))),
             at(5),
             rules=runs.rules,
             fence=runs.fence(run),

@@ -9,8 +9,10 @@ import pytest
 
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
+from leasehold.domain.stored import replace
 from leasehold.errors import UnreadableRunError
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import with_step
 
 STATES = ["pending", "leased", "failed", "blocked", "unknown", "completed", "dead_lettered"]
 
@@ -83,7 +85,7 @@ def test_the_first_step_is_given_the_input_of_the_run(runs: Runs) -> None:
 
 def test_a_later_step_is_given_the_output_before_it_by_reference_too(runs: Runs) -> None:
     run = runs.handed_off()
-    run = run.with_(steps=run.with_step("draft", output=None, output_ref="runs/r-1/values/x"))
+    run = replace(run, steps=with_step(run, "draft", output=None, output_ref="runs/r-1/values/x"))
 
     assert run.given == KeptValue(ref="runs/r-1/values/x")
 
@@ -128,7 +130,7 @@ def test_a_manifest_with_a_checkpoint_comes_back_from_json_as_it_was(runs: Runs)
 def test_replacing_fields_leaves_the_original_alone(runs: Runs) -> None:
     run = runs.pending()
 
-    paused = run.with_(paused=True)
+    paused = replace(run, paused=True)
 
     assert (run.paused, paused.paused) == (False, True)
     assert paused == run.model_copy(update={"paused": True})

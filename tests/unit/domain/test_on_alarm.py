@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -12,7 +11,9 @@ from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_tasks
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Bound, Runs
+from tests.worlds.builders import at_position
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_an_expired_lease_is_ended_and_the_step_dispatched_again(
 
 
 def test_an_expired_lease_too_many_gives_the_run_up(runs: Runs, on_alarm: Bound, at: At) -> None:
-    change = on_alarm(runs.leased().at(interruptions=2), at(30))
+    change = on_alarm(at_position(runs.leased(), interruptions=2), at(30))
 
     assert change.outcome is Outcome.DEAD_LETTERED
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
@@ -203,7 +204,7 @@ def test_a_run_that_cannot_be_is_set_right_in_place_of_failing_the_sweep(
 ) -> None:
     """A transition would be impossible: the sweep would stop there, each time."""
     leased = runs.leased()
-    run = runs.pending().with_(alarm_at=at(30)).at(lease=leased.position.lease)
+    run = at_position(replace(runs.pending(), alarm_at=at(30)), lease=leased.position.lease)
 
     change = on_alarm(run, at(30))
 
@@ -214,10 +215,10 @@ def test_a_run_that_cannot_be_is_set_right_in_place_of_failing_the_sweep(
 def test_a_finished_run_with_an_alarm_loses_the_alarm_and_nothing_else(
     runs: Runs, on_alarm: Bound, at: At
 ) -> None:
-    run = runs.archived(runs.completed()).with_(alarm_at=at(60))
+    run = replace(runs.archived(runs.completed()), alarm_at=at(60))
 
     change = on_alarm(run, at(60), rules=runs.knowing_nothing())
 
     assert (change.outcome, change.manifest.alarm_at) == (Outcome.REPAIRED, None)
     left = {"alarm_at": at(60), "updated_at": run.updated_at, "traced": run.traced}
-    assert change.manifest.with_(**left) == run
+    assert replace(change.manifest, **left) == run

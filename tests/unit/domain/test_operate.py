@@ -15,8 +15,10 @@ from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import replace
 from leasehold.errors import InvalidRequestError, NotAllowedError, UnknownKeyError
 from tests.unit.domain.runs import ARCHIVE, At, Bound, Runs
+from tests.worlds.builders import at_position
 
 #: Rows are the states of a run: status, overlay, and for BLOCKED whether an output was kept.
 TABLE = """
@@ -254,7 +256,7 @@ def test_resuming_does_not_get_around_the_bound_on_interruptions(
     run_in: Callable[[str], Manifest], operate: Bound, at: At
 ) -> None:
     run = run_in("IN_PROGRESS+paused")
-    run = run.at(interruptions=2)
+    run = at_position(run, interruptions=2)
 
     change = operate(Operation.RESUME, run, now=at(30))
 
@@ -427,7 +429,7 @@ def test_the_old_run_names_the_new_one_and_stays_as_it_was(
     after = operate(Operation.RECREATE, run).manifest
 
     assert after.recreated_as == ("r-2",)
-    unchanged = after.with_(recreated_as=(), updated_at=run.updated_at, traced=run.traced)
+    unchanged = replace(after, recreated_as=(), updated_at=run.updated_at, traced=run.traced)
     assert unchanged == run
 
 

@@ -12,7 +12,9 @@ from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import ARCHIVE, FOLDER, At, Runs
+from tests.worlds.builders import at_position
 
 DRAFT = f"{FOLDER}/checkpoints/draft-1"
 LARGE = KeptValue(ref=f"{DRAFT}/1-id.json.gz", digest="d")
@@ -110,7 +112,7 @@ def test_a_worker_that_was_not_heard_to_end_may_write_for_an_hour(
         run = runs.cancelled(large)
     else:
         run = lifecycle.expire(
-            large.at(interruptions=9), at(31), rules=runs.rules, lease_id="lease-1"
+            at_position(large, interruptions=9), at(31), rules=runs.rules, lease_id="lease-1"
         ).manifest
     assert run.is_terminal
     assert run.position.heartbeat_at is not None
@@ -150,6 +152,6 @@ def test_only_temporary_files_of_the_run_are_deleted(
     runs: Runs, large: Manifest, folder: str
 ) -> None:
     """Whatever wrote the manifest."""
-    run = runs.with_output(large, at=5).with_(owed=(folder,))
+    run = replace(runs.with_output(large, at=5), owed=(folder,))
 
     assert owed_effects(run)[1:] == (Deletion("r-1", ()),)

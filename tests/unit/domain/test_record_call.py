@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,8 +22,10 @@ from leasehold.domain.once_results import (
     check_call_key,
     recorded_call,
 )
+from leasehold.domain.stored import replace
 from leasehold.errors import InvalidRequestError, LeaseLostError, TooManyCallsError
 from tests.unit.domain.runs import FOLDER, At, Runs
+from tests.worlds.builders import at_position, with_step
 
 REF = f"{FOLDER}/checkpoints/draft-1/1-a.json.gz"
 
@@ -157,7 +158,7 @@ def test_results_go_with_their_step_unless_they_are_kept(runs: Runs, end: str) -
         case "handed off":
             run = runs.with_output(run, at=5)
         case "completed":
-            run = runs.with_output(run.with_(plan=("draft",)), at=5)
+            run = runs.with_output(replace(run, plan=("draft",)), at=5)
         case "cancelled":
             run = runs.cancelled(run)
         case _:
@@ -209,7 +210,7 @@ def test_a_step_that_is_retried_goes_on_with_them_unless_a_person_says_otherwise
 
 
 def test_another_trial_has_results_of_its_own_beside_the_kept_ones(runs: Runs) -> None:
-    run = two_calls(runs, runs.leased()).at(trial=2)
+    run = at_position(two_calls(runs, runs.leased()), trial=2)
 
     found = [recorded_call(run, key) is not None for key in ("ask", "kept")]
     later = recorded(runs, run, call_of(trial=2)).manifest
@@ -267,7 +268,7 @@ def test_what_has_no_room_in_the_manifest_has_it_by_reference(runs: Runs) -> Non
             run = recorded(runs, run, by_reference(f"call {number}")).manifest
 
     assert [call.ref is None for call in run.position.calls] == [True] * 5 + [False]
-    assert run.at(calls=run.position.calls[:5]).text_bytes <= CALL_TEXT_BYTES
+    assert at_position(run, calls=run.position.calls[:5]).text_bytes <= CALL_TEXT_BYTES
 
 
 #: One that JSON and UTF-8 make longer than it looks.
@@ -304,7 +305,8 @@ def test_a_manifest_stays_small_whatever_is_recorded(runs: Runs, seed: int) -> N
     kept = [chance.randint(1, 32_000) for _ in range(3)]
     run = runs.leased()
     texts = [f'"{"x" * size}"' for size in kept]
-    run = run.with_(input=texts[0], steps=run.with_step("send", output=texts[1])).at(
+    run = at_position(
+        replace(run, input=texts[0], steps=with_step(run, "send", output=texts[1])),
         checkpoint=Checkpoint(
             step="draft",
             trial=1,
@@ -312,7 +314,7 @@ def test_a_manifest_stays_small_whatever_is_recorded(runs: Runs, seed: int) -> N
             inline=texts[2],
             saved_at=run.created_at,
             fencing_token=1,
-        )
+        ),
     )
     for call in calls:
         for stored in (call, by_reference(call.key, call.ref or REF, keep=call.keep)):

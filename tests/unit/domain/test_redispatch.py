@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -13,7 +12,9 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import dispatch_task
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Bound, Runs
+from tests.worlds.builders import at_position
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_a_task_of_which_nothing_can_be_known_is_taken_as_it_is(
     moved, it would keep the server from looking for a task that is lost.
     """
     run = getattr(runs, state)()
-    run = run.at(dispatch=run.position.dispatch.with_(enqueued=True))
+    run = at_position(run, dispatch=replace(run.position.dispatch, enqueued=True))
 
     change = redispatch(run, at(300), generation=run.position.dispatch.generation, in_queue=None)
 
@@ -156,7 +157,7 @@ def test_a_task_that_is_in_its_queue_ends_the_time_in_which_it_is_lost(
 
 def test_losses_that_a_version_before_counted_go_on(runs: Runs, rules: Rules, at: At) -> None:
     run = runs.pending()
-    run = run.at(dispatch=run.position.dispatch.with_(redispatched=2))
+    run = at_position(run, dispatch=replace(run.position.dispatch, redispatched=2))
 
     assert looks(run, rules, at, 60).dead_letter_reason == "NEVER_STARTED"
 

@@ -10,8 +10,10 @@ from leasehold.domain import lifecycle
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
+from tests.worlds.builders import at_position
 
 
 @pytest.fixture
@@ -186,8 +188,8 @@ def test_a_step_that_was_parked_before_steps_could_be_claimed_is_offered_now(
 ) -> None:
     """An earlier version let it wait for good, and noted no time by which it must be claimed."""
     run = elsewhere.pending()
-    dispatch = run.position.dispatch.with_(schedule_to_start_s=None)
-    run = run.with_(claimable=None, alarm_at=at(60)).at(dispatch=dispatch)
+    dispatch = replace(run.position.dispatch, schedule_to_start_s=None)
+    run = at_position(replace(run, claimable=None, alarm_at=at(60)), dispatch=dispatch)
 
     change = redispatch(run, at(60))
 
@@ -275,7 +277,7 @@ def test_a_hint_ends_the_expired_lease_of_a_worker_elsewhere_and_offers_the_step
 def test_a_hint_that_finds_one_expiry_too_many_gives_the_run_up(
     elsewhere: Runs, arrive: Bound, at: At
 ) -> None:
-    change = arrive(elsewhere.claimed().at(interruptions=2), at(30))
+    change = arrive(at_position(elsewhere.claimed(), interruptions=2), at(30))
 
     assert change.outcome is Outcome.DEAD_LETTERED
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"

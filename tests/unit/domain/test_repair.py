@@ -11,78 +11,84 @@ from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import at_position
 
 Broken = Callable[[Runs, At], Manifest]
 
 
 def no_lease(runs: Runs, at: At) -> Manifest:
     """Its lease is gone, and with it its alarm."""
-    return runs.leased().with_(alarm_at=None).at(lease=None)
+    return at_position(replace(runs.leased(), alarm_at=None), lease=None)
 
 
 def no_lease_but_an_alarm(runs: Runs, at: At) -> Manifest:
-    return runs.leased().at(lease=None)
+    return at_position(runs.leased(), lease=None)
 
 
 def no_holder(runs: Runs, at: At) -> Manifest:
     run = runs.leased()
     assert run.position.lease is not None
-    return run.at(lease=run.position.lease.with_(holder=""))
+    return at_position(run, lease=replace(run.position.lease, holder=""))
 
 
 def stray_lease(runs: Runs, at: At) -> Manifest:
-    return runs.pending().at(lease=runs.leased().position.lease)
+    return at_position(runs.pending(), lease=runs.leased().position.lease)
 
 
 def lease_of_the_dead(runs: Runs, at: At) -> Manifest:
-    return runs.dead_lettered().with_(alarm_at=at(30)).at(lease=runs.leased().position.lease)
+    return at_position(
+        replace(runs.dead_lettered(), alarm_at=at(30)), lease=runs.leased().position.lease
+    )
 
 
 def no_alarm(runs: Runs, at: At) -> Manifest:
-    return runs.pending().with_(alarm_at=None)
+    return replace(runs.pending(), alarm_at=None)
 
 
 def no_alarm_while_leased(runs: Runs, at: At) -> Manifest:
-    return runs.leased().with_(alarm_at=None)
+    return replace(runs.leased(), alarm_at=None)
 
 
 def no_alarm_and_nothing_owed(runs: Runs, at: At) -> Manifest:
     run = runs.failed()
-    return run.with_(alarm_at=None).at(dispatch=run.position.dispatch.with_(enqueued=True))
+    return at_position(
+        replace(run, alarm_at=None), dispatch=replace(run.position.dispatch, enqueued=True)
+    )
 
 
 def stray_alarm(runs: Runs, at: At) -> Manifest:
-    return runs.blocked().with_(alarm_at=at(60))
+    return replace(runs.blocked(), alarm_at=at(60))
 
 
 def not_listed(runs: Runs, at: At) -> Manifest:
-    return runs.elsewhere().pending().with_(claimable=None)
+    return replace(runs.elsewhere().pending(), claimable=None)
 
 
 def listed(runs: Runs, at: At) -> Manifest:
-    return runs.pending().with_(claimable="draft")
+    return replace(runs.pending(), claimable="draft")
 
 
 def wrong_shard(runs: Runs, at: At) -> Manifest:
-    return runs.pending().with_(shard=99)
+    return replace(runs.pending(), shard=99)
 
 
 def endless_lease(runs: Runs, at: At) -> Manifest:
     run = runs.leased()
     assert run.position.lease is not None
-    endless = run.position.lease.with_(expires_at=at(10**9))
-    return run.with_(alarm_at=at(10**9)).at(lease=endless)
+    endless = replace(run.position.lease, expires_at=at(10**9))
+    return at_position(replace(run, alarm_at=at(10**9)), lease=endless)
 
 
 def endless_wait(runs: Runs, at: At) -> Manifest:
     run = runs.pending()
-    seen = run.position.dispatch.with_(seen_at=at(10**9))
-    return run.with_(alarm_at=at(10**9 + 60)).at(dispatch=seen)
+    seen = replace(run.position.dispatch, seen_at=at(10**9))
+    return at_position(replace(run, alarm_at=at(10**9 + 60)), dispatch=seen)
 
 
 def late_alarm(runs: Runs, at: At) -> Manifest:
-    return runs.pending().with_(alarm_at=at(10**9))
+    return replace(runs.pending(), alarm_at=at(10**9))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +222,7 @@ def test_what_no_one_holds_is_dispatched_again(runs: Runs, at: At, broken: Broke
 
 
 def test_a_paused_run_that_no_one_holds_is_not_dispatched(runs: Runs, at: At) -> None:
-    run = no_lease(runs, at).with_(paused=True)
+    run = replace(no_lease(runs, at), paused=True)
 
     run = mended(run, runs, at, 20).manifest
 

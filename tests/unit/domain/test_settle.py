@@ -11,8 +11,10 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome, RunStatus, Termination
+from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import ARCHIVE, At, Bound, Runs
+from tests.worlds.builders import at_position
 
 FENCE = Fence("lease-1", 1)
 
@@ -178,7 +180,7 @@ def test_a_failure_is_kept_whole_and_repeated_after_its_backoff(
     runs: Runs, fail: Bound, at: At
 ) -> None:
     issues = ({"path": "to", "message": "missing", "input": "{}"},)
-    error = runs.error().with_(validation_issues=issues)
+    error = replace(runs.error(), validation_issues=issues)
 
     change = fail(runs.leased(), at(5), error=error)
 
@@ -216,7 +218,7 @@ def test_one_failure_more_than_the_repeats_gives_the_run_up(
 ) -> None:
     """Two repeats are three attempts."""
     run = runs.leased()
-    run = run.at(attempts=run.position.attempts.with_(failed=2), failures=2)
+    run = at_position(run, attempts=replace(run.position.attempts, failed=2), failures=2)
 
     change = fail(run, at(5))
 
@@ -267,7 +269,7 @@ def test_how_often_a_step_is_repeated_was_decided_when_it_was_dispatched(
 ) -> None:
     """A deploy that changes the limit does not change an attempt that runs."""
     run = runs.leased()
-    run = run.at(dispatch=run.position.dispatch.with_(max_retries=0))
+    run = at_position(run, dispatch=replace(run.position.dispatch, max_retries=0))
 
     assert fail(run, at(5)).outcome is Outcome.DEAD_LETTERED
 
@@ -304,7 +306,7 @@ def test_a_lease_that_is_given_back_because_it_ends_counts_as_expired(
     """So it would have, had the handler not listened. Past its deadline: test_lapse."""
     run = runs.leased()
     assert run.position.lease is not None
-    run = run.at(lease=run.position.lease.with_(expires_at=at(expires_at)))
+    run = at_position(run, lease=replace(run.position.lease, expires_at=at(expires_at)))
 
     change = release(run, at(175), reason=Termination.LEASE_EXPIRED)
 
@@ -320,7 +322,7 @@ def test_a_lease_that_is_given_back_because_it_ends_counts_as_expired(
 
 def test_interruptions_are_bounded(runs: Runs, release: Bound, at: At) -> None:
     run = runs.leased()
-    run = run.at(attempts=run.position.attempts.with_(interrupted=2), interruptions=2)
+    run = at_position(run, attempts=replace(run.position.attempts, interrupted=2), interruptions=2)
 
     change = release(run, at(5))
 
@@ -389,7 +391,7 @@ def test_the_trace_says_what_ended_an_attempt_that_went_silent(
     runs: Runs, rules: Rules, at: At, heard_at: int, gone: bool, reason: str, detail: str | None
 ) -> None:
     """A handler that hung past its deadline is another problem than a machine that died."""
-    run = runs.leased().at(heartbeat_at=at(heard_at))
+    run = at_position(runs.leased(), heartbeat_at=at(heard_at))
 
     change = lifecycle.expire(run, at(200), rules=rules, lease_id="lease-1", holder_gone=gone)
 

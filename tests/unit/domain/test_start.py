@@ -7,6 +7,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import replace
 from leasehold.errors import IdempotencyKeyReusedError, RunBeingPurgedError, UnknownKeyError
 from tests.unit.domain.runs import At, Runs
 
@@ -81,7 +82,7 @@ def test_the_same_key_and_input_find_the_run_that_was_started(
 
 
 def test_the_order_of_labels_has_no_meaning(runs: Runs, rules: Rules, at: At) -> None:
-    run = runs.pending().with_(labels=("team:a", "env:b"))
+    run = replace(runs.pending(), labels=("team:a", "env:b"))
     new = runs.new(idempotency_key="key-1", labels=("env:b", "team:a"))
 
     assert lifecycle.start(run, at(9), rules=rules, new=new).outcome is Outcome.EXISTING
@@ -89,7 +90,7 @@ def test_the_order_of_labels_has_no_meaning(runs: Runs, rules: Rules, at: At) ->
 
 def test_a_key_whose_run_is_being_deleted_waits_for_that(runs: Runs, rules: Rules, at: At) -> None:
     """A new run of the same id would lose its values to the purge."""
-    run = runs.pending().with_(purged_at=at(8))
+    run = replace(runs.pending(), purged_at=at(8))
 
     with pytest.raises(RunBeingPurgedError, match="Run r-1 of idempotency key 'key-1' is being"):
         lifecycle.start(run, at(9), rules=rules, new=runs.new(idempotency_key="key-1"))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pydantic_core
 import pytest
 
 from leasehold.domain.collections import RUNS
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
-from leasehold.domain.stored import StoredDocument
+from leasehold.domain.stored import StoredDocument, make, replace
+from leasehold.domain.trial_record import TrialRecord
 from tests.unit.domain.runs import Runs
 
 STATES = ["pending", "leased", "failed", "blocked", "unknown", "completed", "dead_lettered"]
@@ -58,3 +60,30 @@ def test_a_value_that_was_just_written_is_not_read_again(runs: Runs) -> None:
     run = runs.pending()
 
     assert manifest_of(run.run_id, StoredDocument(run)) is run
+
+
+def test_a_copy_has_the_fields_that_were_replaced_and_shares_the_others(runs: Runs) -> None:
+    run = Manifest.model_validate({**to_document(runs.leased()), "laterField": {"deep": [1]}})
+    before = run.model_copy(deep=True)
+
+    copy = replace(run, paused=True)
+
+    assert (copy.paused, copy.steps is run.steps) == (True, True)
+    assert to_document(copy) == {**to_document(run), "paused": True}
+    assert run == before
+
+
+def test_a_value_that_is_made_is_the_one_that_its_model_makes() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    fields = {"trial": 2, "verdict": None}
+
+    made = make(TrialRecord, started_at=at, **fields)
+
+    assert made == TrialRecord(started_at=at, **fields)
+    assert to_document(made) == to_document(TrialRecord(started_at=at, **fields))
+
+
+def test_any_other_dataclass_is_copied_too(runs: Runs) -> None:
+    rules = replace(runs.rules, max_interruptions=7)
+
+    assert (rules.max_interruptions, rules.grace) == (7, runs.rules.grace)

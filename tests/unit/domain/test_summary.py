@@ -6,8 +6,10 @@ import pytest
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.stored import replace
 from leasehold.domain.summary import RunProgress, progress_of, summary_of
 from tests.unit.domain.runs import Runs
+from tests.worlds.builders import with_step
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,7 @@ def test_what_a_running_handler_says_counts_as_a_share_of_its_step(runs: Runs) -
     run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
     latest = Progress(fraction=0.5, message="page 3")
 
-    progress = progress_of(run.with_(steps=run.with_step("send", progress=latest)))
+    progress = progress_of(replace(run, steps=with_step(run, "send", progress=latest)))
 
     assert (progress.fraction, progress.message) == (0.75, "page 3")
 
@@ -42,7 +44,7 @@ def test_what_an_attempt_said_that_failed_does_not_count(runs: Runs) -> None:
     latest = Progress(fraction=0.9, message="almost")
     run = runs.failed()
 
-    progress = progress_of(run.with_(steps=run.with_step("draft", progress=latest)))
+    progress = progress_of(replace(run, steps=with_step(run, "draft", progress=latest)))
 
     assert (progress.fraction, progress.message) == (0.0, "")
 
@@ -50,7 +52,7 @@ def test_what_an_attempt_said_that_failed_does_not_count(runs: Runs) -> None:
 def test_the_next_attempt_begins_its_progress_anew(runs: Runs) -> None:
     latest = Progress(fraction=0.9, message="almost")
     run = runs.failed()
-    run = run.with_(steps=run.with_step("draft", progress=latest))
+    run = replace(run, steps=with_step(run, "draft", progress=latest))
 
     again = runs.leased(run, at=15, lease_id="lease-2")
 

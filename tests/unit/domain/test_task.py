@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from leasehold.domain.effect import Task, dispatch_task, wake_task
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import at_position
 
 
 def test_the_task_of_a_dispatch_says_where_when_and_how_long(runs: Runs, at: At) -> None:
@@ -32,9 +34,9 @@ def test_each_generation_run_and_nonce_has_its_own_task(runs: Runs) -> None:
     """A queue refuses a name for a while after its task is gone; the nonce tells new runs apart."""
     run = runs.pending()
     others = [
-        run.at(dispatch=run.position.dispatch.with_(generation=2)),
-        run.at(dispatch=run.position.dispatch.with_(nonce="nonce-2")),
-        run.with_(run_id="r-2"),
+        at_position(run, dispatch=replace(run.position.dispatch, generation=2)),
+        at_position(run, dispatch=replace(run.position.dispatch, nonce="nonce-2")),
+        replace(run, run_id="r-2"),
     ]
 
     names = {dispatch_task(one).name for one in [run, *others]}
@@ -53,7 +55,7 @@ def test_a_wake_task_comes_two_seconds_after_the_lease_must_be_over(runs: Runs, 
 def test_each_end_of_a_lease_has_one_wake_task(runs: Runs, at: At) -> None:
     """All who find the run leased ask for the same one; a renewed lease needs another."""
     run = runs.leased()
-    renewed = run.position.lease.with_(expires_at=at(40))
+    renewed = replace(run.position.lease, expires_at=at(40))
 
     assert wake_task(run, run.position.lease) == wake_task(run, run.position.lease)
     assert wake_task(run, run.position.lease).name != wake_task(run, renewed).name

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from leasehold.domain import lifecycle
+from leasehold.domain.stored import replace
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, TraceType
 from tests.unit.domain.runs import At, Runs
 from tests.unit.domain.trial_runs import RULE, START, TrialRun, review
+from tests.worlds.builders import with_step
 
 
 def test_what_went_as_planned_is_told_from_the_manifest(runs: Runs, at: At) -> None:
@@ -136,7 +138,7 @@ def test_a_run_that_completes_before_it_began_is_told_in_order(runs: Runs, at: A
     """The clock was set back by a day while it ran."""
     run = runs.completed()
     earlier = at(-86_400)
-    run = run.with_(completed_at=earlier, steps=run.with_step("send", completed_at=earlier))
+    run = replace(run, completed_at=earlier, steps=with_step(run, "send", completed_at=earlier))
 
     assert names(timeline(run, [])) == names(timeline(runs.completed(), []))
 
@@ -159,7 +161,7 @@ def told(run: TrialRun) -> list[str]:
 
 
 def test_each_trial_stands_in_its_place_whichever_counts() -> None:
-    run = TrialRun.begun(plan=("write", "review"), rule=RULE.with_(max_trials=2))
+    run = TrialRun.begun(plan=("write", "review"), rule=replace(RULE, max_trials=2))
     run.output().output(review(0.5)).output().output(review(0.4))
 
     assert told(run) == [
@@ -181,11 +183,11 @@ def test_each_trial_stands_in_its_place_whichever_counts() -> None:
 
 
 def test_a_number_that_no_one_counts_to_stands_where_it_belongs() -> None:
-    trials = TrialRun.begun(plan=("write", "review"), rule=RULE.with_(max_trials=2))
+    trials = TrialRun.begun(plan=("write", "review"), rule=replace(RULE, max_trials=2))
     trials.output().output(review(0.5))
     (filed,) = trials.run.steps["review"].trials or ()
-    edited = trials.run.with_step("review", trials=(filed.with_(trial=2**62),))
-    trials.run = trials.run.with_(steps=edited)
+    edited = with_step(trials.run, "review", trials=(replace(filed, trial=2**62),))
+    trials.run = replace(trials.run, steps=edited)
 
     assert told(trials)[-2:] == [f"step_started review {2**62}", f"step_completed review {2**62}"]
 

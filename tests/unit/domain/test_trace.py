@@ -7,8 +7,10 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import to_document
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceEvent, TraceType, is_of_run, loss_ref, trace_ref
 from tests.unit.domain.runs import At, Runs
+from tests.worlds.builders import at_position
 
 
 def event(at: At, second: float) -> TraceEvent:
@@ -38,7 +40,9 @@ def test_two_runs_of_one_id_never_share_a_name(runs: Runs, at: At, rules: Rules)
 
     for name in (lambda run: trace_ref(run, 0).id, lambda run: loss_ref(run, "lease-1").id):
         assert name(first) != name(second)
-        assert name(first) == name(first.at(dispatch=first.position.dispatch.with_(generation=7)))
+        assert name(first) == name(
+            at_position(first, dispatch=replace(first.position.dispatch, generation=7))
+        )
 
 
 def test_a_name_tells_nothing_of_the_nonce(runs: Runs) -> None:

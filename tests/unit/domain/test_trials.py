@@ -18,7 +18,7 @@ from leasehold.domain.trial_record import TrialRule, TrialVerdict
 from leasehold.domain.trials import findings_in, last_review, record_with_output
 from leasehold.errors import InvalidRequestError, InvalidVerdictError, PartialOutputError
 from tests.unit.domain.trial_runs import PLAN, RULE, RULES, TrialRun, review
-from tests.worlds.builders import new_run
+from tests.worlds.builders import at_position, new_run
 
 
 @pytest.fixture
@@ -326,7 +326,7 @@ def test_a_rule_whose_steps_the_plan_does_not_have_means_no_trials() -> None:
 def test_a_version_before_this_one_may_take_a_step_of_a_later_trial(run: TrialRun) -> None:
     """It sets the number of the trial back to 1; how many are over is counted."""
     run.trial(0.5).output()
-    run.run = run.run.at(trial=1)
+    run.run = at_position(run.run, trial=1)
 
     run.output()
     assert run.run.position.trial == 2

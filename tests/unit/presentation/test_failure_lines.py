@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.stored import replace
 from leasehold.presentation.event_line import failure_of
 
 ERROR = ErrorRecord(type="AgentClientError", code="refused", message="no", step="ask", attempt=1)
 
 
 def lines_of(**facts: Any) -> list[str]:
-    return list(failure_of(ERROR.with_(**facts)).lines)
+    return list(failure_of(replace(ERROR, **facts)).lines)
 
 
 def test_each_issue_is_a_line_and_those_that_are_not_kept_are_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain.status import RunStatus
+from leasehold.domain.stored import replace
 from leasehold.domain.summary import summary_of
 from leasehold.presentation.formatting import StyledText
 from leasehold.presentation.run_state import (
@@ -38,8 +39,8 @@ def test_a_run_without_overlay_stands_where_its_status_says(
 def test_an_overlay_follows_the_status_and_gives_its_colour(runs: Runs) -> None:
     pending = runs.pending()
 
-    paused = state_of(pending.with_(paused=True))
-    cancelled = state_of(pending.with_(cancelled=True))
+    paused = state_of(replace(pending, paused=True))
+    cancelled = state_of(replace(pending, cancelled=True))
 
     assert paused == StyledText("PENDING paused", "bold yellow")
     assert cancelled == StyledText("PENDING cancelled", "dim")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, Progress
+from leasehold.domain.stored import replace
 from leasehold.presentation.run_state import StepLine, step_line
 from tests.unit.domain.runs import At, Runs
 from tests.unit.domain.trial_runs import TrialRun, review
+from tests.worlds.builders import at_position, with_step
 
 
 def lines(run: Manifest, at: At, seconds: float, worker: str | None = None) -> list[StepLine]:
@@ -22,7 +24,9 @@ def test_a_step_that_waits_says_for_what(runs: Runs, at: At) -> None:
 
 def test_a_step_that_runs_turns_and_says_how_far_it_is_and_who_runs_it(runs: Runs, at: At) -> None:
     run = runs.leased()
-    run = run.with_(steps=run.with_step("draft", progress=Progress(fraction=0.5, message="page 3")))
+    run = replace(
+        run, steps=with_step(run, "draft", progress=Progress(fraction=0.5, message="page 3"))
+    )
 
     ours, theirs = lines(run, at, 5, "host-a")[0], lines(run, at, 5)[0]
 
@@ -46,7 +50,7 @@ def test_a_step_that_failed_says_when_it_is_tried_again(runs: Runs, at: At) -> N
 def test_the_icon_of_an_overlay_marks_the_step_that_it_holds_up(runs: Runs, at: At) -> None:
     handed_off = runs.handed_off()
 
-    icons = [line.icon for line in lines(handed_off.with_(paused=True), at, 6)]
+    icons = [line.icon for line in lines(replace(handed_off, paused=True), at, 6)]
 
     assert icons == ["✓", "‖"]
     assert lines(runs.dead_lettered(), at, 9)[0].icon == "💀"
@@ -56,7 +60,7 @@ def test_a_share_that_cannot_be_drawn_is_none_of_it_or_all(runs: Runs, at: At) -
     run = runs.leased()
     for given, drawn in ((float("nan"), 0.0), (7.0, 1.0), (-1.0, 0.0)):
         progress = Progress.model_construct(fraction=given, message="")
-        line = lines(run.with_(steps=run.with_step("draft", progress=progress)), at, 1)[0]
+        line = lines(replace(run, steps=with_step(run, "draft", progress=progress)), at, 1)[0]
         assert line.fraction == drawn
 
 
@@ -77,7 +81,7 @@ def test_a_step_whose_output_is_not_whole_says_so() -> None:
 
 def test_a_step_says_its_checkpoint_and_how_its_attempts_before_ended(runs: Runs, at: At) -> None:
     run = runs.checkpointed(runs.leased(), at=3, iterations=14, phase="crawl")
-    run = run.at(attempts=Attempts(failed=1, continued=2))
+    run = at_position(run, attempts=Attempts(failed=1, continued=2))
 
     (draft, _) = lines(run, at, 5, "host-a")
 
@@ -86,7 +90,7 @@ def test_a_step_says_its_checkpoint_and_how_its_attempts_before_ended(runs: Runs
 
 def test_a_step_that_is_over_says_what_it_took(runs: Runs, at: At) -> None:
     run = runs.handed_off()
-    run = run.with_(steps=run.with_step("draft", attempts=Attempts(failed=1, interrupted=1)))
+    run = replace(run, steps=with_step(run, "draft", attempts=Attempts(failed=1, interrupted=1)))
 
     assert lines(run, at, 6)[0].words == "1 failed, 1 interrupted"
 
@@ -94,7 +98,7 @@ def test_a_step_that_is_over_says_what_it_took(runs: Runs, at: At) -> None:
 def test_a_long_word_of_a_handler_is_cut(runs: Runs, at: At) -> None:
     run = runs.leased()
     progress = Progress(fraction=0.5, message="\x1b[2J" + "x" * 500)
-    run = run.with_(steps=run.with_step("draft", progress=progress))
+    run = replace(run, steps=with_step(run, "draft", progress=progress))
 
     words = lines(run, at, 5, "host-a")[0].words
 

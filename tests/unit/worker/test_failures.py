@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.stored import replace
 from leasehold.errors import AgentClientError, PermanentError
 from leasehold.worker.failures.failures import (
     first_problem,
@@ -36,7 +37,7 @@ class Login(BaseModel):
 
 def stored(record: ErrorRecord) -> str:
     """Return the record as it lies in a manifest, with what is noted of it later."""
-    last = record.with_(step="s" * 64, attempt=1000, permanent=True)
+    last = replace(record, step="s" * 64, attempt=1000, permanent=True)
     return pydantic_core.to_json(to_document(last)).decode()
 
 

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.stored import replace
 from leasehold.errors import AgentClientError
 from leasehold.worker.failures.error_chain import MAX_CHAIN
 from leasehold.worker.failures.failures import record_of, record_of_report
@@ -29,7 +30,7 @@ def record(raises: Callable[[], object], handler: str = "") -> ErrorRecord:
         raises()
     except BaseException as error:  # noqa: BLE001 - it is what the test is about
         kept = record_of(error, handler)
-    last = kept.with_(step="s" * 64, attempt=1000, permanent=True)
+    last = replace(kept, step="s" * 64, attempt=1000, permanent=True)
     assert len(pydantic_core.to_json(to_document(last))) <= LIMIT
     assert len((kept.traceback or "").encode()) <= TRACEBACK_LIMIT
     return kept

@@ -17,6 +17,7 @@ from leasehold.domain.lifecycle.termination import dead_letter, outcome_at_end
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.errors import LeaseHeldError, NothingToClaimError
 
@@ -93,7 +94,7 @@ def _not_here(draft: Draft) -> Change:
 
     A deploy made it remote, or it came from a worker that did not know it, without its settings.
     """
-    settings = draft.rules.settings_for(draft.run.position.step)
+    settings = draft.rules.settings_for(draft.position.step)
     if settings is None:
         return unchanged(draft.before, Outcome.STEP_UNKNOWN)
     is_remote = settings.remote
@@ -170,28 +171,31 @@ def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> 
     before the commit, or the worker go on without an answer. So the folder is owed from here on;
     its files may be there, too.
     """
-    if draft.run.position.dispatch.remote:
+    if draft.position.dispatch.remote:
         draft.owe_folder()
-        draft.set(has_files=True)
-    run, at, now = draft.run, draft.run.position, draft.now
+        draft.run = replace(draft.run, has_files=True)
+    run, at, now = draft.run, draft.position, draft.now
     block = at.dispatch.after_block
     if (kept := at.checkpoint) and not (block and block.looks):  # it looks again and again
         facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
-    draft.set(
+    draft.run = replace(
+        draft.run,
         status=after(run.status, event),
         fencing_token=run.fencing_token + 1,
     )
-    draft.set_step(
+    draft.step = replace(
+        draft.step,
         status=RunStatus.IN_PROGRESS,
         started_at=run.steps[at.step].started_at or now,
         progress=None,
     )
-    draft.set_position(
+    draft.position = replace(
+        draft.position,
         lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),
         heartbeat_at=now,
         step_started_at=at.step_started_at or now,
-        dispatch=at.dispatch.with_(enqueued=True, redispatched=0, lost_since=None),  # it is here
+        dispatch=replace(at.dispatch, enqueued=True, redispatched=0, lost_since=None),  # it is here
     )
 
 
@@ -275,7 +279,7 @@ def then_arrive(
         if not may_begin(change.manifest, now, rules):
             return change
         draft = Draft(manifest or change.manifest, now, rules)
-        draft.run = change.manifest  # nobody else has it yet: it is changed in its place
+        draft.run = change.manifest
         give_lease(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
         return draft.added_to(change)
 
@@ -287,11 +291,12 @@ def _again(draft: Draft, lease_id: str, answer: Change) -> Change:
 
     The answer was lost, so nobody has begun the step: its lease runs from now, as after an answer.
     """
-    run, lease = draft.run, draft.run.position.lease
+    run, lease = draft.run, draft.position.lease
     if lease is None or lease.lease_id != lease_id:
         return answer
     ttl = draft.rules.lease_ttl
-    draft.set_position(
+    draft.position = replace(
+        draft.position,
         lease=lease_for(run, draft.now, lease_id=lease_id, holder=lease.holder, ttl=ttl),
         heartbeat_at=draft.now,
     )

@@ -22,6 +22,7 @@ from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.retry import doubling
 from leasehold.domain.status import BlockCode, Outcome, RunEvent, RunStatus, after
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 
 #: The first look comes after this, each further one after twice the time, up to the longest.
@@ -68,7 +69,7 @@ def block_attempt(
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
     is_first = manifest.fencing_token == 1  # what is looked at is of the run it was made of
-    before = None if is_first else draft.run.position.dispatch.after_block
+    before = None if is_first else draft.position.dispatch.after_block
     block = _found(draft, code, error.message, before)
     if not block.looks:
         draft.trace(
@@ -86,8 +87,8 @@ def block_attempt(
 
 def block_unknown_step(draft: Draft) -> Change:
     """Block a run whose current step no catalog knows that is in force."""
-    finding = f"No catalog that is deployed has the step {draft.run.position.step!r}."
-    block = _found(draft, BlockCode.STEP_UNKNOWN, finding, draft.run.position.dispatch.after_block)
+    finding = f"No catalog that is deployed has the step {draft.position.step!r}."
+    block = _found(draft, BlockCode.STEP_UNKNOWN, finding, draft.position.dispatch.after_block)
     if not block.looks:
         draft.trace(
             TraceType.STEP_UNKNOWN,
@@ -123,16 +124,20 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
     if at_once or now < look_at + rules.grace:
         return unchanged(manifest, Outcome.STEP_UNKNOWN)
     looks = block.looks + 1
-    draft.set(block=block.with_(looks=looks, look_at=now + _LOOKS.wait(looks + 1)))
+    draft.run = replace(
+        draft.run, block=replace(block, looks=looks, look_at=now + _LOOKS.wait(looks + 1))
+    )
     return draft.commit(Outcome.ALARM_SET)
 
 
 def look(draft: Draft, block: Block | None, event: RunEvent, outcome: Outcome) -> Change:
     """Dispatch the step as it stands; the dispatch remembers the block that it looks at, if any."""
     status = after(draft.run.status, event)
-    draft.set_step(status=status)
-    draft.set(status=status, block=None)
-    draft.set_position(dispatch=draft.run.position.dispatch.with_(after_block=block))
+    draft.step = replace(draft.step, status=status)
+    draft.run = replace(draft.run, status=status, block=None)
+    draft.position = replace(
+        draft.position, dispatch=replace(draft.position.dispatch, after_block=block)
+    )
     return dispatch_next(draft, outcome)
 
 
@@ -158,9 +163,11 @@ def _found(draft: Draft, code: BlockCode, finding: str, before: Block | None) ->
 
 def _block(draft: Draft, block: Block, event: RunEvent) -> Change:
     run = draft.run
-    draft.set_step(status=RunStatus.BLOCKED)
-    draft.set(status=after(run.status, event), block=block)
-    draft.set_position(
-        lease=None, dispatch=under_next_generation(run.position.dispatch).with_(after_block=None)
+    draft.step = replace(draft.step, status=RunStatus.BLOCKED)
+    draft.run = replace(draft.run, status=after(run.status, event), block=block)
+    draft.position = replace(
+        draft.position,
+        lease=None,
+        dispatch=replace(under_next_generation(run.position.dispatch), after_block=None),
     )
     return draft.commit(Outcome.BLOCKED)

@@ -15,6 +15,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.errors import NoProgressError
 
@@ -58,7 +59,7 @@ def continue_later(
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
     count = manifest.position.continuations + 1
-    draft.set_position(continuations=count)
+    draft.position = replace(draft.position, continuations=count)
     if count >= MAX_IDLE_CONTINUATIONS:
         return fail_attempt(draft, _no_progress(manifest, count))
     kept = manifest.position.checkpoint
@@ -126,9 +127,9 @@ def defer(
     draft.owe_folder()  # a file may be there whose store did not say so
     trace_termination(draft, lease, reason, detail)
     draft.count(AttemptEnd.DEFERRED)
-    draft.set_step(status=RunStatus.PENDING)
-    draft.set(status=after(manifest.status, RunEvent.LEASE_RELEASED))
-    draft.set_position(lease=None)
+    draft.step = replace(draft.step, status=RunStatus.PENDING)
+    draft.run = replace(draft.run, status=after(manifest.status, RunEvent.LEASE_RELEASED))
+    draft.position = replace(draft.position, lease=None)
     wait = rules.backoff.wait(in_a_row)
     return dispatch_next(draft, Outcome.RELEASED, wait=wait, deferred=in_a_row)
 
@@ -145,5 +146,5 @@ def extend_wait(manifest: Manifest, now: datetime, *, rules: Rules, generation: 
     if dispatch.seen_at is not None and now < dispatch.seen_at + rules.grace:
         return unchanged(manifest, Outcome.AWAITS_CLAIM)
     draft = Draft(manifest, now, rules)
-    draft.set_position(dispatch=dispatch.with_(seen_at=now))
+    draft.position = replace(draft.position, dispatch=replace(dispatch, seen_at=now))
     return draft.commit(Outcome.AWAITS_CLAIM)

@@ -11,7 +11,7 @@ from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import Block, Dispatch
 from leasehold.domain.once_results import outlasting
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
-from leasehold.domain.stored import trusted
+from leasehold.domain.stored import make, replace
 from leasehold.domain.trace import TraceType, event_of
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import (
@@ -24,7 +24,6 @@ from leasehold.domain.trials import (
 )
 
 _NOW: Final = timedelta()
-_position: Final = trusted(Position)
 
 
 def dispatch_next(
@@ -52,20 +51,22 @@ def dispatch_next(
     if run.paused:
         if draft.before.block is not None:
             # the block keeps its own
-            draft.set_position(dispatch=under_next_generation(run.position.dispatch))
+            draft.position = replace(
+                draft.position, dispatch=under_next_generation(run.position.dispatch)
+            )
         return draft.commit(outcome)
     dispatch = _next_dispatch(draft, draft.now + wait)
     if redispatched or lost_since or deferred:
-        dispatch = dispatch.with_(
-            redispatched=redispatched, lost_since=lost_since, deferred=deferred
+        dispatch = replace(
+            dispatch, redispatched=redispatched, lost_since=lost_since, deferred=deferred
         )
-    draft.set_position(dispatch=dispatch)
+    draft.position = replace(draft.position, dispatch=dispatch)
     return draft.commit(outcome)
 
 
 def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:
     """Return the dispatch of the current step, under the next generation."""
-    run, at = draft.run, draft.run.position
+    run, at = draft.run, draft.position
     settings, generation = draft.rules.settings_for(at.step), at.dispatch.generation + 1
     if settings is None:
         dispatch = provisional_dispatch(
@@ -87,7 +88,7 @@ def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:
     block = _looked_at(run)
     if run.has_unjudged_output:
         return to_be_judged(dispatch, block)
-    return dispatch if block is None else dispatch.with_(after_block=block)
+    return dispatch if block is None else replace(dispatch, after_block=block)
 
 
 def to_be_judged(dispatch: Dispatch, block: Block | None) -> Dispatch:
@@ -97,7 +98,7 @@ def to_be_judged(dispatch: Dispatch, block: Block | None) -> Dispatch:
         dispatch: any other one.
         block: for which it could not be judged so far; None: no block kept it from that.
     """
-    return dispatch.with_(remote=False, schedule_to_start_s=None, after_block=block)
+    return replace(dispatch, remote=False, schedule_to_start_s=None, after_block=block)
 
 
 def _looked_at(run: Manifest) -> Block | None:
@@ -118,7 +119,7 @@ def under_next_generation(dispatch: Dispatch) -> Dispatch:
     A generation names one attempt or one block, and never two: a decision that names it cannot
     hit a block that nobody has looked at.
     """
-    return dispatch.with_(generation=dispatch.generation + 1)
+    return replace(dispatch, generation=dispatch.generation + 1)
 
 
 def hand_off(draft: Draft, event: RunEvent) -> Change:
@@ -128,7 +129,8 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
     run, now = draft.run, draft.now
     following = run.next_step
     if following is None:
-        draft.set(
+        draft.run = replace(
+            draft.run,
             status=after(run.status, RunEvent.LAST_STEP_DONE),
             error=None,
             error_at=None,
@@ -136,12 +138,16 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
             paused=False,
             completed_at=now,
         )
-        draft.set_step(status=RunStatus.COMPLETED)
-        draft.set_position(
-            lease=None, checkpoint=None, calls=run.position.calls and outlasting(run), note=None
+        draft.step = replace(draft.step, status=RunStatus.COMPLETED)
+        draft.position = replace(
+            draft.position,
+            lease=None,
+            checkpoint=None,
+            calls=run.position.calls and outlasting(run),
+            note=None,
         )
         return draft.commit(Outcome.COMPLETED)
-    draft.set_step(status=RunStatus.COMPLETED, handed_off_at=now)
+    draft.step = replace(draft.step, status=RunStatus.COMPLETED, handed_off_at=now)
     _go_to(draft, event, following)
     return dispatch_next(draft, Outcome.HANDED_OFF)
 
@@ -150,7 +156,7 @@ def _open_trial(draft: Draft) -> Change:
     """Begin another trial: its author is dispatched."""
     author, *_ = draft.run.looped_steps
     why = opening_words(draft.run)
-    draft.set(steps=with_trial_filed(draft.run))
+    draft.run = replace(draft.run, steps=with_trial_filed(draft.run))
     _go_to(draft, RunEvent.TRIAL_OPENED, author)
     draft.trace_next(TraceType.AUTHOR_SLOT_OPENED, detail=why)
     return dispatch_next(draft, Outcome.HANDED_OFF)
@@ -158,16 +164,22 @@ def _open_trial(draft: Draft) -> Change:
 
 def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
     """Leave the current step for another one, which has had no attempt yet."""
-    run, before = draft.run, draft.run.position
-    position = _position(
+    run, before = draft.run, draft.position
+    position = make(
+        Position,
         step=step,
         trial=1 if run.trials is None else trial_at(run, step),
-        dispatch=before.dispatch.with_(after_block=None),
+        dispatch=replace(before.dispatch, after_block=None),
         calls=before.calls and outlasting(run),
         last_settlement=before.last_settlement,
     )
-    draft.set(
-        status=after(run.status, event), position=position, error=None, error_at=None, block=None
+    draft.run = replace(
+        draft.run,
+        status=after(run.status, event),
+        position=position,
+        error=None,
+        error_at=None,
+        block=None,
     )
 
 
@@ -191,7 +203,7 @@ def end_trial(draft: Draft) -> bool:
         detail = f"The output of step {author} is {status}: no further trial begins."
         draft.trace(TraceType.AUTHOR_SLOT_REFUSED, reason=end.value, detail=detail)
     steps, best = with_best_trial(run)
-    draft.set(steps=steps)
+    draft.run = replace(draft.run, steps=steps)
     _trace_choice(draft, end, best)
     return False
 
@@ -210,7 +222,7 @@ def _trace_choice(draft: Draft, end: TrialsEnd, best: TrialRecord) -> None:
     assert run.trials is not None  # noqa: S101 - it had trials
     assert verdict is not None  # noqa: S101 - by which it was chosen
     event = event_of(
-        run.at(trial=best.trial),
+        replace(run, position=replace(run.position, trial=best.trial)),
         TraceType.TRIAL_CHOSEN,
         draft.now,
         reason=end.value,

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from leasehold.domain.kept_checkpoint import may_read
 from leasehold.domain.kept_work import CallResult, Checkpoint, KeptCounts
 from leasehold.domain.lifecycle.handoff import to_be_judged
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Attempts, StepRecord, StepRecordUpdate
+from leasehold.domain.manifest_parts import Attempts, StepRecord
 from leasehold.domain.once_results import current_calls, kept_files
 from leasehold.domain.status import RunStatus
+from leasehold.domain.stored import replace
 from leasehold.domain.trials import trial_at, trials_of, with_finished_trial
 from leasehold.errors import InvalidRequestError, PartialOutputError
 
-#: A step that is to run once more: what its last attempt left.
-RUN_AGAIN: Final = StepRecordUpdate(
-    status=RunStatus.PENDING,
-    completed_at=None,
-    execution_seconds=None,
-    output=None,
-    output_ref=None,
-    output_status=None,
-    rejected=None,
-    verdict=None,
-)
+
+def to_run_again(record: StepRecord) -> StepRecord:
+    """Return the record of a step that is to run once more, without what its last attempt left."""
+    return replace(
+        record,
+        status=RunStatus.PENDING,
+        completed_at=None,
+        execution_seconds=None,
+        output=None,
+        output_ref=None,
+        output_status=None,
+        rejected=None,
+        verdict=None,
+    )
 
 
 def begins_at(old: Manifest, new: NewRun, from_step: str | None) -> str:
@@ -65,7 +68,7 @@ def kept_steps(
     earlier, done = _outputs_before(old, new, from_step, keep_partial=keep_partial)
     fresh = StepRecord(status=RunStatus.PENDING)
     return {
-        step: done[step].with_(trial=None, trials=None) if step in earlier else fresh
+        step: replace(done[step], trial=None, trials=None) if step in earlier else fresh
         for step in new.plan
     }
 
@@ -80,15 +83,15 @@ def steps_to_go_on(
     """
     _outputs_before(old, new, from_step, keep_partial=keep_partial)
     fresh = StepRecord(status=RunStatus.PENDING)
-    again = old.steps[from_step].with_(status=RunStatus.PENDING)
+    again = replace(old.steps[from_step], status=RunStatus.PENDING)
     if from_step not in old.looped_steps:  # attempts of filed trials are counted with the step's
-        again = again.with_(attempts=Attempts(), calls=None)
+        again = replace(again, attempts=Attempts(), calls=None)
     if not old.has_unjudged_output:
-        again = again.with_(**RUN_AGAIN).with_(started_at=None, progress=None)
+        again = replace(to_run_again(again), started_at=None, progress=None)
     steps = {step: old.steps.get(step, fresh) for step in new.plan} | {from_step: again}
     if _loop(new.plan, new) == old.looped_steps:
         return steps
-    return {step: record.with_(trial=None, trials=None) for step, record in steps.items()}
+    return {step: replace(record, trial=None, trials=None) for step, record in steps.items()}
 
 
 def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Manifest:
@@ -104,28 +107,33 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
     """
     trial = trial_at(created, created.position.step)
     gone = {name for name in kept_files(old) if name in lost or not may_read(old, name)}
-    dispatch = created.position.dispatch.with_(trial=trial)
+    dispatch = replace(created.position.dispatch, trial=trial)
     if old.has_unjudged_output:
         block = old.block or old.position.dispatch.after_block
-        dispatch = to_be_judged(dispatch, block and block.with_(looks=0))
-    kept = created.at(
-        trial=trial,
-        dispatch=dispatch,
-        checkpoint=_kept_checkpoint(old, trial, gone),
-        calls=_kept_calls(old, created, trial, gone),
+        dispatch = to_be_judged(dispatch, block and replace(block, looks=0))
+    kept = replace(
+        created,
+        position=replace(
+            created.position,
+            trial=trial,
+            dispatch=dispatch,
+            checkpoint=_kept_checkpoint(old, trial, gone),
+            calls=_kept_calls(old, created, trial, gone),
+        ),
     )
     others = sorted({name.split("/")[1] for name in kept_files(kept)})
-    return kept.with_(shares=tuple(others) or None)
+    return replace(kept, shares=tuple(others) or None)
 
 
 def without_own_work(run: Manifest) -> Manifest:
     """Return the run without what its current step kept: checkpoint, results of calls, trials."""
     steps = run.steps
     if run.position.step in run.looped_steps:
-        looped = {step: steps[step].with_(trial=None, trials=None) for step in run.looped_steps}
+        looped = {step: replace(steps[step], trial=None, trials=None) for step in run.looped_steps}
         steps = {**steps, **looped}
     calls = tuple(call for call in run.position.calls if call.step != run.position.step)
-    return run.with_(steps=steps).at(trial=1, checkpoint=None, calls=calls)
+    position = replace(run.position, trial=1, checkpoint=None, calls=calls)
+    return replace(run, steps=steps, position=position)
 
 
 def has_own_work(run: Manifest) -> bool:
@@ -157,7 +165,7 @@ def _kept_checkpoint(old: Manifest, trial: int, gone: Collection[str]) -> Checkp
     kept = old.position.checkpoint
     if kept is None or kept.partial_results.ref in gone:
         return None
-    return kept.with_(trial=trial, fencing_token=0, reached=None)
+    return replace(kept, trial=trial, fencing_token=0, reached=None)
 
 
 def _kept_calls(
@@ -167,7 +175,7 @@ def _kept_calls(
     own = (old.position.step, old.position.trial)
     calls = old.position.calls
     kept = [call for call in calls if call.step in created.plan and call.ref not in gone]
-    of_trial = [call.with_(trial=trial) for call in kept if (call.step, call.trial) == own]
+    of_trial = [replace(call, trial=trial) for call in kept if (call.step, call.trial) == own]
     others = [call for call in kept if call.keep and (call.step, call.trial) != own]
     return (*others, *of_trial)
 

@@ -14,6 +14,7 @@ from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
 from leasehold.domain.lifecycle.settle import expire
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 
 
 def on_alarm(
@@ -121,7 +122,9 @@ def _at_rest(manifest: Manifest, now: datetime, rules: Rules) -> Change:
     draft = Draft(manifest, now, rules)
     run = draft.run
     if run.is_terminal and run.archive is not None:
-        draft.set(archive=tried_by_sweep(run.archive, draft.now, draft.rules.grace))
+        draft.run = replace(
+            draft.run, archive=tried_by_sweep(run.archive, draft.now, draft.rules.grace)
+        )
     return draft.commit(Outcome.REPUBLISHED)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -15,12 +14,12 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.block import look
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
 from leasehold.domain.lifecycle.kept_steps import (
-    RUN_AGAIN,
     begins_at,
     goes_on,
     kept_counts,
     kept_steps,
     steps_to_go_on,
+    to_run_again,
     with_work_of,
     without_own_work,
 )
@@ -31,6 +30,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block
 from leasehold.domain.notes import said
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.domain.trial_record import TrialVerdict
 from leasehold.errors import NotAllowedError
@@ -77,7 +77,7 @@ def pause(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     check_allowed(manifest, Operation.PAUSE)
     draft = Draft(manifest, now, rules)
     draft.trace(TraceType.RUN_PAUSED, actor=actor, reason=reason)
-    draft.set(status=after(manifest.status, RunEvent.PAUSED), paused=True)
+    draft.run = replace(draft.run, status=after(manifest.status, RunEvent.PAUSED), paused=True)
     return draft.commit(Outcome.PAUSED)
 
 
@@ -100,9 +100,9 @@ def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
 
 def _resume(draft: Draft) -> Change:
     status = after(draft.run.status, RunEvent.RESUMED)
-    draft.set_step(status=status)
-    draft.set(paused=False, status=status)
-    if draft.run.position.lease is not None or status is RunStatus.BLOCKED:
+    draft.step = replace(draft.step, status=status)
+    draft.run = replace(draft.run, paused=False, status=status)
+    if draft.position.lease is not None or status is RunStatus.BLOCKED:
         return draft.commit(Outcome.RESUMED)
     return dispatch_next(draft, Outcome.RESUMED)
 
@@ -118,9 +118,9 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     if lease is not None:
         trace_termination(draft, lease, Termination.CANCELLED, cancelled(actor, reason))
     status = after(manifest.status, RunEvent.CANCELLED)
-    draft.set_step(status=status)
-    draft.set(status=status, cancelled=True, paused=False)
-    draft.set_position(lease=None)
+    draft.step = replace(draft.step, status=status)
+    draft.run = replace(draft.run, status=status, cancelled=True, paused=False)
+    draft.position = replace(draft.position, lease=None)
     return draft.commit(Outcome.CANCELLED)
 
 
@@ -164,12 +164,12 @@ def retry(
         draft.count(AttemptEnd.REPEATED)
     if anew:
         rest = without_own_work(draft.run)
-        draft.set(steps=rest.steps)
-        draft.set_position(trial=rest.position.trial, checkpoint=None, calls=rest.position.calls)
-    draft.set_step(**RUN_AGAIN)
-    draft.set(status=after(manifest.status, RunEvent.RETRIED), block=None)
-    draft.set_position(
-        dispatch=manifest.position.dispatch.with_(after_block=None),
+        draft.run = replace(draft.run, steps=rest.steps, position=rest.position)
+    draft.step = to_run_again(draft.step)
+    draft.run = replace(draft.run, status=after(manifest.status, RunEvent.RETRIED), block=None)
+    draft.position = replace(
+        draft.position,
+        dispatch=replace(manifest.position.dispatch, after_block=None),
         note=manifest.position.note if note is None else note,
     )
     draft.count_anew()
@@ -178,9 +178,9 @@ def retry(
 
 
 def _look_now(draft: Draft, block: Block | None, note: str | None) -> Change:
-    draft.set_position(note=draft.run.position.note if note is None else note)
+    draft.position = replace(draft.position, note=draft.position.note if note is None else note)
     draft.count_anew()
-    change = look(draft, block and block.with_(looks=0), RunEvent.RETRIED, Outcome.RETRIED)
+    change = look(draft, block and replace(block, looks=0), RunEvent.RETRIED, Outcome.RETRIED)
     return change._replace(kept=kept_counts(change.manifest))
 
 
@@ -213,8 +213,12 @@ def approve(
     is_edited = edited is not None or None
     draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason, edited=is_edited)
     if edited is not None:
-        draft.set_step(
-            output=edited.text, output_ref=edited.ref, output_status="SUCCESS", verdict=verdict
+        draft.step = replace(
+            draft.step,
+            output=edited.text,
+            output_ref=edited.ref,
+            output_status="SUCCESS",
+            verdict=verdict,
         )
     change = hand_off(draft, RunEvent.APPROVED)
     if change.outcome is Outcome.HANDED_OFF:
@@ -274,7 +278,7 @@ def recreate(
     if keeps_work:
         created = with_index_fields(with_work_of(manifest, created, lost), rules.grace)
     if is_continued:
-        created = created.at(note=manifest.position.note)
+        created = replace(created, position=replace(created.position, note=manifest.position.note))
     draft = Draft(manifest, now, rules)
     draft.trace(
         TraceType.RUN_RECREATED,
@@ -283,7 +287,7 @@ def recreate(
         recreated_as=new.run_id,
         anew=anew or None,
     )
-    draft.set(recreated_as=(*manifest.recreated_as, new.run_id))
+    draft.run = replace(draft.run, recreated_as=(*manifest.recreated_as, new.run_id))
     return draft.commit(Outcome.RECREATED, created)._replace(kept=kept_counts(created))
 
 

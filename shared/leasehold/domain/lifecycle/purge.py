@@ -15,6 +15,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import is_awaited, owed_effects
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from leasehold.domain.timestamps import time_or_date
 from leasehold.domain.trace import TraceType, run_mark
 from leasehold.errors import NotAllowedError
@@ -47,7 +48,7 @@ def purge(manifest: Manifest, now: datetime, *, ended_before: datetime) -> Chang
             state=manifest.state,
             allowed=PURGEABLE.format(ended_before.isoformat()),
         )
-    return Change(Outcome.PURGED, manifest.with_(purged_at=now))
+    return Change(Outcome.PURGED, replace(manifest, purged_at=now))
 
 
 def goes_with(run: Manifest, mark: str | None, at: object) -> bool:
@@ -107,15 +108,15 @@ def note_archive(
         if step not in archive.failed:
             draft.trace(TraceType.ARCHIVE_FAILED, reason=step, detail=why[:_MAX_DETAIL])
     if failed or not is_over:
-        later = archive.with_(failed=tuple(failed))
+        later = replace(archive, failed=tuple(failed))
     elif again_at := _may_be_written_until(manifest, now):
-        later = archive.with_(failed=(), not_before=again_at)
+        later = replace(archive, failed=(), not_before=again_at)
     else:
-        draft.set(archive=None, owed=())
+        draft.run = replace(draft.run, archive=None, owed=())
         return draft.commit(Outcome.ARCHIVED)
     if later == manifest.archive:
         return unchanged(manifest, Outcome.ARCHIVE_OWED)
-    draft.set(archive=later)
+    draft.run = replace(draft.run, archive=later)
     return draft.commit(Outcome.ARCHIVE_OWED)
 
 

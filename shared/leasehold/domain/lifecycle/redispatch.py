@@ -18,6 +18,7 @@ from leasehold.domain.lifecycle.termination import dead_letter
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 
 
@@ -62,7 +63,7 @@ def redispatch(
     if settings is None:
         return _unknown(draft, in_queue) if known_elsewhere else block_unknown_step(draft)
     if has_moved(manifest, settings):  # what was lost on the way to others counts no more
-        return _redispatch(draft, dispatch.with_(redispatched=0, lost_since=None))
+        return _redispatch(draft, replace(dispatch, redispatched=0, lost_since=None))
     return _not_begun(draft, in_queue, sweep_job_id)
 
 
@@ -72,7 +73,7 @@ def _not_begun(draft: Draft, in_queue: bool | None, sweep_job_id: str | None) ->
     is_queued = in_queue is not False and not run.position.dispatch.remote
     is_lost = in_queue is False and not run.position.dispatch.remote
     counted = _with_loss(run.position.dispatch, now, is_late) if is_lost else run.position.dispatch
-    known = run.at(dispatch=counted)
+    known = replace(run, position=replace(run.position, dispatch=counted))
     verdict = verdict_on(known, now, rules)
     if verdict is None and not (is_queued or is_late):
         verdict = verdict_on_wait(known, now, rules)
@@ -94,9 +95,9 @@ def _is_late(draft: Draft) -> bool:
 def _with_loss(dispatch: Dispatch, now: datetime, is_late: bool) -> Dispatch:
     """Return the dispatch with its task counted as lost; a late look begins the count anew."""
     if is_late:
-        return dispatch.with_(redispatched=0, lost_since=now)
+        return replace(dispatch, redispatched=0, lost_since=now)
     lost = dispatch.redispatched + 1
-    return dispatch.with_(redispatched=lost, lost_since=dispatch.lost_since or now)
+    return replace(dispatch, redispatched=lost, lost_since=dispatch.lost_since or now)
 
 
 def _redispatch(draft: Draft, lost: Dispatch) -> Change:
@@ -112,7 +113,7 @@ def _redispatch(draft: Draft, lost: Dispatch) -> Change:
 
 def _unknown(draft: Draft, in_queue: bool | None) -> Change:
     """Leave a step to the workers that know it; a task that is lost is none of their doing."""
-    dispatch = draft.run.position.dispatch
+    dispatch = draft.position.dispatch
     if in_queue is not False or dispatch.remote:
         return unchanged(draft.before, Outcome.STILL_QUEUED)
     return _redispatch(draft, dispatch)
@@ -122,15 +123,20 @@ def _still_queued(draft: Draft, in_queue: bool | None) -> Change:
     """Leave a task that waits, and note the time; take one of which nothing is known as it is."""
     if in_queue is None:
         return unchanged(draft.before, Outcome.STILL_QUEUED, dispatch_task(draft.before))
-    dispatch = draft.run.position.dispatch
-    draft.set_position(dispatch=dispatch.with_(seen_at=draft.now, enqueued=True, lost_since=None))
+    dispatch = draft.position.dispatch
+    draft.position = replace(
+        draft.position,
+        dispatch=replace(dispatch, seen_at=draft.now, enqueued=True, lost_since=None),
+    )
     return draft.commit(Outcome.STILL_QUEUED)
 
 
 def _still_unclaimed(draft: Draft) -> Change:
     """Let a remote step wait on; where nobody was there to look, its time begins anew."""
     if _is_late(draft):
-        draft.set_position(dispatch=draft.run.position.dispatch.with_(seen_at=draft.now))
+        draft.position = replace(
+            draft.position, dispatch=replace(draft.position.dispatch, seen_at=draft.now)
+        )
     return draft.commit(Outcome.AWAITS_CLAIM)
 
 
@@ -153,5 +159,7 @@ def not_created(
     if not is_current or dispatch.redispatched <= lost:
         return unchanged(manifest, Outcome.MOVED_ON)
     draft = Draft(manifest, now, rules)
-    draft.set_position(dispatch=dispatch.with_(redispatched=lost, lost_since=None))
+    draft.position = replace(
+        draft.position, dispatch=replace(dispatch, redispatched=lost, lost_since=None)
+    )
     return draft.commit(Outcome.UNCOUNTED)

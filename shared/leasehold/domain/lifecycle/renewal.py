@@ -22,6 +22,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.once_results import recorded_call, with_call
 from leasehold.domain.status import Outcome, RunEvent, after
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.errors import InvalidRequestError
 
@@ -95,7 +96,7 @@ def checkpoint(
         furthest=_phases(furthest),
         reached=_phases({name: reached[name] for name in reached if name != phase}) or None,
     )
-    draft.set_position(checkpoint=kept)
+    draft.position = replace(draft.position, checkpoint=kept)
     return renewed(draft, fence, Outcome.CHECKPOINTED)
 
 
@@ -131,8 +132,10 @@ def reject_checkpoint(
     if manifest.position.checkpoint == rejected:
         place = {"phase": rejected.phase, "iteration_count": rejected.iteration_count}
         draft.trace(TraceType.CHECKPOINT_REJECTED, detail=why, **place)
-        draft.set_step(rejected=(manifest.steps[manifest.position.step].rejected or 0) + 1)
-        draft.set_position(checkpoint=None)
+        draft.step = replace(
+            draft.step, rejected=(manifest.steps[manifest.position.step].rejected or 0) + 1
+        )
+        draft.position = replace(draft.position, checkpoint=None)
     return renewed(draft, fence, Outcome.RENEWED)
 
 
@@ -165,12 +168,14 @@ def renewed(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
     """
     lease = held_lease(draft.before, draft.now, fence)
     if deadline_of(draft.before, lease) <= draft.now:
-        draft.set_position(heartbeat_at=draft.now)
+        draft.position = replace(draft.position, heartbeat_at=draft.now)
         return end_attempt(draft, lapse(draft, lease), Outcome.RETRY_SCHEDULED)
     expires_at = min(draft.now + draft.rules.lease_ttl, lease.max_expires_at)
-    draft.set(status=after(draft.before.status, RunEvent.LEASE_RENEWED))
-    draft.set_position(
-        lease=lease.with_(expires_at=max(lease.expires_at, expires_at)), heartbeat_at=draft.now
+    draft.run = replace(draft.run, status=after(draft.before.status, RunEvent.LEASE_RENEWED))
+    draft.position = replace(
+        draft.position,
+        lease=replace(lease, expires_at=max(lease.expires_at, expires_at)),
+        heartbeat_at=draft.now,
     )
     return draft.commit(outcome)
 
@@ -212,9 +217,9 @@ def record_call(
     draft.note(notes)
     found = recorded_call(manifest, call.key)
     if found is None or (found.ref is not None and found.ref == in_place_of):
-        counts = draft.run.steps[manifest.position.step].calls or CallCount()
-        draft.set_step(calls=counts.with_(made=counts.made + 1))
-        draft.set_position(calls=with_call(manifest, call))
+        counts = draft.step.calls or CallCount()
+        draft.step = replace(draft.step, calls=replace(counts, made=counts.made + 1))
+        draft.position = replace(draft.position, calls=with_call(manifest, call))
         if found is None:  # paid work that no attempt repeats is progress
             draft.count_anew()
         if call.ref is not None and not call.keep:

@@ -16,6 +16,7 @@ from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.start import shard_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import replace
 from leasehold.domain.timestamps import SKEW, ClockStep, after_step
 from leasehold.domain.trace import TraceType
 
@@ -99,21 +100,23 @@ def repair(manifest: Manifest, now: datetime, rules: Rules, broken: tuple[Breach
     draft = Draft(manifest, now, rules)
     findings = " ".join(breach.finding for breach in broken)
     draft.trace(TraceType.STEP_RECOVERED, reason="repaired", detail=findings)
-    draft.set(shard=shard_of(manifest.run_id))
+    draft.run = replace(draft.run, shard=shard_of(manifest.run_id))
     if "time_in_future" in codes:
         set_times_from_now(draft)
     if "endless_wait" in codes:
-        draft.set_position(dispatch=draft.run.position.dispatch.with_(seen_at=None))
+        draft.position = replace(
+            draft.position, dispatch=replace(draft.position.dispatch, seen_at=None)
+        )
     if codes & {"no_lease", "no_holder", "endless_lease"}:
-        draft.set_step(status=RunStatus.PENDING)
-        draft.set(status=RunStatus.PENDING)
-        draft.set_position(lease=None)
+        draft.step = replace(draft.step, status=RunStatus.PENDING)
+        draft.run = replace(draft.run, status=RunStatus.PENDING)
+        draft.position = replace(draft.position, lease=None)
         return dispatch_next(draft, Outcome.REDISPATCHED)
     if "time_in_future" in codes and manifest.waits_for_worker:
-        draft.set_position(lease=None)
+        draft.position = replace(draft.position, lease=None)
         return dispatch_next(draft, Outcome.REDISPATCHED)
     if not _is_leased(manifest):
-        draft.set_position(lease=None)
+        draft.position = replace(draft.position, lease=None)
     return draft.commit(Outcome.REPAIRED)
 
 
@@ -135,7 +138,12 @@ def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
 
 def _wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:
     """Return when the run must be looked at, whatever lease it shows that it cannot have."""
-    return alarm_for(manifest if _is_leased(manifest) else manifest.at(lease=None), grace)
+    return alarm_for(
+        manifest
+        if _is_leased(manifest)
+        else replace(manifest, position=replace(manifest.position, lease=None)),
+        grace,
+    )
 
 
 def _is_leased(manifest: Manifest) -> bool:
@@ -188,14 +196,17 @@ def set_times_from_now(draft: Draft) -> None:
     if lease is not None and lease.acquired_at > now:
         ttl = draft.rules.lease_ttl
         lease = lease_for(run, now, lease_id=lease.lease_id, holder=lease.holder, ttl=ttl)
-    draft.set(
+    draft.run = replace(
+        draft.run,
         error_at=_at_most(now, run.error_at),
-        block=None if block is None else block.with_(look_at=_at_most(now, block.look_at)),
+        block=None if block is None else replace(block, look_at=_at_most(now, block.look_at)),
     )
-    draft.set_position(
+    draft.position = replace(
+        draft.position,
         lease=lease,
         heartbeat_at=_at_most(now, run.position.heartbeat_at),
-        dispatch=dispatch.with_(
+        dispatch=replace(
+            dispatch,
             not_before=min(now, dispatch.not_before),
             seen_at=None if seen_at is None or now < seen_at else seen_at,
         ),

@@ -17,6 +17,7 @@ from leasehold.domain.lifecycle.operate import Operation, check_allowed, is_allo
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import OperationRecord
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from leasehold.errors import StateChangedError
 
 #: How many operations a run remembers.
@@ -67,7 +68,7 @@ def on_request(request: BoundOperation, operate: Transition) -> Transition:
         change = operate(manifest, now)
         done = _record(manifest, now, request, change)
         operations = (*manifest.operations, done)[-MAX_REMEMBERED:]
-        return change._replace(manifest=change.manifest.with_(operations=operations))
+        return change._replace(manifest=replace(change.manifest, operations=operations))
 
     return requested
 

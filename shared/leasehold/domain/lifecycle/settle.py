@@ -33,6 +33,7 @@ from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.notes import NO_NOTES, MadeOutput, Notes
 from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.domain.trial_record import TrialVerdict
 
@@ -96,9 +97,11 @@ def block(
         remediation=found.remediation,
     )
     draft.keep_output(MadeOutput(output, output_status, verdict))
-    draft.set_step(status=RunStatus.BLOCKED)
-    draft.set(status=after(manifest.status, RunEvent.GATE_FAILED), block=found)
-    draft.set_position(lease=None, dispatch=under_next_generation(manifest.position.dispatch))
+    draft.step = replace(draft.step, status=RunStatus.BLOCKED)
+    draft.run = replace(draft.run, status=after(manifest.status, RunEvent.GATE_FAILED), block=found)
+    draft.position = replace(
+        draft.position, lease=None, dispatch=under_next_generation(manifest.position.dispatch)
+    )
     return draft.commit(Outcome.BLOCKED)
 
 
@@ -118,7 +121,7 @@ def fail(
     held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    return fail_attempt(draft, error.with_(permanent=permanent))
+    return fail_attempt(draft, replace(error, permanent=permanent))
 
 
 def fail_attempt(draft: Draft, error: ErrorRecord) -> Change:
@@ -174,7 +177,7 @@ def exceed_limit(
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
     trace_termination(draft, lease, reason, error.message, stacks=stacks)
-    note_error(draft, error.with_(traceback=error.traceback or bounded_stacks(stacks) or None))
+    note_error(draft, replace(error, traceback=error.traceback or bounded_stacks(stacks) or None))
     return end_attempt(draft, AttemptEnd.FAILED, Outcome.RETRY_SCHEDULED)
 
 
@@ -211,7 +214,7 @@ def release(
     draft.note(notes)
     and_killed = f" {KILLED}" if killed else ""
     if reason == Termination.LEASE_EXPIRED:
-        draft.set_position(heartbeat_at=now)
+        draft.position = replace(draft.position, heartbeat_at=now)
         end = lapse(draft, lease, released=(detail or RELEASED) + and_killed)
         hung = end is AttemptEnd.FAILED
         return end_attempt(draft, end, Outcome.RETRY_SCHEDULED if hung else Outcome.RELEASED)
@@ -257,15 +260,15 @@ def end_attempt(
     """
     status = after(draft.run.status, _EVENTS[end])
     draft.count(end)
-    draft.set(status=status)
+    draft.run = replace(draft.run, status=status)
     if verdict := verdict_on(draft.run, draft.now, draft.rules):
         return dead_letter(draft, verdict, sweep_job_id)
-    draft.set_step(status=status)
-    draft.set_position(lease=None)
+    draft.step = replace(draft.step, status=status)
+    draft.position = replace(draft.position, lease=None)
     if sweep_job_id is not None and not draft.run.paused:
         detail = "The step is dispatched again."
         draft.trace(TraceType.STEP_RECOVERED, sweep_job_id=sweep_job_id, detail=detail)
-    failures = draft.run.position.failures if status is RunStatus.ERROR else 0
+    failures = draft.position.failures if status is RunStatus.ERROR else 0
     if not failures:
         return dispatch_next(draft, outcome)
     run = draft.run
@@ -311,5 +314,5 @@ def lapse(
     trace_termination(draft, lease, Termination.LEASE_EXPIRED, sentence)
     is_explained = holder_gone or is_unattended(lease.expires_at, draft.now)
     silent = not is_explained and is_silent(run, draft.now, draft.rules, lease)
-    draft.set_position(silences=run.position.silences + silent)
+    draft.position = replace(draft.position, silences=run.position.silences + silent)
     return AttemptEnd.EXPIRED

@@ -14,16 +14,12 @@ from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import InputFile, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.stored import trusted
+from leasehold.domain.stored import make
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
 
 #: How many shards lead the alarm's index, so that no timestamp leads it.
 SHARDS: Final = 16
-
-_manifest: Final = trusted(Manifest)
-_position: Final = trusted(Position)
-_record: Final = trusted(StepRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun)
     if current is not None:
         check_again(current, new)
         return unchanged(current, Outcome.EXISTING)
-    steps = {step: _record(status=RunStatus.PENDING) for step in new.plan}
+    steps = {step: make(StepRecord, status=RunStatus.PENDING) for step in new.plan}
     settings = rules.known_settings(new.plan[0])
     manifest = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
     return Change(Outcome.STARTED, manifest)
@@ -86,7 +82,8 @@ def new_manifest(
         nonce=new.nonce,
         max_retries=new.max_retries,
     )
-    manifest = _manifest(
+    manifest = make(
+        Manifest,
         run_id=new.run_id,
         life=new.life,
         pipeline=new.pipeline,
@@ -99,7 +96,7 @@ def new_manifest(
         input_files=new.input_files,
         has_files=bool(new.input_files),
         status=RunStatus.PENDING,
-        position=_position(step=settings.step_type, dispatch=dispatch),
+        position=make(Position, step=settings.step_type, dispatch=dispatch),
         created_at=now,
         updated_at=now,
         shard=shard_of(new.run_id),

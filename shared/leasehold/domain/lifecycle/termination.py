@@ -14,6 +14,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease
 from leasehold.domain.retry import is_listed
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, Termination, after
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.errors import DispatchDeadlineError
 
@@ -44,7 +45,7 @@ def trace_termination(
         reason=str(reason),
         detail=detail[:_MAX_DETAIL],
         holder=lease.holder,
-        last_heartbeat_at=draft.run.position.heartbeat_at,
+        last_heartbeat_at=draft.position.heartbeat_at,
         lease_expires_at=lease.expires_at,
         stacks=bounded_stacks(stacks),
     )
@@ -54,8 +55,10 @@ def note_error(draft: Draft, error: ErrorRecord) -> None:
     """Note the error of the attempt; whether it is permanent, the policy of the step says too."""
     run = draft.before
     permanent = error.permanent or is_listed((error.type, error.code), run.position.dispatch)
-    error = error.with_(step=run.position.step, attempt=run.position.attempt, permanent=permanent)
-    draft.set(error=error, error_at=draft.now)
+    error = replace(
+        error, step=run.position.step, attempt=run.position.attempt, permanent=permanent
+    )
+    draft.run = replace(draft.run, error=error, error_at=draft.now)
 
 
 def deadline_error(run: Manifest) -> ErrorRecord:
@@ -110,9 +113,13 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
         retry_count=max(0, run.position.attempts.failed - 1),
         sweep_job_id=sweep_job_id,
     )
-    draft.set(
+    draft.run = replace(
+        draft.run,
         status=after(run.status, RunEvent.DEAD_LETTERED),
-        steps=run.with_step(run.position.step, status=RunStatus.ERROR),
+        steps={
+            **run.steps,
+            run.position.step: replace(run.steps[run.position.step], status=RunStatus.ERROR),
+        },
         paused=False,
         block=None,
         dead_lettered=True,
@@ -120,7 +127,7 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
         dead_letter_reason=verdict.reason,
         dead_letter_detail=verdict.detail,
     )
-    draft.set_position(lease=None)
+    draft.position = replace(draft.position, lease=None)
     return draft.commit(Outcome.DEAD_LETTERED)
 
 

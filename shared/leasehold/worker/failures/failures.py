@@ -17,6 +17,7 @@ from leasehold.domain.printable import one_line
 from leasehold.domain.redaction import Redaction
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.domain.secret_names import hides
+from leasehold.domain.stored import replace
 from leasehold.errors import AgentClientError, LeaseholdError, PermanentError
 from leasehold.worker.failures.error_chain import (
     MAX_MEMBERS,
@@ -65,7 +66,7 @@ def record_of_misfit(
         message=bounded(f"{what} does not fit {misfit_words(error, redaction)}"),
         validation_issue_count=error.error_count(),
     )
-    return record.with_(validation_issues=fitting(issues, beside=size(to_document(record))))
+    return replace(record, validation_issues=fitting(issues, beside=size(to_document(record))))
 
 
 def misfit_words(error: ValidationError, redaction: Redaction) -> str:
@@ -178,14 +179,15 @@ def _record_of(error: BaseException, own: str, what: str) -> ErrorRecord:
     first = next(leaves_of(error), error)
     origin = origin_of(parts if first is error else [*parts_of(first, MAX_ERRORS), *parts], own)
     words = _words_of(error, own, redaction)
-    record = (_headed(words, what) if what else words).with_(
+    record = replace(
+        _headed(words, what) if what else words,
         type=cut(class_name(error), MAX_EXCERPT),
         origin=None if origin is None else cut(origin, 2 * MAX_EXCERPT),
         retry_after_s=retry_after_of(error),
     )
     headline = partial(_headline, redaction)
     traceback = traceback_of(parts, headline, redaction, own=own, room=_room_beside(record))
-    return record.with_(traceback=traceback)
+    return replace(record, traceback=traceback)
 
 
 def _words_of(error: BaseException, own: str, redaction: Redaction) -> ErrorRecord:
@@ -218,7 +220,7 @@ def _words_of_group(group: BaseExceptionGroup[Any], own: str, redaction: Redacti
     title = redaction.text(try_text(lambda: str(group)))
     words = next((words for _, words in named if _has_facts(words)), None)
     telling = words or ErrorRecord(type="", code=_RAISED, message="")
-    return _fitted(telling.with_(message=bounded(": ".join([title, "; ".join(texts)]))))
+    return _fitted(replace(telling, message=bounded(": ".join([title, "; ".join(texts)]))))
 
 
 def _member_line(error: BaseException, words: ErrorRecord, own: str, limit: int) -> str:
@@ -235,14 +237,14 @@ def _has_facts(words: ErrorRecord) -> bool:
 def _headed(words: ErrorRecord, what: str) -> ErrorRecord:
     """Return the words of an error after those on what raised it."""
     message = bounded(f"{cut(what, MAX_EXCERPT)}: {words.message}")
-    return _fitted(words.with_(message=message))
+    return _fitted(replace(words, message=message))
 
 
 def _fitted(words: ErrorRecord) -> ErrorRecord:
     """Return the words of an error with as many of its issues as there is room for."""
     issues = [dict(each) for each in words.validation_issues]
-    beside = size(to_document(words.with_(validation_issues=())))
-    return words.with_(validation_issues=fitting(issues, beside=beside))
+    beside = size(to_document(replace(words, validation_issues=())))
+    return replace(words, validation_issues=fitting(issues, beside=beside))
 
 
 def record_of_report(
@@ -266,7 +268,7 @@ def record_of_report(
         **facts,
     )
     kept = reported_traceback(traceback, redaction, _room_beside(record))
-    return record.with_(traceback=kept)
+    return replace(record, traceback=kept)
 
 
 def record_of_child(body: bytes) -> ErrorRecord:
@@ -285,7 +287,7 @@ def record_of_child(body: bytes) -> ErrorRecord:
     if record.model_extra or not (has_size and can_wait and can_count):
         raise ValueError("it is not the record of an error")
     issues = tuple(_listed(dict(issue)) for issue in record.validation_issues[:MAX_ISSUES])
-    return record.with_(validation_issues=issues, permanent=False, step="", attempt=0)
+    return replace(record, validation_issues=issues, permanent=False, step="", attempt=0)
 
 
 def safe_text(value: Any, limit: int) -> str:

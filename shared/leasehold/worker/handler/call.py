@@ -28,6 +28,7 @@ from leasehold.domain.result import (
     Unable,
 )
 from leasehold.domain.status import BlockCode, Termination
+from leasehold.domain.stored import replace
 from leasehold.errors import ContinuedError, EntryActionNotFoundError, StoreUnavailableError
 from leasehold.logs.attempt import LinesOf
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
@@ -187,10 +188,10 @@ def _judged(handler: Handler, answer: Any) -> Result:
     except (ValueError, RecursionError) as error:  # PydanticSerializationError among them
         record = record_of(error)
         message = cut(f"The output cannot be kept as JSON: {record.message}", MAX_TEXT)
-        record = record.with_(type="TypeError", code="invalid_output", message=message)
+        record = replace(record, type="TypeError", code="invalid_output", message=message)
         return Failed(record, permanent=True)  # another attempt would return the same
     except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
-        return Failed(record_of(error).with_(code="invalid_output"))
+        return Failed(replace(record_of(error), code="invalid_output"))
 
 
 def _unable(code: BlockCode, error: Exception, step: StepHandler) -> Result:

@@ -14,6 +14,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.result import Failed, Finished, Refused, Result, Unable
 from leasehold.domain.status import BlockCode
+from leasehold.domain.stored import replace
 from leasehold.errors import GatePolicyFailure
 from leasehold.logs.attempt import AttemptName, LinesOf
 from leasehold.ports.artifacts import Artifacts
@@ -111,7 +112,7 @@ class InlineGateRunner:
                 return self._interrupts.stopped_by(error)
             if outage := outage_in(error):
                 raise outage from None
-            record = _record_of(gate, error).with_(code="gate_raised")
+            record = replace(_record_of(gate, error), code="gate_raised")
             return Failed(record, is_permanent(error, manifest.position.dispatch.retry))
         return finished
 
@@ -130,4 +131,4 @@ def _record_of(gate: StepHandler, error: BaseException) -> ErrorRecord:
         what = f"What {gate.step_type} is given"
         return record_of_misfit(error, code="invalid_output", what=what)
     record = record_of(error, gate.handler)
-    return record.with_(message=cut(f"{gate.step_type}: {record.message}", MAX_TEXT))
+    return replace(record, message=cut(f"{gate.step_type}: {record.message}", MAX_TEXT))

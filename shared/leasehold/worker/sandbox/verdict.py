@@ -21,6 +21,7 @@ from leasehold.domain.result import (
     Unable,
 )
 from leasehold.domain.status import BlockCode, Termination
+from leasehold.domain.stored import replace
 from leasehold.errors import (
     AgentTimeoutError,
     DispatchDeadlineError,
@@ -215,11 +216,11 @@ class _Verdict:
     def _record(self, error: LeaseholdError) -> ErrorRecord:
         """Return the failure of a process, with the known facts of its last moments."""
         stacks, printed = self._attempt.stacks, self._attempt.prints.last_lines
-        record = ErrorRecord.of(error).with_(
-            origin=stacks.origin(), traceback=stacks.text() or None
+        record = replace(
+            ErrorRecord.of(error), origin=stacks.origin(), traceback=stacks.text() or None
         )
         if printed:
-            record = record.with_(details=json_of({"printed": _end_of(printed)}))
+            record = replace(record, details=json_of({"printed": _end_of(printed)}))
         return record
 
     def _exceeded(self, reason: Termination, raised: ErrorRecord | None = None) -> Result:
@@ -231,9 +232,9 @@ class _Verdict:
         if outage is not None and reason is not Termination.MEMORY_LIMIT_EXCEEDED:
             return Deferred(Termination.STORE_UNAVAILABLE, safe_text(outage.message, _MAX_DETAIL))
         stacks = self._attempt.stacks
-        record = ErrorRecord.of(self._error_of(reason)).with_(origin=stacks.origin())
+        record = replace(ErrorRecord.of(self._error_of(reason)), origin=stacks.origin())
         if raised is not None:
-            record = record.with_(origin=raised.origin, traceback=raised.traceback)
+            record = replace(record, origin=raised.origin, traceback=raised.traceback)
         return LimitExceeded(reason, record, stacks.text())
 
     def _error_of(self, reason: Termination) -> LeaseholdError:
