@@ -109,7 +109,7 @@ def test_a_checker_knows_the_fields_of_the_values_of_a_run(tmp_path: Path) -> No
     said, _, _ = mypy.api.run([*map(str, settings), str(tmp_path)])
 
     found = re.findall(r"^.*values\.py:(\d+): error: (.*?)  \[", said, re.MULTILINE)
-    assert [number for number, _ in found] == ["9", "10", "11", "12"]
+    assert sorted({int(number) for number, _ in found}) == [9, 10, 11, 12]
     assert 'Argument "paused" to "replace" of "Manifest" has incompatible type' in found[0][1]
     assert 'Unexpected keyword argument "leese" for "replace" of "Position"' in found[1][1]
-    assert "read-only" in found[3][1]
+    assert "read-only" in found[-1][1]
