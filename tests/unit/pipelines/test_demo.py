@@ -54,7 +54,9 @@ def test_the_worker_that_supervises_is_killed_and_the_next_one_goes_on(
 def test_who_was_told_twice_is_seen() -> None:
     sent = TraceType.ANNOUNCEMENT_SENT
     events = [
-        TraceEvent(type=sent, at=NOW, channel=channel, occurrence=occurrence)
+        TraceEvent.model_validate(
+            {"type": sent, "at": NOW, "channel": channel, "occurrence": occurrence}
+        )
         for channel, occurrence in (("log", "1"), ("slack", "1"), ("log", "1"), ("log", "2"))
     ]
 
