@@ -9,6 +9,7 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +26,48 @@ from tests.worlds.emulators import firestore_host, need_firestore, need_pubsub
 from tests.worlds.ports import own_port
 
 REGION = "europe-west1"
-WRITTEN = ("deployment.py", ".gcloudignore", "requirements.txt", "cloudbuild.yaml")
+WRITTEN = (
+    *("deployment.py", ".gcloudignore", "requirements.txt", "constraints.txt", "hashes.txt"),
+    "cloudbuild.yaml",
+)
 NO_RUN = "SMOKE: Final[tuple[str, Any] | None] = None"
 A_RUN = 'SMOKE: Final[tuple[str, Any] | None] = ("summary", {"text": "One. Two."})'
 FUNCTIONS_EMULATOR = "LEASEHOLD_FUNCTIONS_EMULATOR"
 
+#: Plays pip's index: of each package that is asked for, a wheel with this hash.
+PIP = """
+import hashlib, json, sys
+(report,) = [word[9:] for word in sys.argv if word.startswith("--report=")]
+pins = [word for word in sys.argv[1:] if "==" in word and not word.startswith("-")]
+install = [
+    {
+        "metadata": {"name": pin.partition("==")[0]},
+        "download_info": {
+            "archive_info": {"hashes": {"sha256": hashlib.sha256(pin.encode()).hexdigest()}}
+        },
+    }
+    for pin in pins
+]
+json.dump({"install": install}, open(report, "w"))
+"""
+
 
 @pytest.fixture
-def folder(deploying: CleanEnvironment, tmp_path: Path) -> Path:
+def index(tmp_path: Path) -> Path:
+    """A folder of modules that has a pip with an index that knows all packages."""
+    (tmp_path / "index/pip").mkdir(parents=True)
+    (tmp_path / "index/pip/__main__.py").write_text(PIP)
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def folder(deploying: CleanEnvironment, index: Path, tmp_path: Path) -> Path:
     """A project as two commands make it, with its environment in it."""
     folder = tmp_path / "shop"
     folder.mkdir()
     (folder / ".venv").symlink_to(deploying.folder)
     for words in ((), ("deploy",)):
-        done = deploying.run("leasehold", *words, "init", cwd=folder)
+        done = deploying.run("leasehold", *words, "init", cwd=folder, PYTHONPATH=str(index))
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -73,7 +102,9 @@ def test_a_new_project_gets_what_it_is_deployed_with_and_keeps_what_is_its_own(
     refused = deploying.run("leasehold", "deploy", "init", cwd=folder)
 
     assert all((folder / name).is_file() for name in WRITTEN)
-    assert (folder / "requirements.txt").read_text() == f"./wheels/{wheel.name}[deploy]\n"
+    assert (folder / "requirements.txt").read_text() == (
+        f"-c constraints.txt\n./wheels/{wheel.name}[deploy]\n"
+    )
     assert build["steps"][0]["id"] == "install"  # no gate of anybody else
     assert "make" not in json.dumps(build)
     assert (stale.returncode, stale.stderr) == (
@@ -84,6 +115,36 @@ def test_a_new_project_gets_what_it_is_deployed_with_and_keeps_what_is_its_own(
     assert A_RUN in tables.read_text()
     assert refused.returncode == 2
     assert "is not one that this command wrote: move it away" in refused.stderr
+
+
+def test_two_builds_of_one_commit_install_the_same(
+    deploying: CleanEnvironment, folder: Path
+) -> None:
+    """What is installed here is what a build installs, and what its functions do."""
+    pins = (folder / "constraints.txt").read_text().splitlines()
+    done = deploying.run("leasehold", "deploy", "bundle", cwd=folder)
+
+    assert f"click=={version('click')}" in pins
+    assert f"google-cloud-run=={version('google-cloud-run')}" in pins  # a build needs it
+    assert not any(pin.startswith("leasehold") for pin in pins)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = (folder / "build/bundle/requirements.txt").read_text().splitlines()[1:]
+    assert {line.partition(" ")[0].rstrip(";") for line in lines} <= {*pins}
+    assert all(" --hash=sha256:" in line for line in lines)
+
+
+def test_where_no_hash_can_be_looked_up_the_rest_is_written(
+    deploying: CleanEnvironment, folder: Path
+) -> None:
+    (folder / "hashes.txt").unlink()
+    (folder / "constraints.txt").unlink()
+
+    done = deploying.run("leasehold", "deploy", "init", cwd=folder)
+
+    assert (done.returncode, done.stdout) == (0, "written: constraints.txt\n")
+    assert done.stderr.startswith("warning: pip has no wheels for Python 3.11: ")
+    assert "then type: leasehold deploy init\n" in done.stderr
+    assert not (folder / "hashes.txt").exists()
 
 
 def test_a_new_project_is_bundled_planned_and_deployed(

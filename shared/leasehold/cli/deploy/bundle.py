@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import click
 
-from leasehold.cli.deploy.options import project_tables
+from leasehold.cli.deploy.options import catalog_name, project_tables
 from leasehold.cli.stdout import print_line
 from leasehold.cli.streams import warn
 from leasehold.deploy.bundle import BundleError
@@ -18,13 +16,10 @@ from leasehold.deploy.bundle.contents import user_modules
 from leasehold.deploy.bundle.requirements import HASHES, closure_of, hashes_of, looked_up, text_of
 from leasehold.domain.printable import counted
 from leasehold.presentation.formatting import one_line
-from leasehold.registry.settings import SETTINGS
-
-_CATALOG: Final = "LEASEHOLD_CATALOG"
 
 _catalog_option = click.option(
     "--catalog",
-    default=lambda: os.environ.get(_CATALOG) or SETTINGS[_CATALOG].default,
+    default=catalog_name,
     help="The module of the catalog; by default that of LEASEHOLD_CATALOG.",
 )
 _extra_option = click.option(

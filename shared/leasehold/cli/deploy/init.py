@@ -16,9 +16,19 @@ from urllib.request import url2pathname
 import click
 
 from leasehold.cli.deploy.cloudbuild import FILE, GATE_FILE, HEADER, REQUIREMENTS, build, text
+from leasehold.cli.deploy.options import catalog_name
 from leasehold.cli.exit_codes import DONE, FOUND
 from leasehold.cli.stdout import print_line
-from leasehold.cli.streams import note, print_error
+from leasehold.cli.streams import note, print_error, warn
+from leasehold.deploy.bundle import BundleError
+from leasehold.deploy.bundle.contents import user_modules
+from leasehold.deploy.bundle.requirements import (
+    CONSTRAINTS,
+    HASHES,
+    closure_of,
+    looked_up,
+    text_of,
+)
 from leasehold.deploy.tables import FILE as TABLES
 from leasehold.deploy.tables import read_tables
 from leasehold.registry import function_table
@@ -51,7 +61,8 @@ __pycache__/
 def init(*, check: bool) -> int:
     """Write what a project in this folder is deployed with.
 
-    deployment.py has the tables, which are yours to change; requirements.txt what a build installs.
+    deployment.py has the tables, which are yours to change; requirements.txt what a build installs,
+    constraints.txt the version of each package, as it is installed here, and hashes.txt its bytes.
     What is there is left alone, but for cloudbuild.yaml, which follows from deployment.py: give the
     command again when you have changed that.
     """
@@ -70,6 +81,7 @@ def init(*, check: bool) -> int:
             f"another build of yours may have any other name"
         )
     written = [name for name, content in _files(folder).items() if _write(folder / name, content)]
+    written += _pin(folder)
     if before != wanted:
         build_file.write_text(wanted, encoding="utf-8")
         written.append(FILE)
@@ -91,7 +103,25 @@ def _files(folder: Path) -> Mapping[str, str]:
     return files
 
 
+def _pin(folder: Path) -> Iterator[str]:
+    """Write the version and the hashes of each package where they are not known; yield the files.
+
+    Two builds of one commit install the same: they take what is installed here.
+    """
+    try:
+        modules, extras = user_modules(catalog_name()), read_tables(folder).extras
+        closure = closure_of(folder, modules, ("deploy", *extras))
+        if _write(folder / CONSTRAINTS, "".join(f"{pin}\n" for pin in closure.pins())):
+            yield CONSTRAINTS
+        if not (folder / HASHES).exists():
+            _write(folder / HASHES, text_of(looked_up(closure_of(folder, modules, extras))))
+            yield HASHES
+    except BundleError as error:
+        warn(f"{error}; then type: leasehold deploy init")
+
+
 def _requirements(folder: Path) -> Iterator[str]:
+    yield f"-c {CONSTRAINTS}"
     yield _leasehold(folder)
     for path in sorted(folder.glob(f"*/{REQUIREMENTS}")):
         yield f"-r {path.relative_to(folder)}"

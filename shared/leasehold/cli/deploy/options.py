@@ -6,6 +6,7 @@ Each is a flag, or a variable where the flag is not given.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,11 @@ from leasehold.deploy.tables import FILE, Tables, read_tables
 from leasehold.domain.printable import one_line
 from leasehold.google_clients.call_errors import explain
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
+from leasehold.registry.settings import SETTINGS
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_CATALOG: Final = "LEASEHOLD_CATALOG"
 
 #: What an installation may be called, by the field: the rule, and the rule in words.
 _RULES: Final[Mapping[str, tuple[str, str]]] = {
@@ -111,7 +115,7 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
     ),
     click.option(
         "--catalog",
-        envvar="LEASEHOLD_CATALOG",
+        envvar=_CATALOG,
         show_envvar=True,
         default="pipelines.catalog",
         help="The module of the catalog.",
@@ -193,6 +197,11 @@ def installation_of(values: Mapping[str, Any]) -> Installation:
     installation = Installation(project_number=number, tables=tables, **values)
     _check_names(installation)
     return installation
+
+
+def catalog_name() -> str:
+    """Return the module of the catalog, as the environment names it."""
+    return os.environ.get(_CATALOG) or str(SETTINGS[_CATALOG].default)
 
 
 def project_tables() -> Tables:

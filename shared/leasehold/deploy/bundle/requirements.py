@@ -39,6 +39,8 @@ _LINUX: Final = {
 }
 #: The hashes of all that a function may need, as `leasehold deploy hashes` writes them.
 HASHES: Final = "hashes.txt"
+#: The version of each package; one that is installed in another is refused.
+CONSTRAINTS: Final = "constraints.txt"
 _HEADER: Final = """\
 # Made by `leasehold deploy bundle` of what is installed, which constraints.txt may pin.
 """
@@ -68,7 +70,11 @@ class Closure:
 
     def without(self, hashes: Mapping[str, Sequence[str]]) -> list[str]:
         """Return the pins of which no hash is known."""
-        return [pin for pin in map(self.pin, sorted(self.installed)) if pin not in hashes]
+        return [pin for pin in self.pins() if pin not in hashes]
+
+    def pins(self) -> list[str]:
+        """Return the name of each package with its version, sorted."""
+        return list(map(self.pin, sorted(self.installed)))
 
     def pin(self, name: str) -> str:
         """Return the name of a package with its version."""
@@ -112,7 +118,7 @@ def closure_of(root: Path, folders: Sequence[str], extras: Sequence[str] = ()) -
     roots = [(_OURS, needed) for needed in _needs(package) if needed.name != _OURS]
     for folder in folders:
         roots += _of_the_user(root / folder / REQUIREMENTS)
-    pins = _pins(root / "constraints.txt")
+    pins = _pins(root / CONSTRAINTS)
     closure = Closure()
     for python in PYTHONS:
         seen: set[str] = set()
