@@ -80,7 +80,7 @@ class UnsetSettingError(SettingError):
 
 
 class MissingExtraError(LeaseholdError):
-    """A package is not installed that only some of Leasehold needs."""
+    """An optional package is not installed."""
 
     code = "missing_extra"
     text = "{what} needs {module}, which is not installed. Type: pip install {install}"
@@ -94,7 +94,7 @@ class CatalogError(LeaseholdError):
 
 
 class MissingCatalogError(CatalogError):
-    """There is no catalog where one is looked for."""
+    """No catalog was found."""
 
     code = "missing_catalog"
     text = (
@@ -108,7 +108,7 @@ class DuplicateKeyError(LeaseholdError):
     """A registry names the same key twice."""
 
     code = "duplicate_key"
-    text = "The {registry} registry names {key!r} twice; each key may stand there once."
+    text = "The {registry} registry names {key!r} twice; each key is allowed once."
 
 
 class InvalidEntryError(LeaseholdError):
@@ -119,11 +119,11 @@ class InvalidEntryError(LeaseholdError):
 
 
 class PlatformLimitError(LeaseholdError):
-    """Steps have limits that the platform does not allow on which they are to run."""
+    """Steps have limits that their platform does not allow."""
 
     code = "platform_limit"
     text = (
-        "Cloud Tasks listens to an attempt for at most {most_s} s, and these steps have a longer "
+        "Cloud Tasks waits for an attempt at most {most_s} s, and these steps have a longer "
         "dispatch deadline: {steps}. Give them a shorter one and checkpoints, or run them where 7 "
         "days are allowed: on `leasehold serve`, in process, or on remote workers "
         "(handler='remote')."
@@ -131,7 +131,7 @@ class PlatformLimitError(LeaseholdError):
 
 
 class ChainError(LeaseholdError):
-    """A step of a pipeline can never take what the step before it gives."""
+    """A step of a pipeline can never take the output of the step before it."""
 
     code = "chain_broken"
     text = (
@@ -309,7 +309,7 @@ class FileTooLargeError(LeaseholdError):
 
 
 class IdempotencyKeyReusedError(LeaseholdError):
-    """The idempotency key belongs to a run that was started with something else."""
+    """The idempotency key belongs to a run that was started with other values."""
 
     code = "idempotency_key_reused"
     text = (
@@ -324,7 +324,7 @@ class RunBeingPurgedError(LeaseholdError):
     code = "run_being_purged"
     text = (
         "Run {run_id} of idempotency key {key!r} is being purged, and a new one can begin once "
-        "that is done. Try again; if the purge was cut off, give that again first."
+        "that is done. Try again; if the purge was interrupted, repeat it first."
     )
     retryable = True
 
@@ -344,7 +344,7 @@ class StepNotCompletedError(LeaseholdError):
 
 
 class StateChangedError(LeaseholdError):
-    """The run is no longer what the operation was meant for, as far as can be known."""
+    """The run is no longer in the state that the operation was meant for."""
 
     code = "state_changed"
     text = (
@@ -354,7 +354,7 @@ class StateChangedError(LeaseholdError):
 
 
 class PartialOutputError(LeaseholdError):
-    """A run is to be recreated behind a step whose output is PARTIAL, which is not kept."""
+    """A run is to be recreated after a PARTIAL output, which is not kept."""
 
     code = "partial_output"
     text = (
@@ -365,12 +365,12 @@ class PartialOutputError(LeaseholdError):
 
 
 class CatalogMisfitError(LeaseholdError):
-    """A run could not go on with the catalog in force, so nothing is done to it."""
+    """A run could not continue with the current catalog, so it is not changed."""
 
     code = "catalog_misfit"
     text = (
         "Cannot {operation} run {run_id}: with the catalog in force, step {step!r} could not run: "
-        "{problem}. Nothing was changed; put the code right and ask again."
+        "{problem}. Nothing was changed; correct the code and try again."
     )
 
 
@@ -443,7 +443,7 @@ class AgentTimeoutError(LeaseholdError):
 
 
 class NoProgressError(LeaseholdError):
-    """A step was to be continued again and again, and came no further."""
+    """A step was continued again and again without progress."""
 
     code = "no_progress"
     text = (
@@ -474,15 +474,15 @@ class HandlerDiedError(LeaseholdError):
 
 
 class HandlerGarbledError(LeaseholdError):
-    """The process of a handler sent what only the engine's own code may send, or broke it off."""
+    """The process of a handler sent an invalid message, or an incomplete one."""
 
     code = "handler_garbled"
-    text = "The process of step {step} could not be understood any more: {problem}."
+    text = "The process of step {step} sent an invalid message: {problem}."
     retryable = True
 
 
 class ForkServerError(LeaseholdError):
-    """There was no process for an attempt; it is made later."""
+    """No process was available for an attempt; it is deferred."""
 
     code = "no_process"
     text = "There is no process for handler {handler}: {problem}."
@@ -501,24 +501,24 @@ class InvalidOutputError(LeaseholdError):
     """An output that a remote worker or a person gave does not fit; nothing was changed."""
 
     code = "invalid_output"
-    text = "{problem} Nothing was changed; correct it and give it again."
+    text = "{problem} Nothing was changed; correct it and send it again."
 
 
 # -- announcements -----------------------------------------------------------------------------
 
 
 class UnknownDeliveryError(LeaseholdError):
-    """The run owes the channel nothing."""
+    """The run has no delivery to the channel."""
 
     code = "unknown_delivery"
     text = "No delivery of run {run_id} to channel {channel!r} is known."
 
 
 class DeliveryClaimedError(LeaseholdError):
-    """Someone tells the channel right now."""
+    """Another process is sending this announcement."""
 
     code = "delivery_claimed"
-    text = "Channel {channel} is being told of run {run_id} right now; try again in a minute."
+    text = "Run {run_id} is being announced to channel {channel}; try again in a minute."
     retryable = True
 
 
@@ -602,10 +602,10 @@ class DocumentExistsError(LeaseholdError):
 
 
 class PurgeCutOffError(LeaseholdError):
-    """A purge did not come to its end."""
+    """A purge was interrupted."""
 
     code = "purge_cut_off"
-    text = "Cut off; deleted so far: {purged}. {problem} Give it again, and it goes on from there."
+    text = "Interrupted; deleted so far: {purged}. {problem} Repeat the purge to continue."
     retryable = True
 
 
@@ -643,7 +643,7 @@ class ServerUnreachableError(LeaseholdError):
 
 
 class ServerRefusedError(LeaseholdError):
-    """The server that was named answers, but with what no runs API of this version answers."""
+    """The server answers, but not as a runs API of this version."""
 
     code = "server_refused"
     text = "{message}"
@@ -658,7 +658,7 @@ class RunUnfinishedError(LeaseholdError):
 
 
 class RunNotCompletedError(LeaseholdError):
-    """The run ended otherwise than completed, so it has no result; `error` is what failed last."""
+    """The run ended without completing, so it has no result; `error` is the last failure."""
 
     code = "run_not_completed"
     text = "Run {run_id} has no result: it is {state} at step {step}{why}."

@@ -148,7 +148,7 @@ def test_a_threshold_that_cannot_be_used_is_told_once_and_stops_nothing(shell: S
     [
         (
             "STEPS = Registry('dispatch', [step('a'), step('a')])",
-            ("dispatch", "'a' twice", "each key may stand there once"),
+            ("dispatch", "'a' twice", "each key is allowed once"),
         ),
         (
             "PIPELINES = Registry('pipelines', [PipelineEntry(name='order', steps=())])",

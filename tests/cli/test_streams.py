@@ -38,7 +38,8 @@ def test_an_answer_that_cannot_be_written_is_said_so(shell: Shell, words: tuple[
 
     assert full.returncode == 74
     assert only_line(full.stderr) == (
-        "error: it is done, but the answer cannot be written: No space left on device."
+        "error: the command has finished, but its output cannot be written: "
+        "No space left on device."
     )
 
 
@@ -47,7 +48,7 @@ def test_a_run_completes_whose_answer_cannot_be_written(shell: Shell) -> None:
     full = sh(shell, (*ORDER, "--in-process"), ">/dev/full")
 
     assert full.returncode == 74
-    assert "the answer cannot be written" in full.stderr.splitlines()[-1]
+    assert "its output cannot be written" in full.stderr.splitlines()[-1]
     assert [run["status"] for run in shell.json("runs")["runs"]] == ["COMPLETED"]
 
 

@@ -513,8 +513,8 @@ def test_a_store_that_is_away_cuts_a_purge_off_in_one_line(
 
     assert error.value.retryable
     assert error.value.message == (
-        f"Cut off; deleted so far: {int(after == 4)}. The store here does not answer: it is away. "
-        "Give it again, and it goes on from there."
+        f"Interrupted; deleted so far: {int(after == 4)}. The store here does not answer: "
+        "it is away. Repeat the purge to continue."
     )
 
 

@@ -86,7 +86,9 @@ def exit_code_of(command: Callable[[], int], *, as_json: bool = False) -> int:
         return NO_READER
     except UnwrittenAnswerError as error:
         forget_stdout()
-        print_error(f"it is done, but the answer cannot be written: {error.strerror}.")
+        print_error(
+            f"the command has finished, but its output cannot be written: {error.strerror}."
+        )
         return UNWRITTEN
     except KeyboardInterrupt as interrupt:
         print_error("interrupted.")

@@ -38,7 +38,7 @@ class _Words(NamedTuple):
 @click.argument("step", required=False)
 @click.option("--timeout-s", type=float, metavar="N", help="Seconds that its handler may run.")
 @click.option(
-    "--deadline-s", type=int, metavar="N", help="Seconds that its queue listens to an attempt."
+    "--deadline-s", type=int, metavar="N", help="Seconds that its queue waits for an attempt."
 )
 @click.option(
     "--until",

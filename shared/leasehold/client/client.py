@@ -481,7 +481,7 @@ class Client:
             until: when it ends by itself: a time, text as `2026-11-22T06:00:00Z`, or how long.
             why: the reason; shown to all who read it.
             timeout_s: seconds that its handler may run; None: as without.
-            deadline_s: whole seconds that its queue listens to an attempt; None: as without.
+            deadline_s: whole seconds that its queue waits for an attempt; None: as without.
 
         Raises:
             UnknownKeyError: there is no such step.

@@ -92,7 +92,7 @@ def test_an_edited_output_that_does_not_fit_changes_nothing(
     run_id = blocked(engine, [1.0])
     before = engine.show(run_id)
 
-    with pytest.raises(InvalidOutputError, match="Nothing was changed; correct it and give it"):
+    with pytest.raises(InvalidOutputError, match="Nothing was changed; correct it and send it"):
         engine.approve(run_id, output=edited)
 
     assert engine.show(run_id) == before

@@ -344,7 +344,7 @@ def test_cloud_tasks_waits_for_no_step_of_two_hours(entry: Entry) -> None:
         check_platform([short, away, long])
 
     assert refused.value.message == (
-        "Cloud Tasks listens to an attempt for at most 1800 s, and these steps have a longer "
+        "Cloud Tasks waits for an attempt at most 1800 s, and these steps have a longer "
         "dispatch deadline: crawl (2:00:00). Give them a shorter one and checkpoints, or run them "
         "where 7 days are allowed: on `leasehold serve`, in process, or on remote workers "
         "(handler='remote')."
