@@ -238,7 +238,7 @@ def permanent(world: World) -> str:
 
 
 def never_claimed(world: World) -> str:
-    """No worker elsewhere came for an hour in which somebody looked."""
+    """No worker elsewhere came for an hour in which someone looked."""
     run_id = world.start("away")
     for _ in range(5):
         world.wait(run_id, timedelta(minutes=10))
@@ -284,7 +284,7 @@ REASONS: Final = {
     DeadLetterReason.UNRECOVERED_ERROR: Reason(
         unrecovered,
         audits,
-        "Step fail failed, and its next attempt was not begun within N s in which somebody "
+        "Step fail failed, and its next attempt was not begun within N s in which someone "
         "looked; the recovery window has N s.",
         0,
     ),

@@ -2,7 +2,7 @@
 
 A worker of this bundle holds one as long as its handler runs (`services/execute_step.py`): the
 handler, the renewals of a keeper (`keeper.py`) and a shutdown share it, one write at a time, and
-it is settled once. A remote worker opens one with each call (`services/manage_lease.py`); nobody
+it is settled once. A remote worker opens one with each call (`services/manage_lease.py`); no one
 here renews its lease, and it hears of an outage at once.
 """
 
@@ -69,11 +69,11 @@ _MARGIN_SHARE: Final = 6
 #: Progress that has changed is stored this long after the last write, if no beat comes before; an
 #: output that gates judge, so long after it was made.
 PROGRESS_S: Final = 2.0
-#: A write that has had no answer for so long may meet a store that is away.
+#: A write without an answer for this time may meet an unavailable store.
 SLOW_S: Final = 1.0
 #: Where the end of an attempt could not be written at its dispatch deadline, it is tried again.
 _RETRY_S: Final = 1.0
-#: The store's time may be so far ahead of what is known of it here.
+#: The store's time may be this far ahead of the estimate here.
 _AHEAD: Final = timedelta(seconds=1)
 
 _COUNTING: Final = threading.Lock()
@@ -112,7 +112,7 @@ class UserCall(NamedTuple):
 class Attempt:
     """A leased attempt; each write is fenced by its lease, and renews or ends it.
 
-    It knows the run from its last write, so it writes without reading. Where somebody else changed
+    It knows the run from its last write, so it writes without reading. Where someone else changed
     the run meanwhile, it reads and decides again. Any thread may call.
 
     Args:
@@ -130,7 +130,7 @@ class Attempt:
         fence: what each write shows.
         name: the attempt, as log lines name it.
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
-        answer_by: the dispatch deadline: nobody listens after it; likewise.
+        answer_by: the dispatch deadline: no one listens after it; likewise.
         renew_every: seconds between renewals; None: never.
         renew_at: when the next beat is due, in monotonic seconds.
         stop: given when the handler should end.
@@ -220,7 +220,7 @@ class Attempt:
 
         Gates that take longer than `PROGRESS_S` have it written before they are done, so that it
         outlives this process as well; quick ones have no write of their own. What a remote worker
-        sent is written now: whoever ends its attempt has it not.
+        sent is written now: a thread that ends its attempt does not have it.
 
         Raises:
             LeaseLostError, StoreUnavailableError: as `renew`, of a remote worker's.
@@ -293,7 +293,7 @@ class Attempt:
         self._persist(partial(self._save, reject))
 
     def record_call(self, call: CallResult, in_place_of: str | None = None) -> None:
-        """Record the result of a call that was made once; the lease is renewed with it.
+        """Record a result; the lease is renewed with it.
 
         Args:
             call: the result, JSON text. It becomes a file where the run has no room for it: with
@@ -340,8 +340,8 @@ class Attempt:
     def check_lease(self) -> None:
         """Refuse what is to begin now where the lease may be over; the handler is to end then.
 
-        A process that was frozen goes on with all its threads at once: whoever makes a call that
-        is paid for may be faster than whoever looks at the clock.
+        A process that was frozen goes on with all its threads at once: a thread that makes a
+        paid call may be faster than the thread that looks at the clock.
 
         Raises:
             LeaseLostError: it may be over, or the attempt is.
@@ -354,7 +354,7 @@ class Attempt:
     # --- its end ---
 
     def settle(self, ending: Transition) -> Committed[Change]:
-        """End the attempt; a second call is answered as the first, with a change that is none.
+        """End the attempt; a second call is answered as the first, with an empty change.
 
         A store that does not answer is asked until the dispatch deadline: the settlement may stand,
         and is answered as the first time, also after the end of the lease: so the store is asked
@@ -389,7 +389,7 @@ class Attempt:
     def end_before_it_begins(self) -> Result | None:
         """Return how the attempt ends if it must not begin, or None.
 
-        The lease may be over although nobody asked for a stop: a process that was frozen goes on
+        The lease may be over although no one asked for a stop: a process that was frozen goes on
         with all its threads at once.
         """
         reason = self.stop.reason
@@ -409,7 +409,7 @@ class Attempt:
 
         Args:
             kind: `handler` or `gate`.
-            path: of what is called, `module:function`.
+            path: of the called code, `module:function`.
             code: makes the call, given `args`.
             args: likewise.
         """
@@ -423,7 +423,7 @@ class Attempt:
         """Return what `call` returns; a store that is away is asked again while the lease is held.
 
         It gives up at the dispatch deadline, and early where the attempt is to stop. Of a remote
-        worker nobody here waits for a store.
+        worker no one here waits for a store.
 
         Args:
             call: reads or writes what the attempt needs; may be made any number of times.
@@ -510,14 +510,14 @@ class Attempt:
         finally:
             self._writing.release()
             ended, self._unpublished = self._unpublished, None
-            if ended is not None:  # its own worker may be at work for ever
+            if ended is not None:  # its own worker may be at work forever
                 self.engine.publish_or_leave(ended)
 
     def end_at_deadline(self) -> None:
         """End the attempt as failed, with what its user code does now, and ask that to stop.
 
-        Where the store is away, it is tried again. The thread that is at work may go on for ever:
-        whatever it brings later is refused, and what is owed is published in its place.
+        Where the store is away, it is tried again. The thread that is at work may go on forever:
+        whatever it brings later is refused, and the effects are published in its place.
         """
         self._end_at = self.engine.clock.monotonic() + _RETRY_S
         call = self.user_call
@@ -551,7 +551,7 @@ class Attempt:
         """
         if file is None:
             return self._persist(record)
-        self._leaves_file |= is_temporary  # it may be there from now on, and nobody know of it
+        self._leaves_file |= is_temporary  # it may be there from now on, and no one know of it
         artifacts, is_sent = self.engine.artifacts, False
         try:
             self.insist(partial(put_packed, artifacts, file))
@@ -736,7 +736,7 @@ class Attempt:
             self.ask_to_stop(Termination.CANCELLED)
             return
         self.ask_to_stop(Termination.LEASE_EXPIRED)
-        if not self._is_unanswered:  # else nobody can tell whether it was lost, or settled before
+        if not self._is_unanswered:  # else no one can tell whether it was lost, or settled before
             self._trace_loss(error)
 
     def _trace_loss(self, error: LeaseLostError) -> None:

@@ -1,4 +1,4 @@
-"""What the context of a handler asks of its attempt, and how the worker that holds it answers."""
+"""The interface between a handler's context and its attempt, and the worker's side of it."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ class AttemptCalls:
         text = self._attempt.fetch(partial(self._load, review))
         return pydantic_core.to_json(findings_in(text)).decode()
 
-    # --- calls made once; for any thread, but for one key at a time ---
+    # --- recorded results; for any thread, but for one key at a time ---
 
     def recorded_result(self, key: str, type_: str) -> str | None:
         """Return a result, JSON text, and count the call as spared; None: it is to be made.
@@ -328,6 +328,6 @@ def _check_type(found: CallResult, type_: str) -> None:
 
 
 def _check_own(run: Manifest, call: CallResult) -> None:
-    """Refuse a file that is not the run's, whoever wrote the manifest."""
+    """Refuse a file that is not the run's, even if the manifest names it."""
     if call.ref and not may_read(run, call.ref):
         raise DamagedFileError(name=call.ref, problem="it is of another run")

@@ -17,13 +17,13 @@ class RunFiles:
     """The files of one run. They are not fenced: the last writer wins.
 
     Each call raises StoreUnavailableError where the store is away. A handler that lets it pass, as
-    it is or as the cause of its own error, is not blamed for it: the attempt is deferred.
+    it is or as its own cause error, is not blamed for it: the attempt is deferred.
 
     What coroutines call is made in a thread; where the system has none, it blocks the loop.
     """
 
     def put(self, name: str, data: bytes) -> str:
-        """Store a file whole or not at all, in place of what was there; return its address."""
+        """Store a file whole or not at all, in place of an earlier file; return its address."""
         raise NotImplementedError
 
     def get(self, name: str) -> bytes:
@@ -60,7 +60,7 @@ def _once(call: Callable[[], T]) -> T:
 
 
 class RunArtifacts(RunFiles):
-    """The files of one run, for whoever reaches the store.
+    """The files of one run, for a process that reaches the store.
 
     Args:
         artifacts: the store.
@@ -82,7 +82,7 @@ class RunArtifacts(RunFiles):
         self._note_file = note_file
 
     def put(self, name: str, data: bytes) -> str:
-        """Store a file whole or not at all, in place of what was there; return its address."""
+        """Store a file whole or not at all, in place of an earlier file; return its address."""
         self._note_file()
         address: str = self._ask(lambda: self._artifacts.put(f"{self._folder}/{name}", data))
         return address

@@ -1,6 +1,6 @@
 """The attempts of this process: renewed from outside their handlers, and stopped in time.
 
-A handler that runs on although it was told to stop is named in the log, once. Nothing that it does
+A handler that runs on although it was asked to stop is named in the log, once. Nothing that it does
 counts any more, but a thread of this process cannot be killed: what is lost is a part of what the
 worker can do.
 """
@@ -35,12 +35,12 @@ _LOG: Final = logging.getLogger("leasehold.lease_keeper")
 _LOOKS: Final = 10
 _LONGEST_LOOK_S: Final = 1.0
 _SHORTEST_LOOK_S: Final = 0.02
-#: Who was told to stop may take so long to clean up before anybody is told.
+#: A handler that was asked to stop may clean up for this time before anyone is told.
 LATE_S: Final = 15.0
 
 
 class LeaseKeeper:
-    """Renews the leases of what is held: one thread watches all, each renewal has one of its own.
+    """Renews the leases of held attempts: one thread watches all, each renewal has one of its own.
 
     So a store that hangs for one run costs no other run its lease, and no handler runs on when
     its lease may be over, whatever its renewals wait for. Where the system has no thread for a
@@ -71,7 +71,7 @@ class LeaseKeeper:
         self._stop: tuple[Termination, str] | None = None
 
     def attempt_of(self, engine: AttemptEngine, acquired: Committed[Change]) -> Attempt:
-        """Return the attempt whose lease was just committed; nobody watches over it."""
+        """Return the attempt whose lease was just committed; no one watches over it."""
         run, snapshot = acquired.answer.manifest, acquired.snapshot
         assert run.position.lease is not None  # noqa: S101 - a lease was just written
         assert snapshot is not None  # noqa: S101 - as above
@@ -106,13 +106,13 @@ class LeaseKeeper:
         return list(self._held.values())
 
     def stop_run(self, run_id: str, reason: Termination) -> None:
-        """Ask the handler of what is held of this run to end, if anything is."""
+        """Ask the handler of this run's held attempt to end, if there is one."""
         for attempt in self.held_attempts():
             if attempt.name.run_id == run_id:
                 attempt.ask_to_stop(reason)
 
     def stop_all(self, reason: Termination, detail: str = "") -> None:
-        """Ask the handlers of all that is held to end, and of what is held later.
+        """Ask the handlers of all held attempts to end, and those of later ones.
 
         Args:
             reason: for machines.
@@ -161,7 +161,7 @@ class LeaseKeeper:
                 self._changed.wait(self._look_every)
             try:
                 self._look()
-            except Exception:  # noqa: BLE001 - such as no memory: nobody else renews the leases
+            except Exception:  # noqa: BLE001 - such as no memory: no one else renews the leases
                 _LOG.exception("the leases of this process could not be looked after")
 
     def _look(self) -> None:
@@ -204,7 +204,7 @@ class LeaseKeeper:
         self._late.add(attempt.fence.lease_id)
         with LinesOf(attempt.name):
             _LOG.warning(
-                "%s %s of run %s still runs %.0f s after it was told to stop (%s)%s",
+                "%s %s of run %s still runs %.0f s after it was asked to stop (%s)%s",
                 call.kind,
                 call.path,
                 attempt.name.run_id,
@@ -218,7 +218,7 @@ class LeaseKeeper:
         self._late.discard(attempt.fence.lease_id)
         with LinesOf(attempt.name):
             _LOG.warning(
-                "step %s of run %s came back %.0f s after it was told to stop, and its thread is "
+                "step %s of run %s came back %.0f s after it was asked to stop, and its thread is "
                 "free again; what it brought is discarded",
                 attempt.name.step,
                 attempt.name.run_id,
@@ -230,7 +230,7 @@ class LeaseKeeper:
         return 0.0 if told_at is None else self._clock.monotonic() - told_at
 
     def _where(self, call: UserCall) -> str:
-        """Return where it is, and what that costs; nothing where it has a process of its own."""
+        """Return where it is, and what that costs; nothing where it has its own process."""
         at = self._stack_of(call.thread, call.path).origin
         if at is None:
             return ""

@@ -79,7 +79,7 @@ def _judged(
 ) -> Transition:
     """Return the ending of an attempt that has an output, or one that the code cannot begin.
 
-    An output that nobody can judge was paid for: it is kept, and judged once that can be done.
+    An output that no one can judge was paid for: it is kept, and judged once that can be done.
     """
     try:
         if isinstance(result, Unable):

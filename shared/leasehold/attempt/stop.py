@@ -38,7 +38,7 @@ class StopSignal:
         self.reason: Termination | None = None
         self.is_requested = False
         self.is_forced = False
-        self._given: threading.Event | None = None  # made once somebody waits, as few do
+        self._given: threading.Event | None = None  # made once someone waits, as few do
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
         self._callbacks: list[Callable[[], object]] = []
@@ -47,7 +47,7 @@ class StopSignal:
     def request(self, reason: Termination) -> None:
         """Give the signal; once more changes nothing.
 
-        Each callback runs in a thread of its own: whoever asks for a stop has others to ask, and
+        Each callback runs in its own thread: the caller has other attempts to stop, and
         one that hangs keeps no other from running. One that no thread can be had for is kept for
         `call_waiting`.
         """
@@ -71,10 +71,10 @@ class StopSignal:
             wake()
 
     def call_waiting(self, *, here: bool = False) -> None:
-        """Once the signal was given, call the callbacks that were not called for want of a thread.
+        """Once the signal was given, call the callbacks that had no thread before.
 
         Args:
-            here: call those that still get no thread in this one: whoever asks has nobody else to
+            here: call those that still get no thread in this one: the caller has no one else to
                 look after.
         """
         if not self.is_requested or not self._callbacks:
@@ -118,7 +118,7 @@ class StopSignal:
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits there
                 loop.call_soon_threadsafe(woken.set)
 
         forget = self.listen(wake)
@@ -132,7 +132,7 @@ class StopSignal:
         return True
 
     def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` called, in a thread of its own, when the signal is given, or was.
+        """Have `callback` called, in its own thread, when the signal is given, or was.
 
         What it raises is logged.
 

@@ -1,9 +1,9 @@
 """Users' values: JSON text in the manifest, or a file that it refers to where the text is large.
 
-A temporary file of a step is gzip, under a name that nothing ever had before. Whoever records it
-in the manifest keeps the digest of its text with it, and deletes the file that it takes the place
-of after that; whoever could not record it deletes its own. What a kill leaves in between goes with
-the step's folder (`domain/artifact_name.py`).
+A temporary file of a step is gzip, under a name that nothing ever had before. The commit that
+records it in the manifest keeps the digest of its text, and the file that it replaces is deleted
+after that; a worker that could not record it deletes its own. Files that a kill leaves in between
+go with the step's folder (`domain/artifact_name.py`).
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _load_packed(artifacts: Artifacts, name: str, expected: str | None) -> str:
 
 
 def _is_there(artifacts: Artifacts, name: str) -> bool:
-    """Return whether the store has anything of the run: somebody deleted the step's folder."""
+    """Return whether the store has anything of the run: someone deleted the step's folder."""
     run_folder = "/".join(name.split("/")[:2])
     return bool(artifacts.list(run_folder))
 

@@ -18,13 +18,13 @@ class AnnouncedEvent(StrEnum):
 
 
 class Priority(StrEnum):
-    """How much an announcement matters to whoever gets it."""
+    """How much an announcement matters to its receivers."""
 
-    HIGH = "high"  # somebody has to do something
+    HIGH = "high"  # someone has to do something
     NORMAL = "normal"
 
 
-#: What somebody has to do something about.
+#: Announcements that a person has to act on.
 URGENT: Final = frozenset({AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED})
 
 
@@ -34,8 +34,8 @@ class Announcement(Stored):
     `occurrence` tells announcements of one run from each other: the fencing token of the run when
     it came to that, and `.2`, `.3` behind it where no worker had the run in between. `channels` are
     those that were owed it: a record in `deliveries` for each, of the same commit. `detail` is what
-    the run itself does not say: who cancelled it, and why. `pending`: whoever ended the run had no
-    catalog, so the next one who writes it and has one owes it to the channels.
+    the run itself does not say: who cancelled it, and why. `pending`: the process that ended the
+    run had no catalog, so the next writer with a catalog records the deliveries.
     """
 
     occurrence: Text

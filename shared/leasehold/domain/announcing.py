@@ -1,4 +1,4 @@
-"""What people have to be told of a change to a run, and what each channel is owed then.
+"""The announcements of a change to a run, and the deliveries to its channels.
 
 Derived here alone: whatever ends or blocks a run does it by a `Draft`, which asks.
 """
@@ -42,7 +42,7 @@ def state_event(run: Manifest) -> AnnouncedEvent | None:
 def announced_event(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
     """Return what people have to be told of a change; None: nothing.
 
-    A run ends once. It may block again and again, each time under a generation of its own; a
+    A run ends once. It may block again and again, each time under its own generation; a
     block that is found again is the one that people were told of.
     """
     event = state_event(after)
@@ -157,7 +157,7 @@ def _summary(
     if event == AnnouncedEvent.RUN_COMPLETED:
         line = f"{who} is completed."
     elif event == AnnouncedEvent.RUN_CANCELLED:
-        line = f"{who} was cancelled {at} {detail or 'by somebody'}"
+        line = f"{who} was cancelled {at} {detail or 'by someone'}"
     elif event == AnnouncedEvent.RUN_DEAD_LETTERED:
         line = f"{who} was given up {at}{why}"
     else:
@@ -168,10 +168,10 @@ def _summary(
 
 
 def _request_in(events: Sequence[TraceEvent]) -> str | None:
-    """Return who requested what ended the run, and why; None: nobody did."""
+    """Return who requested what ended the run, and why; None: no one did."""
     for event in events:
         if event.type is TraceType.RUN_CANCELLED:
-            actor = (event.model_extra or {}).get("actor") or "somebody"
+            actor = (event.model_extra or {}).get("actor") or "someone"
             why = f": {event.reason}" if event.reason else ""
             return one_line(f"by {actor}{why}", MAX_DETAIL)
     return None

@@ -1,4 +1,4 @@
-"""The archive of an ended run: what is done once people have been told, and until when it waits."""
+"""The archive of an ended run: its work after the announcements, and its waits."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def folder_of_life(run: RunLife) -> str:
 
 
 def is_own_artifact(run: RunLife, name: str) -> bool:
-    """Return whether an artifact lies where the run keeps what is its own, whoever says so."""
+    """Return whether an artifact lies in the run's own folder."""
     return any(name.startswith(f"{folder_of_life(run)}/{kind}/") for kind in _KINDS)
 
 

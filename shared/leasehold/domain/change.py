@@ -45,7 +45,7 @@ class Change(NamedTuple):
         manifest: the run afterwards.
         events: trace events, stored in the same commit.
         created: a further run, stored in the same commit.
-        wake: a task of this change alone: to look again at the end of somebody's lease.
+        wake: a task of this change alone: to look again at the end of someone's lease.
         changed: False where nothing is to be written.
         deliveries: what each channel is owed by it, stored in the same commit.
         ledger: the run's entry in the ledger, stored in the same commit.
@@ -152,7 +152,7 @@ def on_run(run_id: str, transition: Transition) -> DecideDocument[Change]:
     return on_manifest(run_id, decide)
 
 
-#: Where an alarm is looked at later than this, nobody was there to look: time off, or an outage.
+#: Where an alarm is looked at later than this, no one was there to look: time off, or an outage.
 #: What cuts a step short within as long after another is the same outage.
 OUTAGE: Final = timedelta(minutes=10)
 
@@ -161,13 +161,13 @@ _LOOKS: Final = 12
 
 
 def is_unattended(due_at: datetime, now: datetime) -> bool:
-    """Return whether nobody was there to look when something was due.
+    """Return whether no one was there to look when something was due.
 
     Such time proves nothing against a run: it is not counted, and the look begins it anew.
 
     Args:
-        due_at: when somebody was to look.
-        now: when somebody did.
+        due_at: when someone was to look.
+        now: when someone did.
     """
     return now > due_at + OUTAGE
 
@@ -199,7 +199,7 @@ def alarm_for(
 
 
 def _next_look(dispatch: Dispatch, written_at: datetime) -> datetime:
-    """Return when somebody looks next whether a remote step is still to be claimed."""
+    """Return when someone looks next whether a remote step is still to be claimed."""
     since, until = dispatch.waits_since, dispatch.claim_by
     assert until is not None  # noqa: S101 - who asks has seen that it is remote
     each = max(OUTAGE, (until - since) / _LOOKS)
@@ -217,7 +217,7 @@ def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -
 
 
 def _alarm_of_archive(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime:
-    """Return when the sweep is to archive the run, if nobody has by then."""
+    """Return when the sweep is to archive the run, if no one has by then."""
     archive = manifest.archive
     if archive is None or archive.not_before is None:
         return written_at + grace
@@ -246,7 +246,7 @@ class Draft:
         self, before: Manifest, now: datetime, rules: Rules, fence: Fence | None = None
     ) -> None:
         self.before = self._run = before
-        self._changed: dict[str, Any] = {}  # what `_run` is copied with once somebody wants it
+        self._changed: dict[str, Any] = {}  # what `_run` is copied with once someone wants it
         self.now = now
         self.rules = rules
         self.fence = fence
@@ -359,7 +359,7 @@ class Draft:
 
     @property
     def _lapsed_unattended(self) -> bool:
-        """Whether nobody was there when the lease ran out: time off, or an outage."""
+        """Whether no one was there when the lease ran out: time off, or an outage."""
         lease = self.before.position.lease
         return lease is not None and is_unattended(lease.expires_at, self.now)
 
@@ -404,7 +404,7 @@ class Draft:
         return Change(outcome, self.run, self.events, created, deliveries=owed, ledger=ledger)
 
     def added_to(self, change: Change) -> Change:
-        """Return a change that was decided before with what was drafted since, as one."""
+        """Return a change that was decided before with the drafted one since, as one."""
         self._index()
         return change._replace(manifest=self.run, events=change.events + self.events)
 

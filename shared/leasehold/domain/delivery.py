@@ -1,7 +1,7 @@
-"""Deliveries: what one channel is told of one occurrence in a run (`deliveries/{id}`).
+"""Deliveries: one announcement of a run to one channel (`deliveries/{id}`).
 
 The record is made by the commit that ends or blocks the run. It is the outbox of its message: while
-it is due, or claimed by somebody who may be gone, it has an alarm.
+it is due, or claimed by a process that may be gone, it has an alarm.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DeliveryState(StrEnum):
     """Where a delivery stands."""
 
     DUE = "due"  # to be announced, now or at its next try
-    CLAIMED = "claimed"  # somebody sends it
+    CLAIMED = "claimed"  # someone sends it
     ANNOUNCED = "announced"  # the provider took it
     GIVEN_UP = "given_up"  # the provider refused it, or 24 hours were over
 
@@ -53,7 +53,7 @@ class Claim(Stored):
 
 
 class Delivery(Stored):
-    """What one channel is told, and whether it was. Each field's meaning: docs/notifications.md."""
+    """One announcement to one channel, and its state. The fields: docs/notifications.md."""
 
     run_id: Text
     occurrence: Text
@@ -70,16 +70,16 @@ class Delivery(Stored):
     state: DeliveryState
     created_at: Moment
     updated_at: Moment
-    requested_at: Moment | None = None  # when somebody asked for it again
+    requested_at: Moment | None = None  # when someone asked for it again
     alarm_at: Moment | None = None  # when its message is published again
     not_before: Moment | None = None  # of the next try
     give_up_at: Moment
 
     token: Count = 0  # how often it was claimed; each write of a claim is fenced by it
     claim: Claim | None = None
-    round: Count = 1  # more than 1: somebody asked for it again
+    round: Count = 1  # more than 1: someone asked for it again
     tries: Count = 0  # of this round
-    unknown: Count = 0  # sends of which nobody knows whether the provider took them
+    unknown: Count = 0  # sends of which no one knows whether the provider took them
     published: Count = 0  # how often the sweep published its message again
     message_id: Text | None = None  # as the provider named it
     announced_at: Moment | None = None

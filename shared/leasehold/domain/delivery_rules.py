@@ -1,6 +1,6 @@
 """What becomes of a delivery: pure rules, each from what is stored and the store's time.
 
-Who sends has claimed the delivery before, and records with that claim what came of it. A claim
+The sender has claimed the delivery before, and records the result with that claim. A claim
 that is taken away, because it ran out, may have sent: it counts as `unknown`. So more is sent than
 one message a round only where `unknown` says so.
 """
@@ -25,7 +25,7 @@ _JITTER: Final = 0.25
 #: What a provider asks to wait is believed up to here.
 MAX_RETRY_AFTER: Final = timedelta(days=1)
 
-_CUT_SHORT: Final = "whoever sent it did not record what came of it before the claim ran out"
+_CUT_SHORT: Final = "the sender did not record the result before the claim ran out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,11 @@ class DeliveryRules:
 
 
 class Standing(StrEnum):
-    """What a delivery is to whoever comes by."""
+    """The state of a delivery for the next process that looks at it."""
 
     DUE = "due"  # it can be claimed
     DUE_LATER = "due_later"
-    CLAIMED = "claimed"  # by somebody whose claim still runs
+    CLAIMED = "claimed"  # by someone whose claim still runs
     OVER = "over"  # announced, or given up
 
 
@@ -78,7 +78,7 @@ class GiveUpReason(StrEnum):
 
 
 def standing(delivery: Delivery, now: datetime) -> Standing:
-    """Return what the delivery is to whoever comes by at this time."""
+    """Return the state of the delivery for a process that looks at it at this time."""
     if delivery.state in (DeliveryState.ANNOUNCED, DeliveryState.GIVEN_UP):
         return Standing.OVER
     if delivery.state is DeliveryState.CLAIMED:
@@ -106,7 +106,7 @@ def claim(
 
 
 def is_held(current: Delivery, claimed: Delivery) -> bool:
-    """Return whether a claim is the one that is stored: nobody has taken it away."""
+    """Return whether a claim is the one that is stored: no one has taken it away."""
     mine, stored = claimed.claim, current.claim
     if mine is None or stored is None or not _is_same(current, claimed):
         return False
@@ -147,7 +147,7 @@ def announced(delivery: Delivery, now: datetime, *, message_id: str | None) -> D
 def tried(
     delivery: Delivery, now: datetime, *, error: str, wait: timedelta, is_unanswered: bool = False
 ) -> Delivery:
-    """Return the delivery after a try that failed, or that nobody knows the outcome of.
+    """Return the delivery after a try that failed, or that no one knows the outcome of.
 
     Args:
         delivery: the delivery, claimed.
@@ -212,7 +212,7 @@ def is_hopeless(delivery: Delivery, now: datetime, rules: DeliveryRules) -> bool
 
 
 def cut_short(delivery: Delivery, now: datetime) -> Delivery:
-    """Return the delivery that ends everybody who sends it."""
+    """Return the delivery that ends everyone who sends it."""
     return given_up(_without_claim(delivery), now, why=GiveUpReason.OUT_OF_TIME)
 
 
@@ -266,7 +266,7 @@ def requested(
         alarm_at=now + grace,
         not_before=None,
         give_up_at=now + rules.give_up_after,
-        token=delivery.token + 1,  # whoever sent it before records nothing of this round
+        token=delivery.token + 1,  # the earlier sender records nothing of this round
         tries=0,
     )
 
@@ -297,7 +297,7 @@ def _due(delivery: Delivery, now: datetime, at: datetime) -> Delivery:
 
 
 def _without_claim(delivery: Delivery, *, is_counted: bool = True) -> Delivery:
-    """Return the delivery without the claim of somebody who did not record what came of it."""
+    """Return the delivery without the claim of someone who did not record what came of it."""
     if delivery.state is not DeliveryState.CLAIMED or not is_counted:
         return replace(delivery, claim=None)
     return replace(

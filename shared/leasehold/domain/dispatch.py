@@ -31,7 +31,7 @@ class StepSettings:
         agent_timeout: the hard limit of the handler.
         dispatch_deadline: after this Cloud Tasks stops listening.
         max_retries: how often a failed attempt is repeated.
-        retry: the retry policy of its own; None: the waits of all steps.
+        retry: its own retry policy; None: the waits of all steps.
         heartbeat: how often the lease is renewed; None: never, and the lease runs to its cap.
         queue: the queue its tasks go to.
         remote: a remote worker claims the step; no task announces it.
@@ -186,7 +186,7 @@ def provisional_dispatch(
     """Return the dispatch of a step that is not known here, with the settings of the one before.
 
     Another attempt of the same step has the settings that it had. Those of a further step are not
-    known: whoever knows it dispatches it anew, to its own queue, before it takes the lease.
+    known: a process that knows it dispatches it again, to its own queue, before it takes the lease.
     """
     is_further = step != before.step
     return replace(

@@ -1,8 +1,9 @@
 """Effects: what must happen outside the store once a commit stands. The manifest is the outbox.
 
 A kind of effect is a value, such as `Task`, and a row of `OWED`: the function that reads from a
-manifest what it still owes of that kind. Whoever carries an effect out has the manifest say so by
-another commit; until then the alarm of the run stands, and the sweep publishes it again.
+manifest what it still owes of that kind. The process that carries an effect out records it in
+the manifest by another commit; until then the alarm of the run stands, and the sweep publishes it
+again.
 
 Temporary files of a live run are the exception: no alarm rings for them, and whatever could not be
 deleted is deleted by the archive, at the end of the run.
@@ -126,7 +127,7 @@ def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
 
 
 def is_awaited(effect: Effect) -> bool:
-    """Return whether somebody waits for an effect; a message is owed by a delivery of its own."""
+    """Return whether someone waits for an effect; a message is owed by its own delivery."""
     return not isinstance(effect, EventMessage | Deletion | Archive)
 
 
@@ -145,7 +146,7 @@ def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
 def owed_messages(manifest: Manifest) -> tuple[EventMessage, ...]:
     """Return the messages of the last announcement of a run that has not moved on since.
 
-    Deliveries have alarms of their own: this is for whoever comes by before those ring. Each knows
+    Deliveries have their own alarms: this is for a process that looks before those ring. Each knows
     whether it was made, so a message that comes again does no harm.
     """
     told = manifest.announcement
@@ -157,9 +158,9 @@ def owed_messages(manifest: Manifest) -> tuple[EventMessage, ...]:
 
 
 def owed_deletions(manifest: Manifest) -> tuple[Deletion, ...]:
-    """Return the deletion of the temporary files that nobody needs any more.
+    """Return the deletion of the temporary files that no one needs any more.
 
-    While somebody works on the run, `left_behind` is for that worker to carry out.
+    While someone works on the run, `left_behind` is for that worker to carry out.
     """
     if manifest.is_terminal or manifest.position.lease is not None:
         return ()
@@ -225,14 +226,14 @@ def _was_cut_short(manifest: Manifest) -> bool:
 
 
 def _own(manifest: Manifest, folders: Sequence[str]) -> tuple[str, ...]:
-    """Return those folders of temporary files that are the run's own, whoever wrote it."""
+    """Return those folders of temporary files that are the run's own."""
     if not folders:
         return ()
     within = f"{checkpoints_folder(manifest)}/"
     return tuple(each for each in folders if each.startswith(within) and is_artifact_name(each))
 
 
-#: What is owed of each kind: tasks first, then messages, and what nobody waits for last.
+#: What is owed of each kind: tasks first, then messages, and what no one waits for last.
 OWED: Final[tuple[Callable[[Manifest], tuple[Effect, ...]], ...]] = (
     owed_tasks,
     owed_messages,

@@ -65,8 +65,8 @@ class EventMessage:
 def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:
     """Return what people are told: what happened and where to look, never an input or an output.
 
-    Each text is one line that is safe to display, of a bounded length: every channel relies on it,
-    whoever wrote the delivery.
+    Each text is one line that is safe to display, of a bounded length: every channel relies on
+    it.
     """
     run = f"{base_url}/runs/{delivery.run_id}"
     texts = {

@@ -63,7 +63,7 @@ def explain(
         rules: the rules in force.
         holder_gone: whether the holder of its lease is known to be gone.
         is_possible: whether an operation that its state allows would be done; no other is offered.
-        no_server: in words that nobody is there to do what is due; None: somebody is.
+        no_server: in words that no one is there to do what is due; None: someone is.
         asked: in words when a remote worker last asked for its step; empty: it is not known.
     """
     possible = tuple(filter(is_possible, decisions(manifest)))
@@ -92,7 +92,7 @@ def explain(
     if no_server is not None and not is_held:
         words = f"Run {manifest.run_id} waits for {what}, and {no_server}."
         return Explanation(what, until, change.outcome, words, operations)
-    if change.outcome is Outcome.LOOKED_AGAIN:  # what it waits for ends with sentences of its own
+    if change.outcome is Outcome.LOOKED_AGAIN:  # what it waits for ends with its own sentences
         at = f"looks again at {stamp(until)}" if now < until else f"was to look at {stamp(until)}"
         words = f"Run {manifest.run_id} waits for {what}. It {at}: {_then(change)}."
         return Explanation(what, until, change.outcome, words, operations)
@@ -115,7 +115,7 @@ def _what(
         attempt = _attempt(manifest)
         if now < lease.expires_at and holder_gone:
             return (
-                f"somebody to take up {attempt}, whose process {lease.holder} is gone (a server "
+                f"someone to take up {attempt}, whose process {lease.holder} is gone (a server "
                 "that starts on this machine does so at once, the sweep when the lease ends)"
             )
         if now < lease.expires_at:
@@ -229,7 +229,7 @@ def _then(change: Change) -> str:
 
 
 def unannounced(last: Announcement | None, deliveries: Sequence[Delivery]) -> list[Delivery]:
-    """Return what somebody still has to be told, or will not be told any more.
+    """Return the announcements that are still due, or were given up.
 
     What was given up of an earlier announcement is past: the run has moved on since.
 
@@ -261,7 +261,7 @@ def _parts(delivery: Delivery, now: datetime, held_until: datetime | None) -> It
     channel, event = delivery.channel, delivery.event
     if delivery.state is DeliveryState.GIVEN_UP:
         known = filter(None, (delivery.given_up_why, delivery.last_error))
-        why = ": ".join(known) or "nobody wrote down why"
+        why = ": ".join(known) or "no one wrote down why"
         yield f"Channel {channel} was not told of {event}, and will not be: {why.rstrip('.')}."
         yield ":deliver tells it once more."
         return
@@ -274,7 +274,7 @@ def _parts(delivery: Delivery, now: datetime, held_until: datetime | None) -> It
             yield f"Nothing is sent to it until {stamp(held_until)}: its breaker is open."
     if delivery.unknown:
         them = "it" if delivery.unknown == 1 else "they"
-        yield f"Of {counted(delivery.unknown, 'send')} nobody knows whether {them} got through."
+        yield f"Of {counted(delivery.unknown, 'send')} no one knows whether {them} got through."
     if delivery.last_error:
         yield f"Its last error: {delivery.last_error.rstrip('.')}."
 
@@ -284,7 +284,7 @@ def _next(delivery: Delivery, now: datetime) -> str:
     after = f" after {counted(delivery.tries, 'try', 'tries')}" if delivery.tries else ""
     at = delivery.not_before
     if delivery.state is DeliveryState.CLAIMED:
-        return f"whoever sent it did not say how that ended{after}, and the sweep takes it up"
+        return f"its sender did not record the result{after}, and the sweep takes it up"
     if at is not None and now < at:
         return f"it is sent again at {stamp(at)}{after}"
     if delivery.alarm_at is not None and now < delivery.alarm_at:

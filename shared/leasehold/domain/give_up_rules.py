@@ -1,11 +1,11 @@
 """Whether a run is to be given up in place of its next attempt: one rule for each reason.
 
-Whoever would begin an attempt checks here first: a hint that arrives, a claim, a settlement that
-would schedule a retry, and the sweep. So a run is given up for the same reasons and with the same
-words whoever comes by first.
+Each component that would begin an attempt checks here first: a hint that arrives, a claim, a
+settlement that would schedule a retry, and the sweep. So a run is given up for the same reasons and
+with the same words in each of them.
 
-What nobody began in time is for the sweep alone, and only where somebody was there all the time: a
-hint that arrives proves a queue that delivers, and a claim a worker.
+An attempt that no one began in time is for the sweep alone, and only if a process looked all the
+time: a hint that arrives proves a queue that delivers, and a claim a worker.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def verdict_on_wait(manifest: Manifest, now: datetime, rules: Rules) -> Verdict 
     """Return why the run waits no longer for its next attempt to begin, or None: it does.
 
     Args:
-        manifest: the run; its task is known to be lost and counted, or nobody claimed the step.
-        now: the store's time, at which somebody looks who looked before too.
+        manifest: the run; its task is known to be lost and counted, or no one claimed the step.
+        now: the store's time, at which someone looks who looked before too.
         rules: the thresholds.
     """
     return _first(_OF_WAITS, manifest, now, rules)
@@ -141,13 +141,13 @@ def _unrecovered(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
         return None
     return (
         f"Step {manifest.position.step} failed, and its next attempt was not begun within "
-        f"{_seconds(now - lost_since)} s in which somebody looked; "
+        f"{_seconds(now - lost_since)} s in which someone looked; "
         f"the recovery window has {_seconds(rules.recovery_window)} s."
     )
 
 
 def _never_started(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
-    """Its tasks were lost again and again, or nobody claimed it."""
+    """Its tasks were lost again and again, or no one claimed it."""
     dispatch, step = manifest.position.dispatch, manifest.position.step
     if dispatch.claim_by is not None:
         if now < dispatch.claim_by:
@@ -177,7 +177,7 @@ _OF_ENDS: Final[Mapping[_Rule, DeadLetterReason]] = {
     _silent: DeadLetterReason.STUCK_IN_PROGRESS,
 }
 
-#: What only somebody can find who looked all the time.
+#: A reason that only a process that looked all the time can find.
 _OF_WAITS: Final[Mapping[_Rule, DeadLetterReason]] = {
     _unrecovered: DeadLetterReason.UNRECOVERED_ERROR,
     _never_started: DeadLetterReason.NEVER_STARTED,

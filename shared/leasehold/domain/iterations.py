@@ -25,7 +25,7 @@ def furthest_of(manifest: Manifest) -> dict[str, int]:
 def is_further(furthest: Mapping[str, int], phase: str, iteration_count: int) -> bool:
     """Return whether a step with so many iterations of a phase is further than it ever was.
 
-    Phases beyond a number never are: names that are made up each time would be progress for ever.
+    Phases beyond a number never are: names that are made up each time would be progress forever.
     """
     is_counted = phase in furthest or len(furthest) < MAX_PHASES
     return is_counted and furthest.get(phase, -1) < iteration_count
@@ -35,7 +35,7 @@ def counts_as_progress(manifest: Manifest, phase: str, iteration_count: int) -> 
     """Return whether a checkpoint of the current step is progress: the step was never as far.
 
     How far it was goes with a checkpoint that is rejected, so that the step can begin again. Where
-    that happens again and again, it would begin again for ever.
+    that happens again and again, it would begin again forever.
     """
     rejected = manifest.steps[manifest.position.step].rejected or 0
     is_new = is_further(furthest_of(manifest), phase, iteration_count)

@@ -26,7 +26,7 @@ class KeptResults(NamedTuple):
 
 
 def read_results(run: Manifest, checkpoint: Checkpoint, load: Load) -> KeptResults:
-    """Return what a checkpoint holds, if it is this step's and nobody has changed it.
+    """Return what a checkpoint holds, if it is this step's and no one has changed it.
 
     Args:
         run: the run.
@@ -49,12 +49,12 @@ def read_results(run: Manifest, checkpoint: Checkpoint, load: Load) -> KeptResul
 
 
 def _foreign(run: Manifest, checkpoint: Checkpoint) -> str:
-    """Return why the checkpoint is none of the current step's; empty: it is."""
+    """Return why the checkpoint is not of the current step; empty: it is."""
     if (checkpoint.step, checkpoint.trial) != (run.position.step, run.position.trial):
         return f"It is of step {checkpoint.step}, trial {checkpoint.trial}."
     ref = checkpoint.ref
     if ref is not None and not may_read(run, ref):
-        return f"It refers to {ref!r}, which is none of the run's."
+        return f"It refers to {ref!r}, which does not belong to the run."
     if ref is None and checkpoint.inline is None:
         return "It holds nothing."
     if not 0 <= checkpoint.iteration_count <= MAX_ITERATIONS:

@@ -1,4 +1,4 @@
-"""What a step has kept of its work for later attempts: its checkpoint, and calls made once."""
+"""The work of a step that later attempts reuse: its checkpoint and recorded results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Checkpoint(Stored):
 
     `furthest` says how far the step ever was: what goes back and comes again is no progress.
     `reached` says how far this attempt was in the phases that it had before.
-    `digest` is that of the text behind `ref`: an artifact of any other text is none of the step's.
+    `digest` is that of the text behind `ref`: an artifact of another text is not the step's.
     Where it is known, the artifact is called `ref` with `.gz` after it. A version before this one
     cannot read that: it finds nothing under `ref`, and begins at the beginning.
     """

@@ -52,7 +52,7 @@ def lease_for(
 
 
 def held_lease(manifest: Manifest, now: datetime, fence: Fence) -> Lease:
-    """Return the lease if `fence` still holds it, or raise LeaseLostError with what is known."""
+    """Return the lease if `fence` still holds it, or raise LeaseLostError with the facts."""
     lease = own_lease(manifest, fence)
     if lease.expires_at <= now:
         raise _lost(manifest, fence, f"it ended at {lease.expires_at.isoformat()}")
@@ -86,7 +86,7 @@ def is_past_deadline(manifest: Manifest, lease: Lease) -> bool:
 
 
 def ended_at_deadline(manifest: Manifest, fence: Fence, *, kept: str = "") -> LeaseLostError:
-    """Return what a worker is told whose renewal or checkpoint ended its attempt.
+    """Return the answer to a worker if its renewal or checkpoint ended its attempt.
 
     Args:
         manifest: the run, afterwards.
@@ -102,8 +102,8 @@ def ended_at_deadline(manifest: Manifest, fence: Fence, *, kept: str = "") -> Le
 def is_silent(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> bool:
     """Return whether nothing was heard of the worker for longer than anything explains.
 
-    A lease that is over is ended by the next sweep, so nobody may have looked either. For a
-    paused run it does not matter: nobody waits for it.
+    A lease that is over is ended by the next sweep, so no one may have looked either. For a
+    paused run it does not matter: no one waits for it.
     """
     heard_at = manifest.position.heartbeat_at or lease.acquired_at
     expected_by = max(heard_at + rules.stuck_timeout, lease.expires_at)

@@ -1,4 +1,4 @@
-"""The parts of a manifest. What may be replaced of one stands beside it, for type checkers.
+"""The parts of a manifest. The replaceable fields of each are beside it, for type checkers.
 
 A test compares each update with the fields of its model.
 """
@@ -32,7 +32,7 @@ class Lease(Stored):
 
 
 class RetryRule(Stored):
-    """The retries of a step that has a policy of its own: its waits, and what is not repeated."""
+    """The retries of a step that has its own policy: its waits, and what is not repeated."""
 
     first_s: float
     factor: float
@@ -108,7 +108,7 @@ class Dispatch(Stored):
     remote: bool = False  # a remote worker claims it: there is no task
     schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
     redispatched: int = 0  # how many tasks were lost before this one, without a lease in between
-    lost_since: AwareDatetime | None = None  # since when they are lost, and somebody looks
+    lost_since: AwareDatetime | None = None  # since when they are lost, and someone looks
     deferred: int = 0  # how many attempts in a row before this one met an outage
     seen_at: AwareDatetime | None = (
         None  # when the task was last in its queue, or a worker wanted it

@@ -62,7 +62,7 @@ def progress_message(text: str) -> str:
 
 
 def said(text: str) -> str:
-    """Return what somebody says as it is kept: without secrets."""
+    """Return what someone says as it is kept: without secrets."""
     if not text:
         return ""
     from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when there is a text

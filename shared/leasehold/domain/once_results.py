@@ -1,4 +1,4 @@
-"""The results of calls made once (`ctx.once`): which count now, and how many there may be."""
+"""Recorded results (`ctx.once`): which of them count now, and how many there may be."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def check_room(manifest: Manifest, others: Sequence[CallResult], call: CallResul
 
 
 def expected_reference(manifest: Manifest, call: CallResult) -> CallResult:
-    """Return a call that is to be made, as a reference that is no smaller than it will be."""
+    """Return a call that is to be made, as a reference that is at least as large as it will be."""
     folder = step_folder(manifest, call.step, call.trial)
     longest = f"{folder}/{manifest.fencing_token}-{'0' * _LONGEST_ID}.json.gz"
     return replace(call, inline=None, ref=longest, digest=digest(longest))

@@ -41,7 +41,7 @@ class Override:
         deadline: in place of the dispatch deadline, whole seconds; None: as it would be without.
         until: when it ends, by the store's time.
         why: the reason.
-        set_by: who did it; empty: whoever edited the document did not say.
+        set_by: who did it; empty: the document does not say.
         set_at: when; None: as above.
     """
 
@@ -93,7 +93,7 @@ def to_document(override: Override) -> Document:
 
 
 def stored_override(step_type: str, document: Document, now: datetime) -> StoredOverride:
-    """Read a document, whoever wrote it.
+    """Read a document, which a person may have written.
 
     Args:
         step_type: its id.
@@ -123,7 +123,7 @@ def _override(document: Document) -> Override:
     if isinstance(document, UnreadableDocument):
         raise _UnusableError(f"it cannot be read: {printable(document.problem)}.")
     unknown = [name for name in document if name not in _FIELDS]
-    if unknown:  # a limit whose name is mistyped would not hold, and nobody would know
+    if unknown:  # a limit whose name is mistyped would not hold, and no one would know
         raise _UnusableError(f"unknown field {_shown(unknown[0])}; known: {', '.join(_FIELDS)}.")
     timeout, deadline = _timeout(document), _deadline(document)
     if timeout is None and deadline is None:

@@ -1,4 +1,4 @@
-"""Secrets are cut out of what is kept of an error: out of values by their names, out of texts.
+"""Secrets are cut out of the record of an error: out of values by their names, out of texts.
 
 Too much is cut rather than too little. What stays as it is: what merely counts tokens, what is
 absent, and what is only true or false.
@@ -327,9 +327,9 @@ def _character(found: re.Match[str]) -> str:
 
 # What of a run is its worker's alone: lease ids, which open it, and nonces.
 #
-# Whoever has a lease's id and its fencing token can complete the step in the worker's place.
-# Stores keep the ids, and a worker gets its own; whoever only reads a run gets this presentation
-# of it. The token is a counter, and opens nothing by itself.
+# A caller with a lease's id and its fencing token can complete the step in the worker's place.
+# Stores keep the ids, and a worker gets its own; readers of a run get this presentation of it.
+# The token is a counter, and opens nothing by itself.
 
 
 #: So much of a secret tells two of them apart, and leaves more than enough to guess.
@@ -346,7 +346,7 @@ def masked(secret: str) -> str:
 
 
 def masked_run(run: Manifest) -> Manifest:
-    """Return the run as everybody may see it."""
+    """Return the run as everyone may see it."""
     lease, last = run.position.lease, run.position.last_settlement
     return replace(
         run,
@@ -360,7 +360,7 @@ def masked_run(run: Manifest) -> Manifest:
 
 
 def masked_event(event: TraceEvent) -> TraceEvent:
-    """Return the event as everybody may see it."""
+    """Return the event as everyone may see it."""
     facts = event.model_dump(exclude_none=True)
     secrets = {name: masked(str(facts[name])) for name in _SECRETS if name in facts}
     return TraceEvent.model_validate({**facts, **secrets}) if secrets else event

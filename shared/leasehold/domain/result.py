@@ -1,4 +1,4 @@
-"""What a handler's work came to, as the engine judges it."""
+"""The result of a handler, as the engine judges it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The attempt met an outage, which is nobody's failure: what was missing, and the problem."""
+    """The attempt met an outage, which is no one's failure: what was missing, and the problem."""
 
     reason: Termination
     detail: str

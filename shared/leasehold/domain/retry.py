@@ -54,7 +54,7 @@ _MOST_DOUBLINGS: Final = 40
 
 
 #: The waits of a queue between deliveries of one task that were not answered with 2xx. A handler's
-#: failure is answered so, and its next attempt is a task of its own: what a queue repeats is what
+#: failure is answered so, and its next attempt is its own task: a queue repeats only tasks that
 #: met an outage, of the store or of the function. So it waits for no provider, and never for long:
 #: a run goes on within the longest of these waits once the outage is over.
 QUEUE_BACKOFF: Final = Backoff(
@@ -73,7 +73,7 @@ def wait_after(
     Args:
         error: the last of them; it may ask for a longer wait.
         failures: 1 or more.
-        dispatch: of the attempt that failed; its step may have waits of its own.
+        dispatch: of the attempt that failed; its step may have its own waits.
         backoff: the waits of steps without.
     """
     rule = dispatch.retry

@@ -1,4 +1,4 @@
-"""What a name tells to be a secret, and where in a text the values of such names stand."""
+"""Names of secrets, and the places of their values in a text."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def spans_by_name(text: str) -> Iterator[Span]:
 
 
 def _names_a_value(text: str, found: re.Match[str]) -> bool:
-    """Return whether a secret may follow, by the name and by what stands between the two."""
+    """Return whether a secret may follow, by the name and the text between the two."""
     name = found["name"]
     if found["pair"] and not found["option"]:
         before = max(0, found.start() - 4)

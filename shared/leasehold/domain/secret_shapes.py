@@ -1,4 +1,4 @@
-"""What is known for a secret by how it looks, wherever it stands in a text.
+"""Secrets that are recognised by their form, anywhere in a text.
 
 Every pattern takes time in proportion to the text: a part that repeats ends where the next part
 begins, or a place where it may begin is never within one.
@@ -54,7 +54,7 @@ _LONG_MARKS: Final = (
     *("shpat_", "shpca_", "shppa_", "shpss_", "age-secret-key"),
 )
 _SAID_MARKS: Final = ("passw", "passphrase", "secret", "key")
-#: Addresses that anybody may post to who knows them.
+#: Addresses that anyone who knows them may post to.
 _WEBHOOK: Final = (
     r"\bhooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/([\w/-]+)"
     r"|\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/(\d{1,25}/[\w-]+)"

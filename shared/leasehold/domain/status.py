@@ -1,4 +1,4 @@
-"""What a run can be, what can happen to it, and what becomes of it then."""
+"""The states of a run, its events, and the state after each event."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Outcome(StoredText):
 
     # a hint, or a claim, that got no lease
     REJECTED = "rejected"  # no dispatch has its generation yet
-    STALE = "stale"  # a later dispatch took the place of its own
+    STALE = "stale"  # a later dispatch took its own place
     ALREADY_COMPLETED = "already_completed"
     LEASE_HELD = "lease_held"
     LEASE_LOST = "lease_lost"  # it got the lease, and another attempt has the run by now

@@ -61,11 +61,11 @@ class Write(Generic[Answer]):
     """What is to become of a document, and what the caller gets back.
 
     Args:
-        document: stored in place of what is there; None leaves it as it is.
+        document: stored in place of the earlier ones; None leaves it as it is.
         creates: further documents of the same commit; none of them may exist.
         puts: further documents of the same commit, stored in place of whatever is there. They need
-            a `document`: that one's version keeps a commit that is sent twice from storing them in
-            place of what somebody made of them since.
+            a `document`: that one's version keeps a commit that is sent twice from storing them
+            in place of later values.
         answer: passed through to the caller once the commit stands.
     """
 
@@ -84,23 +84,23 @@ class Write(Generic[Answer]):
         return bool(self.creates or self.puts)
 
 
-#: A pure function of what is stored (None: nothing) and the store's time; it may run several times.
+#: A pure function of the stored document (None: nothing) and the store's time; it may run again.
 DecideDocument = Callable[[Document | None, datetime], Write[Answer]]
 
 
-#: A time that somebody may have edited: in any zone, and some days before or after it, there is one
+#: A time that someone may have edited: in any zone, and some days before or after it, there is one
 #: that a calendar has.
 Moment = Annotated[
     AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))
 ]
-#: A text that somebody may have edited: no half of a character, and no more than a bus takes.
+#: A text that someone may have edited: no half of a character, and no more than a bus takes.
 Text = Annotated[str, Field(max_length=1000)]
-#: A count that somebody may have edited: each store keeps it, and the one after it.
+#: A count that someone may have edited: each store keeps it, and the one after it.
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 #: Past the check that a value is frozen, as pydantic itself sets what one consists of.
 _set: Final = object.__setattr__
-_NONE_GIVEN: Final = set[str]()  # nobody asks a value which of its fields were given
+_NONE_GIVEN: Final = set[str]()  # no one asks a value which of its fields were given
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Stored")
@@ -174,9 +174,9 @@ def _defaults(model: type[Stored]) -> dict[str, Any]:
 class StoredDocument(Mapping[str, Any]):
     """A value as the document that it is stored as.
 
-    The tree is made once somebody looks at it. A store that keeps JSON text takes that, and what
-    it has indexes of, from the value itself; and whoever is given the document back has the value
-    without reading it.
+    The tree is made once someone looks at it. A store that keeps JSON text takes that, and what
+    it has indexes of, from the value itself; and the caller that gets the document back has the
+    value without reading it.
 
     Args:
         value: what is stored; fields that are None are not.

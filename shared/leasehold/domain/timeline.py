@@ -102,7 +102,7 @@ def _last_trial(run: Manifest) -> int:
 
 
 def _trial_numbers(run: Manifest) -> list[int]:
-    """Return the numbers of the trials that there are; whoever edits a run may write any."""
+    """Return the numbers of the trials that there are; a person who edits a run may write any."""
     return sorted({one.trial for step in run.looped_steps for one in trials_of(run.steps[step])})
 
 
@@ -185,7 +185,7 @@ def _planned_of(
 
 
 def _of_completion(record: StepRecord | TrialRecord, calls: CallCount | None) -> dict[str, Any]:
-    """Return the status of the output, and the calls made once and spared, where there are any."""
+    """Return the status of the output, and the calls made and spared, where there are any."""
     status = {} if record.output_status is None else {"outputStatus": record.output_status}
     counts = {} if calls is None else {"callsMade": calls.made, "callsSpared": calls.spared}
     return {**status, **counts}

@@ -1,6 +1,6 @@
 """Trace events: what happened to a run, one document each (`runs/{runId}/trace/{number}-{mark}`).
 
-The mark tells the run from an earlier one of the same id: whoever deletes a run's document, by a
+The mark tells the run from an earlier one of the same id: a deletion of the run's document, by a
 TTL policy or in the console, leaves its trace.
 """
 
@@ -54,7 +54,7 @@ class TraceType(StrEnum):
     ARCHIVE_FAILED = "archive_failed"
 
 
-#: Events that are no part of a change to the run: they have no number, and their time orders them.
+#: Events that are not part of a change to the run: they have no number, and their time orders them.
 UNNUMBERED: Final = frozenset(
     {
         TraceType.LEASE_LOST,

@@ -1,8 +1,8 @@
 """Who works here: each process that does notes that it lives (`workers/{process}`).
 
 One small document a process, written at most once a minute, and one for each step that remote
-workers ask for. Nobody's work depends on them: they are for people who ask why nothing happens, and
-for whoever has to know which steps some living process knows.
+workers ask for. No one's work depends on them: they are for people who ask why nothing happens,
+and for processes that have to know which steps some living process knows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from leasehold.domain.timestamps import stamp
 
 #: A process writes no more often than this.
 NOTED_EVERY: Final = timedelta(minutes=1)
-#: Whoever was seen less long ago lives: two notes may be late, or meet an outage.
+#: A process that was seen less long ago lives: two notes may be late, or meet an outage.
 LIVES_FOR: Final = timedelta(minutes=3)
 #: Notes of processes that were seen longer ago go, once another process begins to note.
 KEPT_FOR: Final = timedelta(hours=1)
-#: Old and new versions work beside each other for so long at most while a deploy is rolled out.
+#: Old and new versions work beside each other for this time at most while a deploy is rolled out.
 ROLLED_OUT_WITHIN: Final = timedelta(minutes=15)
 
 
@@ -34,10 +34,10 @@ class WorkerKind(StrEnum):
     DEV = "dev"  # the same, for all the processes of `leasehold dev`
     IN_PROCESS = "in-process"  # an engine within a program, for the runs that this starts
     FUNCTION = "function"  # noted while it works, as no instance that idles costs anything
-    REMOTE = "remote"  # asks for one step over HTTP; noted by whoever answers
+    REMOTE = "remote"  # asks for one step over HTTP; noted by the answering process
 
 
-#: Nobody looks after runs by these: they work when they are called, or ask for one step.
+#: No one looks after runs by these: they work when they are called, or ask for one step.
 _COME_WHEN_CALLED: Final = (WorkerKind.FUNCTION, WorkerKind.REMOTE)
 
 
@@ -80,7 +80,7 @@ class WorkerNote(Stored):
 
 
 def worker_ref(process: str, mark: str) -> Ref:
-    """Return the name of a note; a process may have several engines, each with a mark of its own.
+    """Return the name of a note; a process may have several engines, each with its own mark.
 
     The name of a holder has a slash, an id has none.
     """
@@ -88,12 +88,12 @@ def worker_ref(process: str, mark: str) -> Ref:
 
 
 def remote_ref(step_type: str) -> Ref:
-    """Return the name of the note that somebody asked for a remote step."""
+    """Return the name of the note that someone asked for a remote step."""
     return Ref("workers", f"{WorkerKind.REMOTE}:{step_type}")
 
 
 def worker_note_of(document: Document) -> WorkerNote | None:
-    """Return the note that a document is; None: somebody edited it, and it says nothing."""
+    """Return the note that a document is; None: someone edited it, and it says nothing."""
     try:
         return WorkerNote.model_validate(document)
     except ValidationError:
@@ -106,7 +106,7 @@ def living(
     """Return the notes of those that live.
 
     Args:
-        notes: whoever noted something.
+        notes: of any process.
         now: the store's time.
         is_gone: whether a process is known to live no more, whatever it noted.
     """

@@ -93,7 +93,7 @@ def _from_now(ref: Ref, document: Document | None, now: datetime) -> Write[None]
 
 
 def take_up_deliveries_of(engine: Engine, run_id: str) -> None:
-    """Publish the messages of what is due of one run.
+    """Publish the messages of the due deliveries of one run.
 
     Raises:
         StoreUnavailableError: the store did not answer.

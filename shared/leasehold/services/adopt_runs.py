@@ -33,7 +33,7 @@ class _Held(Stored):
 
 
 class _Leased(Stored):
-    """What is read of a run that somebody works on."""
+    """The fields that are read of a run that someone works on."""
 
     position: _Held
 
@@ -46,8 +46,8 @@ _A_MOMENT: Final = timedelta(microseconds=1)
 def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> None:
     """Take up a run where another process left it.
 
-    A remote step whose time to be claimed was over before anybody came waits anew: there was
-    nobody whom its workers could have asked. Times of a clock that was set since, ahead or back,
+    A remote step whose time to be claimed was over before anyone came waits anew: there was
+    no one whom its workers could have asked. Times of a clock that was set since, ahead or back,
     become times of the clock as it is now.
 
     Args:
@@ -176,7 +176,7 @@ def live_runs(documents: Queries) -> Iterator[str]:
 
 
 def any_waits(documents: Queries) -> bool:
-    """Return whether a run waits for somebody to move it, or to see whether its code is right."""
+    """Return whether a run waits for someone to move it, or to see whether its code is right."""
     found_runs = (found.document for found in _by_alarm(documents, _ANY_ALARM, fields=_STATE))
     ended = RunStatus.COMPLETED.value
     return any(run.get("status") != ended and not _is_over(run) for run in found_runs)
@@ -218,9 +218,9 @@ def take_up_dispatched(
 ) -> datetime:
     """Create the tasks of runs whose next attempt is due since then, if they are in no queue.
 
-    Whoever resumes, approves or retries a run may have no queue: a command on the store of an
-    engine that runs. And whoever has the task of a retry may be gone. The dispatch is taken up as
-    it is, it is neither late nor lost.
+    A command that resumes, approves or retries a run on the store of a running engine has no queue.
+    And the process with the task of a retry may be gone. The dispatch is taken up as it is, it is
+    neither late nor lost.
 
     Args:
         engine: the parts; its queue drops a task that it has.

@@ -1,6 +1,6 @@
 """The archive of an ended run: all steps of it, whatever fails, once people have been told.
 
-Nobody waits for it. What fails, and what a kill cuts short, is done by the sweep: each step may be
+No one waits for it. What fails, and what a kill cuts short, is done by the sweep: each step may be
 done again, and changes nothing then.
 """
 

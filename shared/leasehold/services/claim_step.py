@@ -43,9 +43,9 @@ from leasehold.services.worker_notes import note_asked, steps_known_elsewhere
 
 #: How many waiting runs are read in one query.
 PAGE: Final = 10
-#: How many of them are tried at most: whoever lost all of those to other workers asks again.
+#: How many of them are tried at most: a worker that lost all of them to others asks again.
 TRIED: Final = 30
-#: Runs that cannot be read, or whose values cannot, are passed over for so long at most.
+#: Runs that cannot be read, or whose values cannot, are passed over for this time at most.
 SEARCH_S: Final = 5.0
 #: How often what a step is given is loaded anew, because the run moved on meanwhile.
 _LOADS: Final = 3
@@ -94,7 +94,7 @@ class _MovedOnError(Exception):
 def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
     """Give the worker the step of this type that waits longest.
 
-    One whose values cannot be loaded keeps nobody from those behind it.
+    One whose values cannot be loaded keeps no one from those behind it.
 
     Raises:
         UnknownKeyError, InvalidRequestError: no step type for remote workers has that name.
@@ -129,7 +129,7 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
 
 
 def acquire_run(engine: Engine, run_id: str, holder: str) -> ClaimedStep:
-    """Give the worker the current step of one run, whoever it waits for.
+    """Give the worker the current step of one run.
 
     Raises:
         UnknownRunError: there is no such run.
@@ -227,7 +227,7 @@ def _extend_wait(engine: Engine, run: Manifest) -> None:
     wait_on = partial(lifecycle.extend_wait, rules=engine.rules, generation=generation)
     try:
         change_run(engine, run.run_id, wait_on)
-    except LeaseholdError as error:  # the outage itself is what the worker is told
+    except LeaseholdError as error:  # the outage itself is the answer to the worker
         engine.listeners.log(f"run {run.run_id} was not noted as asked for: {error}")
 
 

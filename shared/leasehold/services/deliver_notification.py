@@ -1,8 +1,8 @@
 """Tells one channel of one announcement: claims it, sends it, and records what came of it.
 
 The guard: two who come by at once send once, as one of them gets the claim. A claim is short, and
-fenced: whoever comes back after its claim was taken away neither sends nor records. What may have
-been sent without a record is counted as unknown, and sent again under the same key.
+fenced: a sender that comes back after its claim was taken away neither sends nor records. A send
+without a record is counted as unknown, and repeated under the same key.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class DeliveryOutcome(StrEnum):
     ANNOUNCED = "announced"
     GIVEN_UP = "given_up"
     DUE_LATER = "due_later"  # its alarm brings it back
-    CLAIMED = "claimed"  # somebody else sends it now
+    CLAIMED = "claimed"  # someone else sends it now
     DUPLICATE = "duplicate"  # it was announced, or given up, before
-    UNKNOWN = "unknown_delivery"  # nobody owes the channel anything
+    UNKNOWN = "unknown_delivery"  # no one owes the channel anything
     UNREADABLE = "unreadable_delivery"  # no message can help with that
 
 
@@ -78,7 +78,7 @@ class DeliveryHint:
     channel: str
 
 
-#: What a delivery is, to whoever cannot do anything about it now.
+#: The states of a delivery in which there is nothing to do now.
 _LEFT: Final[Mapping[Standing, DeliveryOutcome]] = {
     Standing.OVER: DeliveryOutcome.DUPLICATE,
     Standing.DUE_LATER: DeliveryOutcome.DUE_LATER,
@@ -124,7 +124,7 @@ def deliver(
 
 
 class _Call:
-    """One message, as far as one call takes it. Each try is a claim of its own."""
+    """One message, as far as one call takes it. Each try is its own claim."""
 
     def __init__(self, engine: Engine, hint: DeliveryHint, within: timedelta) -> None:
         self._engine = engine
@@ -223,7 +223,7 @@ class _Call:
     def _note(self, claimed: Delivery, rule: Rule, over_at: float) -> DeliveryOutcome:
         """Record what came of a send; a store that does not take it is asked while it is claimed.
 
-        What is not recorded by then is unknown to whoever claims it next.
+        A result that is not recorded by then is unknown to the next sender.
         """
         clock = self._engine.clock
         insist = Retrying(
@@ -296,7 +296,7 @@ def deliver_message(engine: Engine, message: EventMessage) -> datetime | None:
 
     Raises:
         StoreUnavailableError: it is not known what became of it.
-        UnreadableDeliveryError: somebody edited it meanwhile.
+        UnreadableDeliveryError: someone edited it meanwhile.
     """
     about = message.delivery
     hint = DeliveryHint(about.run_id, about.occurrence, about.channel)

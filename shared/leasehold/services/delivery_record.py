@@ -41,7 +41,7 @@ class Written:
     Args:
         delivery: the delivery; None: it is gone.
         is_ours: whether it is what was decided here.
-        unknown: how many sends that nobody knows the outcome of came with it.
+        unknown: how many sends that no one knows the outcome of came with it.
     """
 
     delivery: Delivery | None
@@ -85,7 +85,7 @@ class DeliveryRecord:
         return self._commit(rule, is_due, lambda _: False)
 
     def if_held(self, claimed: Delivery, rule: Rule) -> Written:
-        """Apply a rule to the delivery, if nobody has taken the claim away."""
+        """Apply a rule to the delivery, if no one has taken the claim away."""
 
         def is_held(current: Delivery, _: datetime) -> bool:
             return delivery_rules.is_held(current, claimed)
@@ -121,7 +121,7 @@ class DeliveryRecord:
             return Write(written, StoredDocument(after), puts=puts)
 
         documents, known = self._engine.documents, self._known
-        self._known = None  # until a commit stands, nobody knows
+        self._known = None  # until a commit stands, no one knows
         try:
             committed = documents.transact(self._ref, decide, if_version=known, within=_WITHIN_S)
         except VersionConflictError:
@@ -155,14 +155,14 @@ def _event_of(delivery: Delivery, now: datetime) -> TraceEvent | None:
 
 #: So long a breaker that was read is believed.
 BELIEVED_S: Final = 5.0
-#: So long a note of what a channel did may take: nobody waits for it.
+#: The longest time for a note of a channel's result: no one waits for it.
 _NOTED_WITHIN_S: Final = 2.0
 
 
 def resting_until(engine: Engine, channel: str, now: datetime) -> datetime | None:
-    """Return until when a channel rests, and nothing is sent to it; None: whoever asks may send.
+    """Return until when a channel rests, and nothing is sent to it; None: the caller may send.
 
-    Of a half-open breaker one is told so at a time.
+    A half-open breaker lets one pass at a time.
 
     Raises:
         StoreUnavailableError: the store did not answer.

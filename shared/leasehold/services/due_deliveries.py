@@ -47,16 +47,16 @@ def request_delivery(
     """Have a channel told once more of the last announcement of a run; return what it is owed.
 
     Of one that was announced, or given up, a further round begins, under a key that the provider
-    has not seen. A channel that was not to be told of it is told now, if the catalog has it. An
-    announcement that waits for somebody with a catalog is owed to its channels first: nobody
+    has not seen. A channel without this event gets it now, if the catalog has the channel. An
+    announcement that waits for someone with a catalog is owed to its channels first: no one
     stores its records in place of this one later.
 
     Raises:
-        UnknownRunError: there is no such run, or it is purged meanwhile: nobody is told.
+        UnknownRunError: there is no such run, or it is purged meanwhile: nothing is sent.
         UnknownKeyError: there is no such channel.
         UnknownDeliveryError: the run has not announced anything, or went on since, and the channel
             was not to be told.
-        DeliveryClaimedError: somebody tells the channel right now.
+        DeliveryClaimedError: another process sends it right now.
         StoreUnavailableError: it may be requested or not.
     """
     run = find_run(engine, run_id).manifest
@@ -80,7 +80,7 @@ def request_delivery(
             if current.created_at > new.created_at:  # this run was purged, and begun anew
                 raise UnknownDeliveryError(run_id=run_id, channel=channel)
             current = new  # in place of what an earlier run of this id left
-        if current is new and told.event != state_event(run):  # nobody knows its words any more
+        if current is new and told.event != state_event(run):  # no one knows its words any more
             raise UnknownDeliveryError(run_id=run_id, channel=channel)
         if standing(current, now) is Standing.CLAIMED:
             raise DeliveryClaimedError(run_id=run_id, channel=channel)
@@ -97,8 +97,8 @@ def request_delivery(
 def _take_back_if_purged(engine: Engine, run: Manifest, committed: Committed[Delivery]) -> None:
     """Refuse what was requested of a run that is being purged; a request that stands keeps it.
 
-    A purge leaves what is to be sent, and may have looked before this was requested. What somebody
-    sends already, or a kill leaves, is sent.
+    A purge leaves what is to be sent, and may have looked before this was requested. A delivery
+    that another process sends already, or that a kill left, is sent.
 
     Raises:
         UnknownRunError: it was taken back.
@@ -192,7 +192,7 @@ class DueDeliveries:
         self.reannounced += len(due)
 
     def _move_on(self, found: Snapshot, delivery: Delivery) -> None:
-        """Move the alarm on, unless somebody has claimed the delivery meanwhile."""
+        """Move the alarm on, unless someone has claimed the delivery meanwhile."""
         rules = self.engine.rules
 
         def decide(_: Document | None, now: datetime) -> Write[None]:

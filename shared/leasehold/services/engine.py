@@ -203,12 +203,12 @@ class Engine:
         Args:
             run_id: the run.
             transition: what is to become of it.
-            known: decide on this, without reading, and write only if nobody has changed it since.
+            known: decide on this, without reading, and write only if no one has changed it since.
             in_transaction: for a lease; see `Documents.transact`.
             within: seconds after which to give up.
 
         Raises:
-            VersionConflictError: somebody has changed what was `known`; nothing was written.
+            VersionConflictError: someone has changed what was `known`; nothing was written.
             Everything that `change_run` raises.
         """
         if known is None:
@@ -344,8 +344,8 @@ def _create_tasks(engine: Engine, tasks: Sequence[Task]) -> None:
 def _publish_messages(engine: Engine, messages: Sequence[EventMessage]) -> None:
     """Publish messages, all at once.
 
-    Nothing that goes wrong with it is passed on: the commit stands, each delivery has an alarm of
-    its own, and whoever is told of a failure would only do again what is done.
+    Nothing that goes wrong with it is passed on: the commit stands, each delivery has its own
+    alarm, and a caller that got an error would only repeat finished work.
     """
     try:
         engine.events.publish(messages)
@@ -355,7 +355,7 @@ def _publish_messages(engine: Engine, messages: Sequence[EventMessage]) -> None:
 
 
 def _delete_folders(engine: Engine, deletions: Sequence[Deletion]) -> None:
-    """Delete temporary files; what cannot be deleted now delays nobody, and is owed still."""
+    """Delete temporary files; files that cannot be deleted now delay no one, and are owed still."""
     for deletion in deletions:
         if not engine.threads.errand(partial(_delete_now, engine, deletion)):
             problem = "the artifacts store has not answered yet"

@@ -48,9 +48,9 @@ class Hint:
 
 
 def execute_step(engine: Engine, hint: Hint) -> Outcome:
-    """Run the attempt that the hint names, if it is due and nobody else has it.
+    """Run the attempt that the hint names, if it is due and no one else has it.
 
-    A worker that may continue runs the steps after it as well, each under a lease of its own.
+    A worker that may continue runs the steps after it as well, each under its own lease.
 
     Raises:
         StoreUnavailableError: the outcome could not be committed, or what it owes not published;
@@ -111,7 +111,7 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
     attempt = engine.leases.hold(engine, acquired)
     try:
         is_handed_off = acquired.answer.outcome is Outcome.HANDED_OFF
-        if is_handed_off and attempt.manifest.owed:  # whoever handed off has this lease too
+        if is_handed_off and attempt.manifest.owed:  # the worker that handed off has this lease too
             publish(engine, left_behind(attempt.manifest))
         ending = _ending(engine, attempt)
         if engine.process.may_continue():

@@ -75,6 +75,6 @@ def copy_files(artifacts: Artifacts, run: Manifest, new: RunLife) -> None:
 
 
 def drop_artifacts(artifacts: Artifacts, new: RunLife) -> None:
-    """Leave nothing behind of a run that was not begun: its life has a folder of its own."""
+    """Leave nothing behind of a run that was not begun: its life has its own folder."""
     with suppress(StoreUnavailableError):
         artifacts.delete(folder_of_life(new))

@@ -19,7 +19,7 @@ _MAX_SHOWN: Final = 200
 
 
 def put_file(engine: Engine, credentials: LeaseCredentials, name: str, data: bytes) -> None:
-    """Store a file whole or not at all, in place of what was there.
+    """Store a file whole or not at all, in place of an earlier file.
 
     Raises:
         ArtifactNameError, FileTooLargeError, UnknownRunError, LeaseLostError: nothing was stored.

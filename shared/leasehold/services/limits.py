@@ -9,8 +9,8 @@ MAX_PAGE: Final = 1000
 #: How many runs a page has where the caller does not say.
 DEFAULT_PAGE: Final = 50
 
-#: The bytes of a file that a remote worker stores or reads with one call: in base64, and with what
-#: stands around it, it stays below the 32 MiB that Google's servers take.
+#: The bytes of a file that a remote worker stores or reads with one call: in base64, and with
+#: the JSON around it, it stays below the 32 MiB that Google's servers take.
 FILE_BYTES: Final = 16 * 1024 * 1024
 
 #: How many files a run may be started with; together they may have FILE_BYTES.

@@ -59,7 +59,7 @@ def save_checkpoint(
     phase: str,
     partial_results: str,
 ) -> Manifest:
-    """Keep what the worker has so far, JSON text, for whoever continues; renew the lease.
+    """Keep the worker's results so far, JSON text, for the next attempt; renew the lease.
 
     Raises:
         InvalidRequestError: it goes back behind the worker's last one. Nothing was changed.

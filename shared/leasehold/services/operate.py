@@ -138,7 +138,7 @@ class _NewRun(NamedTuple):
 
     Args:
         run: what it is started with.
-        large_input: the text of an input of its own that is to be an artifact; None: it has none.
+        large_input: the text of the new input that is to be an artifact; None: it has none.
     """
 
     run: NewRun
@@ -178,7 +178,7 @@ def _commit(
 
 
 def _store(engine: Engine, manifest: Manifest, new: _NewRun) -> None:
-    """Store what a new run is to have as artifacts of its own from its beginning."""
+    """Store what a new run is to have as its own artifacts from its beginning."""
     run = new.run
     if new.large_input is not None and run.input.ref is not None:
         put(engine.artifacts, new.large_input, run.input.ref)

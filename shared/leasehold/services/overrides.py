@@ -33,7 +33,7 @@ from leasehold.services.limits import MAX_NAME, MAX_REASON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideRequest:
-    """What a person asks for; it replaces the whole of what was set for the step before.
+    """What a person asks for; it replaces every earlier limit of the step.
 
     Args:
         step_type: the step.
@@ -160,7 +160,7 @@ def _check_ladder(entry: StepDispatchEntry, override: Override, longest: timedel
 def _set(
     request: OverrideRequest, override: Override, document: Document | None, now: datetime
 ) -> Write[tuple[StoredOverride, StoredOverride | None]]:
-    """Write it in place of what is there, whatever that is; answer with both."""
+    """Write it in place of any earlier document; answer with both."""
     if override.until <= now:
         until = moment_text(override.until)
         raise InvalidRequestError(field="until", value=until, allowed="a time to come")
@@ -180,7 +180,7 @@ def _change(
 
 
 def _look_again(engine: Engine) -> None:
-    """Have this process dispatch by what was just written, and not by what it knew before."""
+    """Have this process dispatch by the new document, and not by the earlier one."""
     with contextlib.suppress(StoreUnavailableError):  # it will, in 10 s
         engine.overrides.read()
 
@@ -191,7 +191,7 @@ def _problem(engine: Engine, stored: StoredOverride) -> str | None:
         return stored.refused
     settings = engine.rules.settings_for(stored.step_type)
     if settings is None and not len(engine.catalog.steps):
-        return None  # whoever knows no catalog cannot say
+        return None  # a process without a catalog cannot say
     if settings is None:
         return f"overrides/{stored.step_type} refused: this deploy has no such step."
     of_it = f"overrides/{stored.step_type} "

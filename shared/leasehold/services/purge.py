@@ -1,9 +1,9 @@
 """Purging: ended runs that are old go, with their trace, their values and their files.
 
-First a run is marked, in one commit that holds only if nobody has changed it since it was looked
-at: from then on it is as if it was not there. Then its deliveries are deleted, its artifacts, its
-trace, and the marked document at last; what the ledger says of it stays. A purge that is cut off in
-between leaves a mark, and the next purge that comes by marks the run anew and deletes the rest.
+First a run is marked, in one commit that holds only if the run was not changed since it was
+looked at: from then on it is invisible. Then its deliveries are deleted, its artifacts, its trace,
+and the marked document at last; its entry in the ledger stays. A purge that is cut off in between
+leaves a mark, and the next purge marks the run anew and deletes the rest.
 
 Once a run is gone its key may begin another life of its id, while a purge that was slower is still
 at work. So all that a purge deletes has the mark of the life that it began to purge
@@ -47,7 +47,7 @@ WIDTH: Final = 4
 #: Why a run is kept that is old enough: one that was recreated from it is there.
 NEEDED: Final = "needed"
 
-#: Why a run is marked and not deleted: a channel is to be told of it, as somebody has just asked.
+#: Why a run is marked and not deleted: an announcement of it is due, as someone has just asked.
 ANNOUNCING: Final = "announcing"
 
 Found = Iterator[Snapshot]
@@ -123,7 +123,7 @@ class Purge:
         self.query: Query = replace(query_of(replace(wanted, until=before)), limit=WHOLE_RUNS)
         self._matched = 0
         self._kept: list[tuple[str, str]] = []
-        self._owing: frozenset[str] | None = None  # runs of which somebody is still to be told
+        self._owing: frozenset[str] | None = None  # runs of which someone is still to be told
 
     def result(self) -> PurgeResult:
         """Return what it came to so far."""
@@ -225,11 +225,11 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> bool:
     """Mark the run, anew where it is, and delete all there is of it.
 
     Returns:
-        Whether it is gone; if not, somebody asked for an announcement of it meanwhile, and what is
-        left is deleted by the purge that comes by once that is sent.
+        Whether it is gone; if not, someone asked for an announcement of it meanwhile, and the
+        rest is deleted by the first purge after that is sent.
 
     Raises:
-        VersionConflictError: somebody has changed it since; nothing was deleted, or another purge
+        VersionConflictError: someone has changed it since; nothing was deleted, or another purge
             marked it anew and deletes the rest.
         ArtifactNameError, StoreUnavailableError: it is marked, and not all of it is deleted.
     """
@@ -260,10 +260,10 @@ _OWED: Final = (DeliveryState.DUE, DeliveryState.CLAIMED)
 
 
 def runs_that_owe(engine: Engine, now: datetime) -> frozenset[str]:
-    """Return the runs of which somebody is still to be told.
+    """Return the runs with an announcement that is still due.
 
     An announcement is given up after a day, or what PIPELINE_DELIVERY_GIVE_UP_S says. One that is
-    older keeps no run: where nothing sends announcements, runs would be kept for ever.
+    older keeps no run: where nothing sends announcements, runs would be kept forever.
     """
     since = Range("createdAt", at_least=now - _given_up_after(engine))
     return frozenset(
@@ -284,7 +284,7 @@ def runs_that_owe(engine: Engine, now: datetime) -> frozenset[str]:
 
 
 def is_still_to_be_owed(engine: Engine, run: Manifest, now: datetime) -> bool:
-    """Return whether whoever ended a run left its announcement to somebody with a catalog."""
+    """Return whether the process that ended a run left its announcement to one with a catalog."""
     told = run.announcement
     return told is not None and told.pending and now - told.at < _given_up_after(engine)
 
@@ -292,7 +292,7 @@ def is_still_to_be_owed(engine: Engine, run: Manifest, now: datetime) -> bool:
 def delete_deliveries(engine: Engine, run: Manifest) -> bool:
     """Delete the deliveries of a run that is marked, and return whether all are gone.
 
-    One that somebody asked for meanwhile stays until it is sent. Those of the next life of the
+    One that someone asked for meanwhile stays until it is sent. Those of the next life of the
     run's id stay too: this purge is late then, and another one was faster.
     """
     query = Query(
@@ -312,7 +312,7 @@ def _goes_with(run: Manifest, found: Snapshot) -> bool:
 
 
 def _delete(engine: Engine, found: Snapshot) -> bool:
-    """Delete a delivery unless it is to be sent, or somebody has changed it since."""
+    """Delete a delivery unless it is to be sent, or someone has changed it since."""
     if _is_owed(engine, found):
         return False
     try:
@@ -325,7 +325,7 @@ def _delete(engine: Engine, found: Snapshot) -> bool:
 def _is_owed(engine: Engine, found: Snapshot) -> bool:
     try:
         delivery = delivery_of(found.ref, found.document)
-    except UnreadableDeliveryError:  # nobody can send it
+    except UnreadableDeliveryError:  # no one can send it
         return False
     is_young = found.read_at - delivery.due_since < _given_up_after(engine)
     return delivery.state in _OWED and is_young

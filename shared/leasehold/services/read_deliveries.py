@@ -1,6 +1,6 @@
 """Reading deliveries: those of one run, and a page of all; nothing here writes.
 
-They are read past the catalog: a channel that it knows no more was told, or is owed, all the same.
+They are read without the catalog: a removed channel got its announcements all the same.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from leasehold.domain.stored import Document, Ref, Write
 from leasehold.errors import LeaseholdError, NotReadyError
 from leasehold.services.engine import Engine
 
-#: So long it is waited for: whoever asks has a time limit of its own, often of some seconds.
+#: The longest wait: the caller has its own time limit, often of some seconds.
 WITHIN_S: Final = 3.0
 
 #: One small document for all who ask; it is no note that a process lives, and stands in no list.
@@ -23,7 +23,7 @@ def check_ready(engine: Engine) -> None:
     """Read and write the store, and try the artifacts out; a disk that is full takes no write.
 
     Raises:
-        NotReadyError: with what is in the way.
+        NotReadyError: with the obstacle.
     """
     problems: list[str] = []
     if not engine.threads.errand(partial(_try, engine, problems), WITHIN_S):

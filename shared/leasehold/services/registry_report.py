@@ -1,4 +1,4 @@
-"""What is in force per step type at this moment, with the source of each value."""
+"""The effective limits of each step type at this moment, with the source of each value."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def delivery_report(delivery: Delivery, event: TraceEvent) -> Facts:
 
 
 def unknown_send_report(delivery: Delivery) -> Facts:
-    """Return the facts of a send of which nobody knows whether it got through."""
+    """Return the facts of a send of which no one knows whether it got through."""
     problem = f"channel {delivery.channel} may be told of {delivery.event} twice"
     return {
         "severity": "WARNING",

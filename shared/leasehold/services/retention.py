@@ -1,4 +1,4 @@
-"""Retention: what a sweep deletes of what nobody needs any more.
+"""Retention: the old runs that a sweep deletes.
 
 Ended runs are purged some days after their end, a few at each sweep.
 """
@@ -67,7 +67,7 @@ def forget_old_runs(engine: Engine, over_at: float) -> int:
     begun: list[Snapshot] = []
     try:
         found = engine.documents.query(replace(query, limit=LOOKED_AT, after=retention.place))
-        if found:  # by the store's time, which is nobody's but its own: this machine's may be wrong
+        if found:  # by the store's time, which is no one's but its own: this machine's may be wrong
             read_at = found[0].read_at
             until = min(until, read_at - retention.after)
             work = Purge(engine, RunFilter(), until, marked_before=read_at - MARKED)

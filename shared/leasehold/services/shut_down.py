@@ -24,7 +24,7 @@ from leasehold.services.reporting import shutdown_report
 GRACE_S: Final = 7.0
 #: Handlers that can be ended are, so long before: their attempts settle as all others.
 _BY_FORCE_S: Final = 0.5
-#: However little time is left: whoever is killed is dead before another attempt begins.
+#: However little time is left: a killed process is dead before another attempt begins.
 _DEATH_S: Final = 0.2
 
 _SHUT_DOWN: Final = "the instance was shut down; the lease was released."

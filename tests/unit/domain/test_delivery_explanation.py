@@ -57,7 +57,7 @@ def delivery(**fields: Any) -> Delivery:
         (
             {"not_before": SOON, "tries": 3, "unknown": 2},
             STILL + "it is sent again at 2026-01-01T12:00:05Z after 3 tries. "
-            "Of 2 sends nobody knows whether they got through.",
+            "Of 2 sends no one knows whether they got through.",
         ),
         (
             CLAIMED | {"claim": CLAIM, "tries": 1},
@@ -65,8 +65,7 @@ def delivery(**fields: Any) -> Delivery:
         ),
         (
             CLAIMED | {"claim": replace(CLAIM, expires_at=NOW), "tries": 1},
-            STILL + "whoever sent it did not say how that ended after 1 try, and the sweep takes "
-            "it up.",
+            STILL + "its sender did not record the result after 1 try, and the sweep takes it up.",
         ),
         (
             {"state": DeliveryState.GIVEN_UP, "given_up_why": "refused", "last_error": "HTTP 404"},
@@ -78,7 +77,7 @@ def delivery(**fields: Any) -> Delivery:
         (
             {"state": DeliveryState.GIVEN_UP},
             (
-                "Channel slack was not told of run_completed, and will not be: nobody wrote down "
+                "Channel slack was not told of run_completed, and will not be: no one wrote down "
                 "why. :deliver tells it once more."
             ),
         ),

@@ -305,7 +305,7 @@ def test_the_trace_says_in_a_sentence_what_cut_an_attempt_short(runs: Runs, at: 
         f"{DOWN} The handler did not end, and was killed.",
         "The worker could not renew its lease in time, and released it before its end.",
         "The run was cancelled by ada: wrong folder; what the attempt still answers is discarded.",
-        "The run was cancelled by somebody; what the attempt still answers is discarded.",
+        "The run was cancelled by someone; what the attempt still answers is discarded.",
     ]
 
 

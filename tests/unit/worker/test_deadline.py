@@ -357,7 +357,7 @@ def test_a_handler_that_runs_on_is_told_of_once_and_again_when_it_comes_back(
     assert line.startswith(
         f"handler tests.unit.worker.hanging:hang of run {attempt.run_id} still runs "
     )
-    assert "s after it was told to stop (cancelled), at hanging.py:" in line
+    assert "s after it was asked to stop (cancelled), at hanging.py:" in line
     assert line.endswith('isolation="process" would have killed it')
-    until(lambda: " s after it was told to stop, and its thread is free" in caplog.text)
+    until(lambda: " s after it was asked to stop, and its thread is free" in caplog.text)
     assert caplog.records[-1].getMessage().endswith("what it brought is discarded")

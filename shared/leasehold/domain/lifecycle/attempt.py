@@ -37,7 +37,7 @@ def arrive(
     lease_id: str,
     holder: str,
 ) -> Change:
-    """Give the lease to the bearer of a hint, if it is the current one and nobody holds it.
+    """Give the lease to the bearer of a hint, if it is the current one and no one holds it.
 
     Args:
         manifest: the run.
@@ -80,7 +80,7 @@ def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
 def acquired_before(draft: Draft, lease_id: str) -> Change | None:
     """Return the lease once more that this very call got; None: it got none.
 
-    The answer to its commit was lost, and somebody changed the run since; nobody else knows the
+    The answer to its commit was lost, and someone changed the run since; no one else knows the
     lease, and the run would wait for its end.
     """
     lease = draft.before.position.lease
@@ -167,7 +167,7 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
 def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> None:
     """Give the lease, with the next token; a step that left a checkpoint goes on from there.
 
-    Nobody here sees what a remote worker does: the process that takes its checkpoint may be killed
+    No one here sees what a remote worker does: the process that takes its checkpoint may be killed
     before the commit, or the worker go on without an answer. So the folder is owed from here on;
     its files may be there, too.
     """
@@ -217,7 +217,7 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
         holder: the worker that claims it.
 
     Raises:
-        LeaseHeldError: somebody holds the lease.
+        LeaseHeldError: someone holds the lease.
         NothingToClaimError: the run waits for no worker now; its state says for what.
     """
     draft = Draft(manifest, now, rules)
@@ -267,7 +267,7 @@ def then_arrive(
 
     A worker that would take that hint from its own queue a moment later saves the task, a
     transaction and its sync. The next step is dispatched as always, with its own generation,
-    lease and token, and waits for nobody only because its worker is already there.
+    lease and token, and waits for no one only because its worker is already there.
     """
 
     def both(manifest: Before, now: datetime) -> Change:
@@ -287,9 +287,9 @@ def then_arrive(
 
 
 def _again(draft: Draft, lease_id: str, answer: Change) -> Change:
-    """Return the first answer; with the lease that came with it, if nobody has taken that over.
+    """Return the first answer; with the lease that came with it, if no one has taken that over.
 
-    The answer was lost, so nobody has begun the step: its lease runs from now, as after an answer.
+    The answer was lost, so no one has begun the step: its lease runs from now, as after an answer.
     """
     run, lease = draft.run, draft.position.lease
     if lease is None or lease.lease_id != lease_id:

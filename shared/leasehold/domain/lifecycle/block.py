@@ -1,8 +1,8 @@
 """Blocks that heal: the code that is deployed cannot run a step, and is looked at again.
 
 What a person did wrong costs a run nothing: it stands where it stood, with all that it has so far.
-A look is a dispatch like any other, so whoever can run the step does; where nothing was put right,
-the same block is found once more, which nobody is told of again.
+A look is a dispatch like any other, so a process that can run the step does; where nothing was put
+right, the same block is found once more, without another announcement.
 """
 
 from __future__ import annotations

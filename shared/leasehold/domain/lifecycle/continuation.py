@@ -84,9 +84,9 @@ def _no_progress(run: Manifest, count: int) -> ErrorRecord:
     )
 
 
-# An outage puts an attempt off: it is nobody's failure, and counts for none.
+# An outage puts an attempt off: it is no one's failure, and counts for none.
 #
-# Whoever has the lease defers the attempt; a remote worker that could not be given the step has
+# The holder of the lease defers the attempt; a remote worker that could not be given the step has
 # none, and then only the time that the step may wait to be claimed begins anew.
 
 
@@ -104,7 +104,7 @@ def defer(
 
     It uses up no retry and no interruption, and no verdict counts how often that happens. The
     wait grows with each deferral in a row. A store that was away may have outlasted the lease: as
-    long as nobody has taken the run over, its holder says why it ended.
+    long as no one has taken the run over, its holder says why it ended.
 
     Args:
         manifest: the run.

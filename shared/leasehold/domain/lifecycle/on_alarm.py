@@ -1,4 +1,4 @@
-"""What the alarm of a run calls for, or an audit. `why` previews what it would be."""
+"""The action that an alarm of a run, or an audit, calls for. `why` previews what it would be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people may do to a run, and when. All of it leaves actor and reason in the trace."""
+"""The operations of people on a run: when each is allowed. The trace has actor and reason."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def recreate(
     """Begin a new run, with the outputs before the step that it begins at. Both know the other.
 
     Where that is the step that the old run stopped at, the new one goes on with what the step has
-    kept: it is in the same trial, with its checkpoint and its results of calls. Nobody need say
+    kept: it is in the same trial, with its checkpoint and its results of calls. No one need say
     then that a PARTIAL output before it is to be kept, unless the step is named: the old run went
     on with it.
 

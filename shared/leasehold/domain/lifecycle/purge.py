@@ -1,4 +1,4 @@
-"""Purging: an ended run is marked, and deleted after that; nobody sees it from the mark on.
+"""Purging: an ended run is marked, and deleted after that; no one sees it from the mark on.
 
 A purge that is cut off between the two leaves a mark, which the next purge finds.
 """
@@ -68,7 +68,7 @@ def goes_with(run: Manifest, mark: str | None, at: object) -> bool:
 def _is_before(at: object, then: datetime) -> bool:
     try:
         return (at if isinstance(at, datetime) else time_or_date(str(at))) < then
-    except (ValueError, TypeError):  # somebody edited it
+    except (ValueError, TypeError):  # someone edited it
         return False
 
 
@@ -96,7 +96,7 @@ def note_archive(
         manifest: the run.
         now: the store's time.
         rules: the rules in force.
-        life: the mark of what was archived; another life of the id has nothing of it.
+        life: the mark of the archived run; another life of the id has nothing of it.
         failed: the steps that failed, and why. One that failed the last time is not traced again.
         is_over: no step is still under way.
     """
@@ -123,7 +123,7 @@ def note_archive(
 def _may_be_written_until(manifest: Manifest, now: datetime) -> datetime | None:
     """Return until when a worker may write a temporary file; None: none may any more.
 
-    It may, if nobody heard that its attempt was over.
+    It may, if no one heard that its attempt was over.
     """
     last, heard_at = manifest.position.last_settlement, manifest.position.heartbeat_at
     if heard_at is None or heard_at + SILENT_FOR <= now:

@@ -1,7 +1,7 @@
-"""A dispatch that nobody took in time: its task is lost, or waits in a long queue.
+"""A dispatch that no one took in time: its task is lost, or waits in a long queue.
 
-What is lost counts against the run only while somebody looks all the time: where a look comes so
-late that nobody was there before, the count begins anew.
+A lost task counts against the run only while someone looks all the time: where a look comes so
+late that no one was there before, the count begins anew.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def redispatch(
 
     A queue may refuse the name of a task for a day after it had it, so a lost task is replaced by
     one of the next generation; a step whose tasks are lost again and again is given up, and so is
-    one that nobody claimed in its time. A task of which nothing can be known may wait where only
-    another process sees it: nothing is written of it, and whoever looks takes it as it is.
+    one that no one claimed in its time. A task of which nothing can be known may wait where only
+    another process sees it: nothing is written of it, and the next process takes it as it is.
 
     Args:
         manifest: the run.
@@ -87,7 +87,7 @@ def _not_begun(draft: Draft, in_queue: bool | None, sweep_job_id: str | None) ->
 
 
 def _is_late(draft: Draft) -> bool:
-    """Return whether nobody was there to look when the alarm of the run was due."""
+    """Return whether no one was there to look when the alarm of the run was due."""
     alarm_at = draft.before.alarm_at
     return alarm_at is not None and is_unattended(alarm_at, draft.now)
 
@@ -112,7 +112,7 @@ def _redispatch(draft: Draft, lost: Dispatch) -> Change:
 
 
 def _unknown(draft: Draft, in_queue: bool | None) -> Change:
-    """Leave a step to the workers that know it; a task that is lost is none of their doing."""
+    """Leave a step to the workers that know it; a lost task is not their fault."""
     dispatch = draft.position.dispatch
     if in_queue is not False or dispatch.remote:
         return unchanged(draft.before, Outcome.STILL_QUEUED)
@@ -132,7 +132,7 @@ def _still_queued(draft: Draft, in_queue: bool | None) -> Change:
 
 
 def _still_unclaimed(draft: Draft) -> Change:
-    """Let a remote step wait on; where nobody was there to look, its time begins anew."""
+    """Let a remote step wait on; where no one was there to look, its time begins anew."""
     if _is_late(draft):
         draft.position = replace(
             draft.position, dispatch=replace(draft.position.dispatch, seen_at=draft.now)
@@ -145,7 +145,7 @@ def not_created(
 ) -> Change:
     """Take back that a task counts as lost whose successor could not be created.
 
-    Its queue is away, so nobody knows that it was ever there: an outage gives no run up.
+    Its queue is away, so no one knows that it was ever there: an outage gives no run up.
 
     Args:
         manifest: the run.

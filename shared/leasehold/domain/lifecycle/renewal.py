@@ -59,13 +59,13 @@ def checkpoint(
     partial_results: KeptValue,
     notes: Notes = NO_NOTES,
 ) -> Change:
-    """Keep what the attempt has so far, in place of what was kept before; the lease is renewed.
+    """Keep the results of the attempt so far, in place of earlier ones; the lease is renewed.
 
     At the dispatch deadline the attempt is ended as by `renew`; the checkpoint is kept.
 
     More iterations of a phase than ever before are progress: failures, interruptions, silences
     and continuations are counted anew from here. Not once too many checkpoints of the step were
-    rejected: it would begin at the beginning for ever.
+    rejected: it would begin at the beginning forever.
 
     Raises:
         LeaseLostError: the lease is not the one that is held.

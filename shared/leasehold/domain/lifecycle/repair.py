@@ -56,9 +56,9 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
     lease, leased = manifest.position.lease, _is_leased(manifest)
     wanted = _wanted_alarm(manifest, grace)
     if leased and lease is None:
-        yield Breach("no_lease", "It is IN_PROGRESS, and nobody holds it.", _AGAIN)
+        yield Breach("no_lease", "It is IN_PROGRESS, and no one holds it.", _AGAIN)
     if lease is not None and not leased:
-        finding = f"It is {manifest.state}, and {lease.holder or 'nobody'} holds a lease."
+        finding = f"It is {manifest.state}, and {lease.holder or 'no one'} holds a lease."
         yield Breach("stray_lease", finding, "The lease is taken away.")
     elif lease is not None and not lease.holder:
         yield Breach("no_holder", "Its lease names no holder.", _AGAIN)
@@ -95,7 +95,7 @@ def flaws_at(manifest: Manifest, now: datetime) -> Iterator[Breach]:
 
 
 def repair(manifest: Manifest, now: datetime, rules: Rules, broken: tuple[Breach, ...]) -> Change:
-    """Repair these breaches, but for an overdue alarm; what nobody holds is dispatched again."""
+    """Repair these breaches, but for an overdue alarm; what no one holds is dispatched again."""
     codes = {breach.code for breach in broken}
     draft = Draft(manifest, now, rules)
     findings = " ".join(breach.finding for breach in broken)
@@ -188,7 +188,7 @@ def set_times_from_now(draft: Draft) -> None:
     """Leave no time ahead of now in the run that an alarm or a verdict would wait for.
 
     A lease stays with its holder and runs from now: a worker that is alive renews it, and one
-    that is dead lets it run out. Which it is, nobody can know from here.
+    that is dead lets it run out. Which it is, no one can know from here.
     """
     run, now = draft.run, draft.now
     dispatch, lease = run.position.dispatch, run.position.lease

@@ -1,7 +1,7 @@
 """An operation as a person requests it: bound to what that person looked at, and done once.
 
 A person looks at a run and decides. By the time the decision arrives, the run may have moved on:
-the answer to an earlier try was lost, somebody else was faster, or a batch was given twice. The
+the answer to an earlier try was lost, someone else was faster, or a batch was given twice. The
 run remembers what people did last (`operations`), and its generation names what it is at.
 """
 
@@ -111,7 +111,7 @@ def _repeated(
     if request.operation is Operation.RECREATE:
         return before
     if not decides and manifest.operations[-1].actor == request.actor[:_MAX_SHOWN]:
-        return None  # whoever undid it requests it: it is meant once more
+        return None  # the person who undid it requests it: it is meant once more
     problem = (
         f"{before.actor} did that before, with the same reason, "
         f"at step {before.step}, generation {before.generation}"
@@ -121,7 +121,7 @@ def _repeated(
 
 
 def _decides(manifest: Manifest, request: BoundOperation) -> bool:
-    """Return whether it hands off or drops an output that somebody is to have looked at.
+    """Return whether it hands off or drops an output that someone is to have looked at.
 
     A retry drops none that no gate has judged: it has the gates asked now, as a look does.
     """

@@ -253,10 +253,10 @@ def end_attempt(
     After a failure the next one waits for its backoff; after any other end it is due at once.
 
     Args:
-        draft: the change so far, with what is known of the end.
+        draft: the change so far, with the facts of the end.
         end: what the attempt counts as.
         outcome: the answer for the caller.
-        sweep_job_id: the sweep that ends it; None: whoever worked on it.
+        sweep_job_id: the sweep that ends it; None: any.
     """
     status = after(draft.run.status, _EVENTS[end])
     draft.count(end)
@@ -282,7 +282,7 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     if last is None or last.lease_id != fence.lease_id:
         return None
     if last.fencing_token != fence.fencing_token:
-        return None  # somebody else's token: held_lease says what is known
+        return None  # someone else's token: held_lease says what is known
     return unchanged(manifest, last.outcome)
 
 

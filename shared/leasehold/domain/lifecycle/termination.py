@@ -78,7 +78,7 @@ def expired(run: Manifest, lease: Lease) -> str:
 
 def cancelled(actor: str, reason: str) -> str:
     """Say who cancelled the run, and why."""
-    by, why = actor or "somebody", f": {reason.rstrip('.')}" if reason else ""
+    by, why = actor or "someone", f": {reason.rstrip('.')}" if reason else ""
     return f"The run was cancelled by {by}{why}; what the attempt still answers is discarded."
 
 
@@ -100,7 +100,7 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
     Args:
         draft: the change so far.
         verdict: why.
-        sweep_job_id: the sweep that gives it up; None: whoever worked on it.
+        sweep_job_id: the sweep that gives it up; None: any.
     """
     if draft.before.is_terminal:
         return unchanged(draft.before, outcome_at_end(draft.before))
@@ -132,7 +132,7 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
 
 
 def outcome_at_end(manifest: Manifest) -> Outcome:
-    """Return what whoever comes to a terminal run is answered."""
+    """Return the answer to a hint of a terminal run."""
     if manifest.cancelled:
         return Outcome.CANCELLED
     return Outcome.DEAD_LETTERED if manifest.dead_lettered else Outcome.ALREADY_COMPLETED
