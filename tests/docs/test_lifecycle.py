@@ -46,7 +46,6 @@ PAGES = {
     "bundle.md": ["functions"],
     "permissions.md": ["permissions"],
     "alerts.md": ["alerts", "metrics"],
-    "doctor.md": ["findings"],
     "deploy.md": ["deployer-roles", "builder-roles", "build-options"],
 }
 
