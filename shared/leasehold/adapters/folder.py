@@ -40,7 +40,7 @@ ORPHAN_AGE_S: Final = 3600.0
 _PRIVATE_FILE: Final = 0o600
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
-#: No compressed file of ours: a folder of such a name is a stranger's, and no one's business.
+#: Not a compressed file: a folder of such a name belongs to other programs and is left alone.
 _NO_FILE: Final = (FileNotFoundError, IsADirectoryError)
 
 _BEHIND_LINK: Final = "one of its folders is a link or a file"

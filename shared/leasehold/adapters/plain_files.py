@@ -31,7 +31,7 @@ def open_file(root: Path, name: str) -> IO[bytes]:
 
     Raises:
         FileNotFoundError: it is not there, or no plain file.
-        IsADirectoryError, NotADirectoryError: a folder has the name, or a file that of a folder.
+        IsADirectoryError, NotADirectoryError: a folder in place of a file, or the other way.
         OSError: one of its folders is a link, or the system does not answer.
     """
     *folders, last = name.split("/")

@@ -40,7 +40,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "createdAt": "when it was started",
     "updatedAt": "when it last changed",
     "completedAt": "when its last step was done",
-    "generation": "the dispatch that was looked at; a run that is at another one by now is a 409",
+    "generation": "the dispatch that you looked at; if the run has another one: 409",
     "attempts": "attempts of the current step without an output, by how they ended",
     "progress": "how far it is",
     "errorCode": "what failed last",

@@ -25,7 +25,7 @@ class UnwrittenAnswerError(OSError):
 
 
 class _AnswerFile(io.FileIO):
-    """Stdout, with its own errors: those of other files are other ones."""
+    """Stdout, whose errors have their own class: an error of another file is not one of stdout."""
 
     def write(self, data: Any) -> int:
         """Write what the system takes of it."""

@@ -52,7 +52,7 @@ class Decision(TypedDict, total=False):
     """What goes with an operation.
 
     `reason` is kept in the run's trace. `generation` and `step` are those of the run that was
-    looked at: where it is at another one by now, StateChangedError is raised and nothing is done.
+    looked at: if the run has another one now, StateChangedError is raised and nothing is done.
     """
 
     reason: str

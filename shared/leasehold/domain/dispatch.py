@@ -37,7 +37,7 @@ class StepSettings:
         remote: a remote worker claims the step; no task announces it.
         schedule_to_start: how long a remote step may wait to be claimed.
         sources: for each field the place of its value: `entry`, `threshold`, a variable's name;
-            in the dispatch of a run that says so itself, `run`.
+            if the run sets it, `run`.
         refused: one sentence for each value that was set but cannot be used.
         options: what the entry says alone, by the `ENTRY_OPTIONS` of a dispatch.
     """

@@ -17,7 +17,7 @@ from leasehold.errors import InvalidEntryError, PlatformLimitError
 from leasehold.registry.registry import FUNCTION_WORDS, UserFunction, path_of
 from leasehold.registry.settings import SETTINGS
 
-# How a step is retried that says so itself: its waits, and which errors no retry repairs.
+# The retry policy of a step: its waits, and the errors that no retry repairs.
 
 
 _LONGEST: Final = timedelta(days=1)

@@ -269,7 +269,7 @@ def _results(engine: Engine, run: Manifest) -> KeptResults | None:
 
 
 def _blocked(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> NothingToClaimError:
-    """Block the run whose value is lost, under the lease that it just got."""
+    """Block a run whose value is lost. The attempt has just got its lease."""
     credentials = LeaseCredentials(run.run_id, fence_of(run))
     ended = block_step(engine, credentials, BlockCode.INPUT_MISSING, ErrorRecord.of(lost))
     return _nothing(ended.manifest, f"run {run.run_id} is blocked: {lost.message}")

@@ -32,7 +32,7 @@ from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.services.engine import Engine, publish, publish_owed
 
-_MOVED: Final = "This deploy has the step run remotely; the lease was released for its worker."
+_MOVED: Final = "In this deploy the step is remote; the lease was released for a remote worker."
 _LEFT_TO_OTHERS: Final = (
     "The output is kept; it came to a process that does not know the step, and one that does "
     "judges it."
