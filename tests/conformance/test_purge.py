@@ -30,9 +30,16 @@ from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.paging import place_behind
-from leasehold.services.purge import PurgeResult, delete_deliveries, delete_run, purge
+from leasehold.services.purge import (
+    LATER_S,
+    SOON_S,
+    PurgeResult,
+    delete_deliveries,
+    delete_run,
+    forget_old_runs,
+    purge,
+)
 from leasehold.services.read_runs import RunFilter, list_runs, read_timeline
-from leasehold.services.retention import LATER_S, SOON_S, forget_old_runs
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 
@@ -568,7 +575,7 @@ def test_the_sweep_purges_what_is_too_old_a_few_at_a_time(
     engine: Engine, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs that stay keep none behind them from going."""
-    monkeypatch.setattr("leasehold.services.retention.LOOKED_AT", 2)
+    monkeypatch.setattr("leasehold.services.purge.LOOKED_AT", 2)
     held, old, young = old_runs(engine, label, 3), old_runs(engine, label, 3), ended(engine, label)
     for run_id in held:
         write(engine, run_id, createdAt=NOW - timedelta(days=31), cancelled=False, paused=True)

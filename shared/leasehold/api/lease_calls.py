@@ -23,7 +23,7 @@ from leasehold.domain.notes import progress_message
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.domain.stored import replace
-from leasehold.services import leased_files
+from leasehold.services import manage_lease
 from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.limits import FILE_BYTES, MAX_PAGE
@@ -339,7 +339,7 @@ def release(engine: Engine, request: CallRequest[ReleaseBody]) -> OutcomeRespons
 def put_file(engine: Engine, request: CallRequest[PutFileBody]) -> FileEntry:
     """The file is stored."""
     body = request.given
-    leased_files.put_file(engine, _credentials(body), body.name, body.content)
+    manage_lease.put_file(engine, _credentials(body), body.name, body.content)
     return FileEntry(name=body.name, size=len(body.content))
 
 
@@ -358,7 +358,7 @@ def put_file(engine: Engine, request: CallRequest[PutFileBody]) -> FileEntry:
 def get_file(engine: Engine, request: CallRequest[GetFileBody]) -> GetFileResponse:
     """A file of the run, whole, in base64."""
     body = request.given
-    data = leased_files.get_file(engine, _credentials(body), body.name)
+    data = manage_lease.get_file(engine, _credentials(body), body.name)
     return GetFileResponse.of(body.name, data)
 
 
@@ -374,7 +374,7 @@ def get_file(engine: Engine, request: CallRequest[GetFileBody]) -> GetFileRespon
 def list_files(engine: Engine, request: CallRequest[ListFilesBody]) -> FilesResponse:
     """The files of the run, and their sizes."""
     body = request.given
-    page = leased_files.list_leased_files(
+    page = manage_lease.list_leased_files(
         engine, _credentials(body), limit=body.limit, page_token=body.page_token
     )
     return FilesResponse.of(page)

@@ -82,9 +82,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "doctor",
         "Say what is silently wrong here, or with --live what is deployed; it changes nothing.",
     ),
-    "registry": CommandRow("registry", "Show the effective limits of each step type."),
+    "registry": CommandRow("limits", "Show the effective limits of each step type."),
     "override": CommandRow(
-        "override", "Set other limits for STEP until a time; without options, show what is set."
+        "limits", "Set other limits for STEP until a time; without options, show what is set."
     ),
     "serve": CommandRow(
         "serve", "Serve in one process: the runs API, workers and clockwork, until Ctrl-C."

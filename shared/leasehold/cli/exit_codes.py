@@ -129,7 +129,7 @@ def _code_of_error(error: Exception, *, as_json: bool) -> int:
             click.echo("\n".join(map(printable, lines.split("\n"))), err=True, nl=False)
     sentence = _sentence(error)
     if as_json:
-        from leasehold.cli.json_error import answer_with_error  # noqa: PLC0415 - for errors alone
+        from leasehold.cli.stdout import answer_with_error  # noqa: PLC0415 - for errors alone
 
         answer_with_error(error, sentence)
     print_error(sentence)

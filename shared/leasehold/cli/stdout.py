@@ -7,13 +7,18 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pydantic_core
 
+from leasehold.cli.streams import forget_stdout
 from leasehold.domain.printable import printable_json
+from leasehold.errors import LeaseholdError, ServerRefusedError
 from leasehold.presentation.formatting import StyledText, one_line
+
+if TYPE_CHECKING:
+    from leasehold.api.errors import ErrorInfo
 
 Cell = str | StyledText
 Row = Sequence[Cell]
@@ -103,3 +108,34 @@ def _json_text(value: Any, indent: int | None = None) -> str:
 
 def _styled(cell: Cell) -> StyledText:
     return cell if isinstance(cell, StyledText) else StyledText(cell)
+
+
+# An error as the answer of a command with `--json`: on stdout, in the shape of the API.
+
+
+def answer_with_error(error: Exception, message: str) -> None:
+    """Print the error, if it can be written: the line on stderr says it, too.
+
+    Args:
+        error: what the command raised.
+        message: the sentence of that line.
+    """
+    from leasehold.api.errors import ErrorResponse  # noqa: PLC0415 - for errors alone
+
+    try:
+        print_json(ErrorResponse(error=_error_info(error, message)))
+        sys.stdout.flush()
+    except (OSError, AttributeError):  # no one reads stdout, or it is closed
+        forget_stdout()
+
+
+def _error_info(error: Exception, message: str) -> ErrorInfo:
+    from leasehold.api.errors import ErrorInfo  # noqa: PLC0415 - as above
+
+    if isinstance(error, ServerRefusedError) and error.details.get("code"):
+        details = error.details.get("details", {})
+        return ErrorInfo(code=error.details["code"], message=message, details=details)
+    if isinstance(error, LeaseholdError):
+        return ErrorInfo(code=error.code, message=message, details=error.details)
+    code = "usage" if isinstance(error, click.ClickException) else "internal"
+    return ErrorInfo(code=code, message=message)

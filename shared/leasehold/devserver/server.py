@@ -42,9 +42,9 @@ from leasehold.registry.dispatch import check_platform
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.settings import read_settings
-from leasehold.services.adopt_deliveries import EPOCH, take_up_deliveries
 from leasehold.services.adopt_runs import adopt_all, expire_if_gone, take_up_dispatched
 from leasehold.services.check_chain import check_chains
+from leasehold.services.due_deliveries import EPOCH, take_up_deliveries
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 from leasehold.services.worker_notes import Presence, other_projects

@@ -16,18 +16,18 @@ from leasehold.domain.timestamps import ClockStep
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import LeaseholdError, UnknownRunError
 from leasehold.logs.attempt import without_repeats
-from leasehold.services.adopt_deliveries import (
-    EPOCH,
-    take_up_deliveries,
-    take_up_deliveries_of,
-    wait_from_now,
-)
 from leasehold.services.adopt_runs import (
     adopt_all,
     adopt_run,
     parked_runs,
     take_over_gone,
     take_up_dispatched,
+)
+from leasehold.services.due_deliveries import (
+    EPOCH,
+    take_up_deliveries,
+    take_up_deliveries_of,
+    wait_from_now,
 )
 from leasehold.services.engine import Engine
 from leasehold.services.purge import runs_that_owe

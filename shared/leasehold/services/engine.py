@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.keeper import LeaseKeeper
@@ -18,6 +18,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive, Deletion, Effect, Task
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
+from leasehold.domain.override import StoredOverride
 from leasehold.domain.stored import DecideDocument
 from leasehold.domain.timestamps import ClockStep, after_step
 from leasehold.errors import (
@@ -33,13 +34,44 @@ from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, Documents, KnownRun, Snapshot
 from leasehold.ports.event_bus import EventBus
 from leasehold.ports.handler_runner import GateRunner, HandlerChecks, HandlerRunner
-from leasehold.ports.overrides import Overrides
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.archive_run import archive_run
 from leasehold.services.reporting import Facts, reports
+
+# The overrides port: what people set for step types, as this process knows it.
+
+
+class Overrides(Protocol):
+    """The overrides of a store, at most 10 s old where they are refreshed.
+
+    Transitions stay pure: they get what was read before them.
+    """
+
+    def refresh(self) -> None:
+        """Read them, unless that was done less than 10 s ago; call it before what may dispatch.
+
+        A store that does not answer is no failure: those that are known stay in force.
+        """
+        ...
+
+    def find(self, step_type: str) -> StoredOverride | None:
+        """Return that of a step type as it is known, by the store's time now; None: there is none.
+
+        It does not read.
+        """
+        ...
+
+    def read(self) -> Sequence[StoredOverride]:
+        """Read them at once, and return all, by their ids.
+
+        Raises:
+            StoreUnavailableError: the store did not answer; those that are known stay in force.
+        """
+        ...
+
 
 _MAX_SHOWN: Final = 128
 

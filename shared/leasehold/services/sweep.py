@@ -25,7 +25,7 @@ from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.engine import Engine, announce, archive, publish
 from leasehold.services.paging import WHOLE_RUNS, pages
-from leasehold.services.retention import forget_old_runs, tidy_up
+from leasehold.services.purge import forget_old_runs, tidy_up
 from leasehold.services.worker_notes import steps_known_elsewhere
 
 # How long a sweep and each part of it may take, and how many runs it attends to at once.

@@ -24,7 +24,7 @@ from leasehold.domain.result import StepResult
 from leasehold.errors import LeaseLostError, NothingToClaimError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
-from leasehold.services import leased_files
+from leasehold.services import manage_lease
 from leasehold.services.claim_step import ClaimedStep, claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.limits import MAX_PAGE
@@ -64,15 +64,15 @@ class RemoteFiles:
 
     def put(self, name: str, data: bytes) -> None:
         """Store a file."""
-        leased_files.put_file(self._engine, self._credentials, name, data)
+        manage_lease.put_file(self._engine, self._credentials, name, data)
 
     def get(self, name: str) -> bytes:
         """Return a file of the run."""
-        return leased_files.get_file(self._engine, self._credentials, name)
+        return manage_lease.get_file(self._engine, self._credentials, name)
 
     def list(self) -> Sequence[str]:
         """Return the names of the first files of the run."""
-        page = leased_files.list_leased_files(
+        page = manage_lease.list_leased_files(
             self._engine, self._credentials, limit=MAX_PAGE, page_token=None
         )
         return list(page.sizes)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.artifact_name import files_folder
-from leasehold.domain.iterations import MAX_REJECTED
+from leasehold.domain.kept_checkpoint import MAX_REJECTED
 from leasehold.domain.lifecycle import Operation
 from leasehold.services.operate import OperationRequest, operate
 from tests.chaos.outages.catalog import CALLS, DOES, LARGE

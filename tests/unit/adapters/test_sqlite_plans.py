@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.adapters.sqlite.querying import select
+from leasehold.adapters.sqlite.rows import select
 from leasehold.domain.collections import DELIVERIES, RUNS, TRACE
 from leasehold.domain.stored import Document, Ref
 from leasehold.ports.documents import Query, Range

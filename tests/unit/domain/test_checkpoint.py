@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.iterations import MAX_PHASES
+from leasehold.domain.kept_checkpoint import MAX_PHASES
 from leasehold.domain.kept_work import Checkpoint, KeptCounts, KeptValue, PhaseReached
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest

@@ -19,11 +19,11 @@ from leasehold.adapters.sqlite.group_commit import (
     GroupCommit,
     patiently,
 )
-from leasehold.adapters.sqlite.querying import documents_of
 from leasehold.adapters.sqlite.rows import (
     BODY,
     changed_columns,
     document_in,
+    documents_of,
     indexed,
     insert,
     read_text,

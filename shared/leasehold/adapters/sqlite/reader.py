@@ -15,8 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from leasehold.adapters.sqlite.querying import documents_of
-from leasehold.adapters.sqlite.rows import read_text
+from leasehold.adapters.sqlite.rows import documents_of, read_text
 from leasehold.adapters.sqlite.schema import is_prepared
 from leasehold.domain.collections import COLLECTIONS, Collection
 from leasehold.domain.stored import Ref

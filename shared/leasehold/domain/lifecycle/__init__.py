@@ -10,9 +10,8 @@ a run that no attempt has. `purge` lets an ended run be deleted.
 
 from leasehold.domain.lifecycle.attempt import arrive, claim, then_arrive
 from leasehold.domain.lifecycle.block import block_attempt, look_again
-from leasehold.domain.lifecycle.continuation import continue_later, defer, extend_wait
 from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work
-from leasehold.domain.lifecycle.on_alarm import on_alarm, on_audit
+from leasehold.domain.lifecycle.on_alarm import not_created, on_alarm, on_audit, redispatch
 from leasehold.domain.lifecycle.operate import (
     ALLOWED,
     Operation,
@@ -27,15 +26,17 @@ from leasehold.domain.lifecycle.operate import (
     retry,
 )
 from leasehold.domain.lifecycle.purge import is_purgeable, note_archive, purge
-from leasehold.domain.lifecycle.redispatch import not_created, redispatch
 from leasehold.domain.lifecycle.renewal import checkpoint, record_call, reject_checkpoint, renew
 from leasehold.domain.lifecycle.repair import Breach, breaches, follow_clock, time_in_future
 from leasehold.domain.lifecycle.request import BoundOperation, first_time, on_request, repeat_of
 from leasehold.domain.lifecycle.settle import (
     block,
     complete,
+    continue_later,
+    defer,
     exceed_limit,
     expire,
+    extend_wait,
     fail,
     release,
 )

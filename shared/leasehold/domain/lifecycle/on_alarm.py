@@ -6,15 +6,168 @@ from datetime import datetime
 from functools import partial
 
 from leasehold.domain.archive import tried_by_sweep
-from leasehold.domain.change import Change, Draft, Transition, alarm_for, unchanged
-from leasehold.domain.dispatch import Rules
-from leasehold.domain.lifecycle.block import look_again
-from leasehold.domain.lifecycle.redispatch import redispatch
+from leasehold.domain.change import Change, Draft, Transition, alarm_for, is_unattended, unchanged
+from leasehold.domain.dispatch import Rules, has_moved
+from leasehold.domain.effect import dispatch_task
+from leasehold.domain.give_up_rules import verdict_on, verdict_on_wait
+from leasehold.domain.lifecycle.block import block_unknown_step, look_again
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
 from leasehold.domain.lifecycle.settle import expire
+from leasehold.domain.lifecycle.termination import dead_letter
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import Outcome
+from leasehold.domain.manifest_parts import Dispatch
+from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import replace
+from leasehold.domain.trace import TraceType
+
+# A dispatch that no one took in time: its task is lost, or waits in a long queue.
+#
+# A lost task counts against the run only while someone looks all the time: where a look comes
+# so late that no one was there before, the count begins anew.
+
+
+def redispatch(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    generation: int,
+    in_queue: bool | None,
+    sweep_job_id: str | None = None,
+    known_elsewhere: bool = False,
+) -> Change:
+    """Give the step a new task, or come back later where the old one is still in its queue.
+
+    A queue may refuse the name of a task for a day after it had it, so a lost task is replaced by
+    one of the next generation; a step whose tasks are lost again and again is given up, and so is
+    one that no one claimed in its time. A task of which nothing can be known may wait where only
+    another process sees it: nothing is written of it, and the next process takes it as it is.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        generation: the dispatch whose task was looked for.
+        in_queue: whether its queue has it; None: it cannot be known.
+        sweep_job_id: the sweep that looked.
+        known_elsewhere: whether a worker lives that knows a step which is not known here.
+    """
+    dispatch = manifest.position.dispatch
+    is_due = manifest.alarm_at is not None and manifest.alarm_at <= now
+    if (
+        not is_due
+        or manifest.is_idle
+        or manifest.status is RunStatus.BLOCKED
+        or manifest.position.lease is not None
+        or dispatch.generation != generation
+    ):
+        return unchanged(manifest, Outcome.MOVED_ON)
+    draft = Draft(manifest, now, rules)
+    settings = rules.settings_for(manifest.position.step)
+    if settings is None:
+        return _unknown(draft, in_queue) if known_elsewhere else block_unknown_step(draft)
+    if has_moved(manifest, settings):  # what was lost on the way to others counts no more
+        return _redispatch(draft, replace(dispatch, redispatched=0, lost_since=None))
+    return _not_begun(draft, in_queue, sweep_job_id)
+
+
+def _not_begun(draft: Draft, in_queue: bool | None, sweep_job_id: str | None) -> Change:
+    """Count what was lost, or is not claimed; give the run up, or let the step wait on."""
+    run, now, rules, is_late = draft.before, draft.now, draft.rules, _is_late(draft)
+    is_queued = in_queue is not False and not run.position.dispatch.remote
+    is_lost = in_queue is False and not run.position.dispatch.remote
+    counted = _with_loss(run.position.dispatch, now, is_late) if is_lost else run.position.dispatch
+    known = replace(run, position=replace(run.position, dispatch=counted))
+    verdict = verdict_on(known, now, rules)
+    if verdict is None and not (is_queued or is_late):
+        verdict = verdict_on_wait(known, now, rules)
+    if verdict is not None:
+        return dead_letter(draft, verdict, sweep_job_id)
+    if is_queued:
+        return _still_queued(draft, in_queue)
+    if counted.claim_by is not None:
+        return _still_unclaimed(draft)
+    return _redispatch(draft, counted)
+
+
+def _is_late(draft: Draft) -> bool:
+    """Return whether no one was there to look when the alarm of the run was due."""
+    alarm_at = draft.before.alarm_at
+    return alarm_at is not None and is_unattended(alarm_at, draft.now)
+
+
+def _with_loss(dispatch: Dispatch, now: datetime, is_late: bool) -> Dispatch:
+    """Return the dispatch with its task counted as lost; a late look begins the count anew."""
+    if is_late:
+        return replace(dispatch, redispatched=0, lost_since=now)
+    lost = dispatch.redispatched + 1
+    return replace(dispatch, redispatched=lost, lost_since=dispatch.lost_since or now)
+
+
+def _redispatch(draft: Draft, lost: Dispatch) -> Change:
+    """Give the step the task of the next generation."""
+    draft.trace(TraceType.STEP_REDISPATCHED, generation=lost.generation)
+    return dispatch_next(
+        draft,
+        Outcome.REDISPATCHED,
+        redispatched=lost.redispatched,
+        lost_since=lost.lost_since,
+    )
+
+
+def _unknown(draft: Draft, in_queue: bool | None) -> Change:
+    """Leave a step to the workers that know it; a lost task is not their fault."""
+    dispatch = draft.position.dispatch
+    if in_queue is not False or dispatch.remote:
+        return unchanged(draft.before, Outcome.STILL_QUEUED)
+    return _redispatch(draft, dispatch)
+
+
+def _still_queued(draft: Draft, in_queue: bool | None) -> Change:
+    """Leave a task that waits, and note the time; take one of which nothing is known as it is."""
+    if in_queue is None:
+        return unchanged(draft.before, Outcome.STILL_QUEUED, dispatch_task(draft.before))
+    dispatch = draft.position.dispatch
+    draft.position = replace(
+        draft.position,
+        dispatch=replace(dispatch, seen_at=draft.now, enqueued=True, lost_since=None),
+    )
+    return draft.commit(Outcome.STILL_QUEUED)
+
+
+def _still_unclaimed(draft: Draft) -> Change:
+    """Let a remote step wait on; where no one was there to look, its time begins anew."""
+    if _is_late(draft):
+        draft.position = replace(
+            draft.position, dispatch=replace(draft.position.dispatch, seen_at=draft.now)
+        )
+    return draft.commit(Outcome.AWAITS_CLAIM)
+
+
+def not_created(
+    manifest: Manifest, now: datetime, *, rules: Rules, generation: int, lost: int
+) -> Change:
+    """Take back that a task counts as lost whose successor could not be created.
+
+    Its queue is away, so no one knows that it was ever there: an outage gives no run up.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        generation: the dispatch that has no task.
+        lost: how many tasks counted as lost before.
+    """
+    dispatch = manifest.position.dispatch
+    is_current = dispatch.generation == generation and not manifest.is_terminal
+    if not is_current or dispatch.redispatched <= lost:
+        return unchanged(manifest, Outcome.MOVED_ON)
+    draft = Draft(manifest, now, rules)
+    draft.position = replace(
+        draft.position, dispatch=replace(dispatch, redispatched=lost, lost_since=None)
+    )
+    return draft.commit(Outcome.UNCOUNTED)
 
 
 def on_alarm(

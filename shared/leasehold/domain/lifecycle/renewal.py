@@ -7,7 +7,7 @@ from datetime import datetime
 
 from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.iterations import MAX_PHASES, counts_as_progress, furthest_of, is_further
+from leasehold.domain.kept_checkpoint import MAX_PHASES, counts_as_progress, furthest_of, is_further
 from leasehold.domain.kept_work import (
     PACKED,
     CallCount,

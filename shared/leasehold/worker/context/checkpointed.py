@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from leasehold.attempt.calls import AttemptFacts
 from leasehold.attempt.stop import StopSignal
 from leasehold.bounded_calls import in_thread
-from leasehold.domain.iterations import is_further
+from leasehold.domain.kept_checkpoint import is_further
 from leasehold.domain.printable import counted
 from leasehold.errors import CheckpointMisusedError, ContinuedError, InvalidRequestError
 

@@ -16,8 +16,8 @@ import pydantic_core
 from leasehold.attempt.calls import ContextCalls
 from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import in_thread
-from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
+from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import progress_message, said
 from leasehold.domain.result import OutputStatus

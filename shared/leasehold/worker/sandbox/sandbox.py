@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
-from leasehold.domain.iterations import furthest_of
+from leasehold.domain.kept_checkpoint import furthest_of
 from leasehold.domain.result import Continued, Finished, Result
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.sandbox.forking.child import Child, Ending

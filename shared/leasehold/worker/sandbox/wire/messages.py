@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from leasehold.domain.iterations import MAX_ITERATIONS
 from leasehold.domain.json_text import OUTPUT_BYTES
+from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
 from leasehold.domain.once_results import MAX_KEY, MAX_TYPE
 from leasehold.domain.result import OutputStatus
 from leasehold.domain.status import BlockCode, Termination
