@@ -18,7 +18,7 @@ from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.lifecycle.start import SHARDS

@@ -35,8 +35,8 @@ from leasehold.adapters.cloud_tasks import make_client
 from leasehold.bootstrap import boot
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.domain import lifecycle
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import dispatch_task
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.stored import Document, Ref, Write, replace

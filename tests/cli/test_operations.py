@@ -18,7 +18,7 @@ from leasehold.bootstrap import boot
 from leasehold.cli.commands import COMMANDS
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref

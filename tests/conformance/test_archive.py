@@ -17,9 +17,9 @@ from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import checkpoints_folder, files_folder
 from leasehold.domain.change import on_run
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.delivery import delivery_ref
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_ref
 from leasehold.domain.lifecycle import Operation

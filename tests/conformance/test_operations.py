@@ -22,9 +22,9 @@ import pytest
 from leasehold.bootstrap import Bundle, Hooks, boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Draft, on_run, with_index_fields
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import Task, owed_tasks
 from leasehold.domain.give_up_rules import Verdict
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord

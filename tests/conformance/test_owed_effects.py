@@ -10,8 +10,8 @@ import pytest
 from leasehold.bootstrap import boot
 from leasehold.domain import effect, lifecycle
 from leasehold.domain.change import Draft, on_run
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import Task
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.bootstrap import boot
-from leasehold.domain.kept_work import CallCount
+from leasehold.domain.checkpoint import CallCount
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine

@@ -16,7 +16,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, on_manifest, on_run
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.domain.status import Outcome

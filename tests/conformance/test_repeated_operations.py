@@ -13,7 +13,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.stored import DecideDocument, Ref
 from leasehold.ports.documents import Committed, Documents, Query, Snapshot
 from tests.conformance.test_operations import OUTPUT, TOO_SHORT, Service, booted

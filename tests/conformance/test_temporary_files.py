@@ -13,7 +13,7 @@ import pytest
 from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import files_folder, step_folder
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document

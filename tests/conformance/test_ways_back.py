@@ -12,7 +12,7 @@ import pytest
 
 from leasehold import PipelineEntry, Registry
 from leasehold.bootstrap import boot
-from leasehold.domain.kept_work import KeptCounts
+from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import Task
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import Block, ErrorRecord

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 import pydantic_core
 
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.effect import owed_tasks
-from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import held_lease
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.status import Outcome, RunStatus

@@ -9,9 +9,9 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_tasks
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome

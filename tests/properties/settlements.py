@@ -7,7 +7,7 @@ from functools import partial
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import BlockCode, Outcome

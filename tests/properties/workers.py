@@ -7,8 +7,8 @@ from functools import partial
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.checkpoint import CallResult, KeptValue
 from leasehold.domain.kept_checkpoint import MAX_PHASES
-from leasehold.domain.kept_work import CallResult, KeptValue
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
 from leasehold.errors import (

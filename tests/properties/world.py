@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition, as_write
+from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.effect import Task
-from leasehold.domain.kept_work import CallCount
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.status import Outcome

@@ -14,8 +14,8 @@ from leasehold.adapters.folder import FolderArtifacts
 from leasehold.attempt import values
 from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain import lifecycle
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.json_text import OUTPUT_BYTES
-from leasehold.domain.kept_work import KeptValue
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
 from leasehold.ports.clock import Threads
 from tests.worlds.builders import new_run, rules_of, step_settings

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.domain.announcement import AnnouncedEvent, Priority
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.manifest_parts import StepRecord

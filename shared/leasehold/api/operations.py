@@ -12,7 +12,7 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.api.runs import FilterPart
 from leasehold.domain.change import Change
-from leasehold.domain.kept_work import KeptCounts
+from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.errors import InvalidRequestError

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
-from leasehold.domain.kept_work import CallResult
+from leasehold.domain.checkpoint import CallResult
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_results import FilePage
 

@@ -31,9 +31,9 @@ from leasehold.attempt.values import (
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.checkpoint import CallCount, CallResult, Checkpoint
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.json_text import check_json, not_json
-from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document

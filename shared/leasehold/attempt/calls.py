@@ -13,9 +13,9 @@ import pydantic_core
 from leasehold.attempt.files import RunArtifacts, RunFiles
 from leasehold.attempt.stop import StopSignal
 from leasehold.attempt.values import load
+from leasehold.domain.checkpoint import CallResult, KeptValue
 from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size
 from leasehold.domain.kept_checkpoint import Load, furthest_of, may_read, read_results
-from leasehold.domain.kept_work import CallResult, KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress, StepRecord
 from leasehold.domain.once_results import (

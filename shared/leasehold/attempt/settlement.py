@@ -10,8 +10,8 @@ from leasehold.attempt.values import inline, put
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Transition
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.notes import MadeOutput

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from leasehold.domain.artifact_name import step_folder, values_folder
+from leasehold.domain.checkpoint import CallResult, KeptValue
 from leasehold.domain.json_text import OUTPUT_BYTES, digest
-from leasehold.domain.kept_work import CallResult, KeptValue
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, run_ref
 from leasehold.errors import (
     ArtifactNameError,

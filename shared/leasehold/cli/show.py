@@ -23,7 +23,7 @@ from leasehold.cli.stdout import (
     print_table,
 )
 from leasehold.client.client import Client
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 from leasehold.domain.announcing import announcement_of, deliveries_of
 from leasehold.domain.archive import OwedArchive, longest_wait
 from leasehold.domain.artifact_name import step_folder
+from leasehold.domain.checkpoint import CallCount, KeptCounts
 from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Effect, Task, is_awaited, leaves_artifacts, owed_effects
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.kept_work import CallCount, KeptCounts
 from leasehold.domain.lease import Fence
 from leasehold.domain.ledger import LedgerEntry, ledger_of, ledger_ref
 from leasehold.domain.manifest import Manifest, Position, manifest_of, run_ref

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from leasehold.domain.artifact_name import is_own_artifact
+from leasehold.domain.checkpoint import Checkpoint, KeptValue
 from leasehold.domain.json_text import check_json
-from leasehold.domain.kept_work import Checkpoint, KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFileError
 

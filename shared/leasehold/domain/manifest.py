@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, ValidationError
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.archive import OwedArchive
 from leasehold.domain.artifact_name import life_of
-from leasehold.domain.kept_work import CallResult, Checkpoint, KeptValue
+from leasehold.domain.checkpoint import CallResult, Checkpoint, KeptValue
 from leasehold.domain.manifest_parts import (
     NONE_ENDED,
     Attempts,

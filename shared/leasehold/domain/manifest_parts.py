@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.kept_work import CallCount, KeptCounts, KeptValue
+from leasehold.domain.checkpoint import CallCount, KeptCounts, KeptValue
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import Stored, replace
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialVerdict

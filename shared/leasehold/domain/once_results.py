@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from leasehold.domain.artifact_name import step_folder
+from leasehold.domain.checkpoint import CallResult
 from leasehold.domain.json_text import digest
-from leasehold.domain.kept_work import CallResult
 from leasehold.domain.manifest import (
     CALL_REFERENCE_BYTES,
     CALL_TEXT_BYTES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.stored import Stored
 
 

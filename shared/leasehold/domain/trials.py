@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
 from leasehold.domain.status import RunStatus

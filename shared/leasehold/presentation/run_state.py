@@ -8,7 +8,7 @@ from datetime import datetime
 from math import isfinite
 from typing import Final
 
-from leasehold.domain.kept_work import KeptCounts, KeptValue
+from leasehold.domain.checkpoint import KeptCounts, KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, Lease, StepRecord
 from leasehold.domain.printable import counted

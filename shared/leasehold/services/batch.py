@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from leasehold.domain.change import Change
-from leasehold.domain.kept_work import KeptCounts
+from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.errors import InvalidRequestError, LeaseholdError, StateChangedError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from leasehold.attempt.values import load
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import dispatch_of
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import BlockCode, RunStatus

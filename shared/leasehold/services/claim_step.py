@@ -15,9 +15,9 @@ from typing import Any, Final
 from leasehold.attempt.values import load
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.checkpoint import Checkpoint, KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.kept_checkpoint import KeptResults, read_results
-from leasehold.domain.kept_work import Checkpoint, KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import Manifest, manifest_of

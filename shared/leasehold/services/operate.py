@@ -11,8 +11,8 @@ from leasehold.attempt.values import inline, keep, put
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.json_text import OUTPUT_BYTES, canonical, check_size, digest, not_json
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import said

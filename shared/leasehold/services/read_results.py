@@ -10,7 +10,7 @@ from typing import Final
 
 from leasehold.attempt.values import load
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.errors import (

@@ -14,8 +14,8 @@ from leasehold.attempt.values import discard, inline, put
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, digest
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.notes import said

@@ -23,8 +23,8 @@ from leasehold.bootstrap import folder_artifacts, no_documents
 from leasehold.bounded_calls import side_by_side
 from leasehold.domain.artifact_name import RunLife
 from leasehold.domain.change import Change, Transition
+from leasehold.domain.checkpoint import CallResult, Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.dispatch import Rules, StepSettings
-from leasehold.domain.kept_work import CallResult, Checkpoint, KeptValue, PhaseReached
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, run_ref, to_document

@@ -16,8 +16,8 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.change import on_run
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import Task
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref

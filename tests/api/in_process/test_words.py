@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import testing
-from leasehold.domain.kept_work import KeptCounts
+from leasehold.domain.checkpoint import KeptCounts
 from leasehold.errors import (
     InvalidOutputError,
     InvalidRequestError,

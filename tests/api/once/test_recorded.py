@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.domain.artifact_name import checkpoints_folder, step_folder, values_folder
 from leasehold.domain.change import Change, on_run
-from leasehold.domain.kept_work import CallCount
+from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import replace

@@ -9,9 +9,9 @@ from datetime import datetime
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import life_of
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest

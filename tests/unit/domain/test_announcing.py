@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from leasehold.domain import lifecycle
 from leasehold.domain.announcement import AnnouncedEvent, Announcement
 from leasehold.domain.change import Change, as_write
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, is_occurrence
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_messages
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Block
 from leasehold.domain.status import DeadLetterReason, Outcome

@@ -10,10 +10,10 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import as_write
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive, owed_effects
 from leasehold.domain.explanation import explain
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import Ref, replace

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import Notes

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import alarm_for
-from leasehold.domain.kept_work import KeptCounts, KeptValue
+from leasehold.domain.checkpoint import KeptCounts, KeptValue
 from leasehold.domain.lifecycle.repair import breaches
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import BlockCode, Outcome

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.checkpoint import Checkpoint, KeptCounts, KeptValue, PhaseReached
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.kept_checkpoint import MAX_PHASES
-from leasehold.domain.kept_work import Checkpoint, KeptCounts, KeptValue, PhaseReached
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome

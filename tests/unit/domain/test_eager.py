@@ -9,8 +9,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Transition
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome
 from tests.unit.domain.runs import At, Bound, Runs

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.checkpoint import CallResult
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.give_up_rules import Verdict, verdict_on, verdict_on_wait
-from leasehold.domain.kept_work import CallResult
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import DeadLetterReason
 from leasehold.domain.stored import replace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.kept_work import CallCount
+from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import Attempts

@@ -8,8 +8,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
 from leasehold.domain.manifest import Manifest

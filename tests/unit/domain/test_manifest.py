@@ -7,7 +7,7 @@ import json
 import pydantic_core
 import pytest
 
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.domain.stored import replace
 from leasehold.errors import UnreadableRunError

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain import lifecycle
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import Deletion, left_behind, owed_effects
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import Outcome

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.kept_work import CallCount, CallResult, Checkpoint, KeptCounts
+from leasehold.domain.checkpoint import CallCount, CallResult, Checkpoint, KeptCounts
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import CALL_TEXT_BYTES, INLINE_BYTES, Manifest, to_document
 from leasehold.domain.notes import Notes

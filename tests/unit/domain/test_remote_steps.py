@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import replace

@@ -11,8 +11,8 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lifecycle import BoundOperation, Operation
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.domain.status import Outcome, RunStatus

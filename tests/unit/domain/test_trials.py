@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.kept_work import KeptCounts
+from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import progress_of

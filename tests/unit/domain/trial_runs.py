@@ -10,8 +10,8 @@ from typing import Any
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord

@@ -15,8 +15,8 @@ import pytest
 from leasehold.attempt.attempt import Attempt, ThreadStack
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import dispatch_task
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.override import override_ref

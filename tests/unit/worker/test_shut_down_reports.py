@@ -13,7 +13,7 @@ import pytest
 from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
-from leasehold.domain.kept_work import KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import ErrorRecord

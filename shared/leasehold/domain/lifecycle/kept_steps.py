@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from leasehold.domain.checkpoint import CallResult, Checkpoint, KeptCounts
 from leasehold.domain.kept_checkpoint import may_read
-from leasehold.domain.kept_work import CallResult, Checkpoint, KeptCounts
 from leasehold.domain.lifecycle.handoff import to_be_judged
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Final
 
 from leasehold.domain.change import Change, Draft, with_index_fields
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.block import look
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off

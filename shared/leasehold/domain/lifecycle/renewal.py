@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from leasehold.domain.change import Change, Draft
-from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_checkpoint import MAX_PHASES, counts_as_progress, furthest_of, is_further
-from leasehold.domain.kept_work import (
+from leasehold.domain.checkpoint import (
     PACKED,
     CallCount,
     CallResult,
@@ -16,6 +14,8 @@ from leasehold.domain.kept_work import (
     KeptValue,
     PhaseReached,
 )
+from leasehold.domain.dispatch import Rules
+from leasehold.domain.kept_checkpoint import MAX_PHASES, counts_as_progress, furthest_of, is_further
 from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.settle import end_attempt, lapse
 from leasehold.domain.manifest import Manifest

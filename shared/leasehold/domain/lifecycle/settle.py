@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from leasehold.domain.change import Change, Draft, is_unattended, unchanged
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.give_up_rules import verdict_on
-from leasehold.domain.kept_work import KeptValue
 from leasehold.domain.lease import Fence, held_lease, is_past_deadline, is_silent, own_lease
 from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
 from leasehold.domain.lifecycle.termination import (
