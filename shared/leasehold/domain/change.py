@@ -237,16 +237,19 @@ class Draft:
         fence: of the worker that settles its attempt; the run keeps the answer for it.
 
     Attributes:
+        position: where the run stands, as decided so far.
+        steps: its records.
         events: what is traced so far.
     """
 
-    __slots__ = ("_changed", "_run", "before", "events", "fence", "now", "rules")
+    __slots__ = ("_run", "before", "events", "fence", "now", "position", "rules", "steps")
 
     def __init__(
         self, before: Manifest, now: datetime, rules: Rules, fence: Fence | None = None
     ) -> None:
         self.before = self._run = before
-        self._changed: dict[str, Any] = {}  # what `_run` is copied with once someone wants it
+        self.position: Position = before.position
+        self.steps: Mapping[str, StepRecord] = before.steps
         self.now = now
         self.rules = rules
         self.fence = fence
@@ -254,37 +257,25 @@ class Draft:
 
     @property
     def run(self) -> Manifest:
-        """The run as decided so far."""
-        if self._changed:
-            self._run = replace(self._run, **self._changed)
-            self._changed = {}
-        return self._run
+        """The run as decided so far; it is copied once a caller wants it."""
+        run = self._run
+        if self.position is not run.position or self.steps is not run.steps:
+            run = self._run = replace(run, position=self.position, steps=self.steps)
+        return run
 
     @run.setter
     def run(self, run: Manifest) -> None:
-        self._run, self._changed = run, {}
-
-    @property
-    def position(self) -> Position:
-        """Where the run stands, as decided so far."""
-        return self._changed.get("position") or self._run.position
-
-    @position.setter
-    def position(self, position: Position) -> None:
-        self._changed["position"] = position
+        self._run = run
+        self.position, self.steps = run.position, run.steps
 
     @property
     def step(self) -> StepRecord:
         """The record of the current step, as decided so far."""
-        return self._steps[self.position.step]
+        return self.steps[self.position.step]
 
     @step.setter
     def step(self, record: StepRecord) -> None:
-        self._changed["steps"] = {**self._steps, self.position.step: record}
-
-    @property
-    def _steps(self) -> Mapping[str, StepRecord]:
-        return self._changed.get("steps") or self._run.steps
+        self.steps = {**self.steps, self.position.step: record}
 
     def note(self, notes: Notes) -> None:
         """Keep what the attempt has to say beside its result."""
@@ -343,8 +334,8 @@ class Draft:
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""
-        self.step = replace(self.step, attempts=self.step.attempts.plus(end))
-        at = self.position
+        at, step = self.position, self.step
+        self.step = replace(step, attempts=step.attempts.plus(end))
         counts = end is AttemptEnd.EXPIRED and not self._lapsed_unattended
         interrupted_at = at.interrupted_at
         if end is AttemptEnd.INTERRUPTED and not self._is_one_outage:
@@ -388,31 +379,29 @@ class Draft:
             outcome: the answer for the caller.
             created: a further run.
         """
-        told = announcement_of(self.before, self.run, self.events, self.now, self.rules)
-        if told is not None:
-            self.run = replace(self.run, announcement=told)
-        ends = self.run.is_terminal and not self.before.is_terminal
-        if ends and leaves_artifacts(self.run):
-            self.run = replace(self.run, archive=OwedArchive(ended_at=self.now))
         if self.fence is not None:
             self.position = replace(self.position, last_settlement=_answered(self.fence, outcome))
-        self._index()
-        rules = self.rules
+        run, rules = self.run, self.rules
+        told = announcement_of(self.before, run, self.events, self.now, rules)
+        if told is not None:
+            run = replace(run, announcement=told)
+        ends = run.is_terminal and not self.before.is_terminal
+        if ends and leaves_artifacts(run):
+            run = replace(run, archive=OwedArchive(ended_at=self.now))
+        run = self._indexed(run)
         after = rules.delivery.give_up_after
-        owed = () if told is None else deliveries_of(self.run, rules.grace, after)
-        ledger = ledger_of(self.run) if ends else None
-        return Change(outcome, self.run, self.events, created, deliveries=owed, ledger=ledger)
+        owed = () if told is None else deliveries_of(run, rules.grace, after)
+        ledger = ledger_of(run) if ends else None
+        return Change(outcome, run, self.events, created, deliveries=owed, ledger=ledger)
 
     def added_to(self, change: Change) -> Change:
         """Return a change that was decided before with the drafted one since, as one."""
-        self._index()
-        return change._replace(manifest=self.run, events=change.events + self.events)
+        return change._replace(manifest=self._indexed(self.run), events=change.events + self.events)
 
-    def _index(self) -> None:
-        """Set what the run is found by, and what counts its events."""
-        run = self.run
-        self.run = replace(
-            self.run,
+    def _indexed(self, run: Manifest) -> Manifest:
+        """Return the run with what it is found by, and what counts its events."""
+        return replace(
+            run,
             current_step=run.position.step,
             updated_at=self.now,
             traced=run.traced + len(self.events),
