@@ -1,7 +1,8 @@
-"""`python -m tools.prose`: plain English in docs, docstrings, comments, messages and test names.
+"""`python -m tools.prose`: plain English in docs, docstrings, messages, test names and commits.
 
-The gate runs it. All rules and words are in the tables below. A rule that refuses good prose is
-corrected here; the prose is not made worse for it.
+The gate runs it; `python -m tools.prose FILE` checks the message of a commit, for a hook. All rules
+and words are in the tables below. A rule that refuses good prose is corrected here; the prose is
+not made worse for it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator, Sequence
@@ -88,8 +90,7 @@ def problems(text: str, *, has_sentences: bool = True) -> Iterator[str]:
     """Yield each problem of a piece of prose, one line each."""
     for pattern, advice in PHRASES:
         for found in re.finditer(rf"\b(?:{pattern})", text, re.IGNORECASE):
-            is_word = re.match(r"\w", text[found.end() :]) is None
-            if is_word and not found.group().endswith("None"):  # the value of Python
+            if _is_prose(text, found):
                 yield f"'{found.group()}': {advice}"
     for pattern, term in SYNONYMS:
         for found in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE):
@@ -99,6 +100,13 @@ def problems(text: str, *, has_sentences: bool = True) -> Iterator[str]:
     if has_sentences:
         for sentence in re.split(r"(?<=[.!?:;])\s+", text):
             yield from _problems_of_sentence(sentence)
+
+
+def _is_prose(text: str, found: re.Match[str]) -> bool:
+    """Return whether a match is whole words, not in quotes, and not the value None of Python."""
+    after, before = text[found.end() :][:1], text[: found.start()][-1:]
+    is_quoted = before != "" and before == after and before in "'\""
+    return not (after.isalnum() or after == "_" or is_quoted or found.group().endswith("None"))
 
 
 def _problems_of_sentence(sentence: str) -> Iterator[str]:
@@ -222,14 +230,49 @@ def texts(root: Path = ROOT) -> Iterator[Text]:
             yield from (of_test_names if name.startswith("tests/") else of_python)(name, text)
 
 
+def of_commits(root: Path = ROOT) -> Iterator[Text]:
+    """Yield the subjects of commits since the one that introduced this function.
+
+    Where the history is shallow, the first commit that is there counts as that one; without a
+    history there are none.
+    """
+    introduced = _git(root, "log", "--format=%H", "-S", "def of_commits(", "--", "tools/prose.py")
+    for line in _git(root, "log", "--no-merges", "--format=%h %s", *_since(introduced)):
+        commit, _, subject = line.partition(" ")
+        yield Text(commit, _plain(subject))
+
+
+def _since(introduced: Sequence[str]) -> Sequence[str]:
+    return [f"{introduced[-1]}..HEAD"] if introduced else ["--max-count=0"]
+
+
+def _git(root: Path, *words: str) -> list[str]:
+    """Return the lines of git's answer; none where there is no repository, or no git."""
+    if not (root / ".git").exists():
+        return []
+    command = ["git", "-C", str(root), *words]
+    try:
+        done = subprocess.run(  # noqa: S603 - git of the developer, with words of this module
+            command, check=False, capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        return []
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
 def _files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.suffix in {".md", ".py"} and p.is_file())
 
 
-def main() -> int:
-    """Print each problem; return the exit code."""
+def main(arguments: Sequence[str]) -> int:
+    """Print each problem of the project, or of a commit's message; return the exit code."""
+    if arguments:
+        first = Path(arguments[0]).read_text(encoding="utf-8").partition("\n")[0]
+        checked = [Text("the subject", _plain(first))]
+    else:
+        checked = [*texts(), *of_commits()]
     count = 0
-    for one in texts():
+    for one in checked:
         for problem in problems(one.text, has_sentences=one.has_sentences):
             count += 1
             print(f"{one.where}: {problem}")
@@ -237,4 +280,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

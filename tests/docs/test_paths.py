@@ -36,6 +36,21 @@ def test_each_path_that_a_page_names_is_there(page: str) -> None:
     assert [path for path in named if not is_there(path)] == []
 
 
+def test_each_name_that_the_architecture_gives_is_in_its_file() -> None:
+    """`domain/status.py` (`NEXT`): a reader who looks for it finds it there."""
+    text = (DOCS / "architecture.md").read_text()
+    named = re.findall(r"`([\w/]+\.py)` \(`(\w+)`(?:, `(\w+)`)?", text)
+    missing = [
+        (path, name)
+        for path, *names in named
+        for name in names
+        if name and not re.search(rf"\b{name}\b", (PACKAGE / path).read_text())
+    ]
+
+    assert len(named) >= 7
+    assert missing == []
+
+
 def test_each_package_has_a_row_that_says_what_is_in_it() -> None:
     """A package that is described nowhere is filled with whatever has no other place."""
     text = (DOCS / "architecture.md").read_text()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from tools.prose import of_markdown, of_python, of_test_names, problems, texts
+from tools.prose import main, of_commits, of_markdown, of_python, of_test_names, problems, texts
 
 BAD = {
     "the run is given up whose value is lost": "a relative clause follows its noun",
@@ -41,6 +45,7 @@ GOOD = (
     "The file says what is wrong with what the user wrote.",
     "What it costs.",
     "Fields that are None are not stored.",
+    "Write 'no one' for 'nobody'.",
     "What does a kill repeat?",
     "She told the run to stop.",
     "Recommended: amend the commit.",
@@ -126,3 +131,50 @@ def test_the_check_reads_pages_the_package_and_tests() -> None:
     places = {one.where.partition("/")[0].partition(":")[0] for one in texts()}
 
     assert {"README.md", "docs", "shared", "tests", "pipelines"} <= places
+
+
+def git(folder: Path, *words: str) -> str:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return subprocess.run(
+        ["git", "-c", "user.name=ada", "-c", "user.email=ada@example.com", *words],  # noqa: S607
+        cwd=folder,
+        env=outside,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def commit(folder: Path, subject: str) -> None:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", subject)
+
+
+def test_subjects_are_checked_from_the_commit_after_the_first_check(tmp_path: Path) -> None:
+    """What is older cannot be changed any more."""
+    (tmp_path / "tools").mkdir()
+    git(tmp_path, "init", "--quiet")
+    commit(tmp_path, "Tell nobody")
+    (tmp_path / "tools/prose.py").write_text("def of_commits() -> None: ...\n")
+    commit(tmp_path, "Check whoever commits")
+    commit(tmp_path, "Say it to somebody")
+    (tmp_path / "tools/prose.py").write_text("def of_commits() -> None: ...  # changed\n")
+    commit(tmp_path, "Change the check")
+    git(tmp_path, "clone", "--quiet", "--depth=2", tmp_path.as_uri(), "shallow")
+
+    assert [one.text for one in of_commits(tmp_path)] == ["Change the check", "Say it to somebody"]
+    assert [one.text for one in of_commits(tmp_path / "shallow")] == ["Change the check"]
+
+
+def test_without_a_history_no_subject_is_checked(tmp_path: Path) -> None:
+    assert list(of_commits(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("subject", "code"), [("Tell nobody of it", 1), ("Announce nothing twice", 0)]
+)
+def test_a_hook_checks_the_subject_of_a_message(tmp_path: Path, subject: str, code: int) -> None:
+    message = tmp_path / "COMMIT_EDITMSG"
+    message.write_text(f"{subject}\n\nWhoever reads on finds the reason.\n")
+
+    assert main([str(message)]) == code
