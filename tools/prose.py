@@ -26,6 +26,9 @@ NOT_YET: Final = ("docs/decisions/",)
 #: The words of the rules, and the sentences that break them.
 EXEMPT: Final = frozenset({"tools/prose.py", "tests/unit/test_prose.py"})
 
+#: Commits, by the first nine digits, whose subject is accepted: a history is not rewritten for it.
+ACCEPTED: Final[frozenset[str]] = frozenset()
+
 #: Archaic or crooked phrases, and the plain ones. A pattern is bounded by words.
 PHRASES: Final[Sequence[tuple[str, str]]] = (
     (r"who(?:m|so)?ever|whatsoever", "name the role: 'the caller', 'each worker'"),
@@ -237,9 +240,12 @@ def of_commits(root: Path = ROOT) -> Iterator[Text]:
     history there are none.
     """
     introduced = _git(root, "log", "--format=%H", "-S", "def of_commits(", "--", "tools/prose.py")
-    for line in _git(root, "log", "--no-merges", "--format=%h %s", *_since(introduced)):
+    for line in _git(
+        root, "log", "--no-merges", "--abbrev=9", "--format=%h %s", *_since(introduced)
+    ):
         commit, _, subject = line.partition(" ")
-        yield Text(commit, _plain(subject))
+        if commit not in ACCEPTED:
+            yield Text(commit, _plain(subject))
 
 
 def _since(introduced: Sequence[str]) -> Sequence[str]:
