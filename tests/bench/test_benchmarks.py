@@ -117,6 +117,7 @@ def test_durable_steps_are_measured_beside_another_checkout() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.cold  # the CPU time of each function is found by its command line
 def test_steps_through_the_bundle_are_measured_with_where_the_time_goes() -> None:
     rows = bundle_steps.measure(rounds=1, runs=16)
 
