@@ -4,8 +4,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
 # Most tests wait for a process, an emulator or a lease, so more of them run at once than there are
-# cores. Those of the bundle measure how fast it is: they come after the others, two files at once.
-TESTS_AT_ONCE ?= 4
+# cores. Tests of the bundle share a server in each file, so they run beside the others by the file.
+TESTS_AT_ONCE ?= 3
 export INPUT ?= .
 export CHAOS ?=
 # What Python compiled is kept: the tests start hundreds of processes, and each would compile it all.
@@ -25,8 +25,7 @@ dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C
 
 .PHONY: test
 test: .venv/.dev ## run the tests
-	@$(MAKE) --no-print-directory test-most
-	@$(MAKE) --no-print-directory test-bundle
+	@$(MAKE) --no-print-directory -j 2 test-most test-bundle
 
 .PHONY: test-most
 test-most: .venv/.dev tests/__pycache__
@@ -34,7 +33,7 @@ test-most: .venv/.dev tests/__pycache__
 	  $(BIN)/pytest -m 'not nightly' -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/chaos/bundle
 
 .PHONY: test-bundle
-test-bundle: .venv/.dev
+test-bundle: .venv/.dev tests/__pycache__
 	@$(BIN)/pytest -m 'not nightly' -n 2 --dist loadfile tests/chaos/bundle
 
 # Compile the tests and what they import once: else each process that runs tests would compile all.
@@ -43,8 +42,7 @@ tests/__pycache__: | .venv/.dev
 
 .PHONY: check
 check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, prose, tests
-	@$(MAKE) --no-print-directory -j 2 static test-most
-	@$(MAKE) --no-print-directory test-bundle
+	@$(MAKE) --no-print-directory -j 3 static test-most test-bundle
 
 .PHONY: static
 static: .venv/.dev ## the gate but for the tests; it runs beside them, so its output comes at its end

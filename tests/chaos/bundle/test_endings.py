@@ -21,9 +21,18 @@ from leasehold.bootstrap import Bundle
 from leasehold.devserver.function_processes import Function
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent
+from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
-from tests.chaos.bundle.test_signals import AT_ONCE, STORY, Region, completed, parent_of, rows_of
+from tests.chaos.bundle.test_signals import (
+    AT_ONCE,
+    PATIENCE_S,
+    STORY,
+    Region,
+    completed,
+    parent_of,
+    rows_of,
+)
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
@@ -64,7 +73,7 @@ class Endings:
 
 def began(region: Region, run_id: str) -> int:
     """Wait until the first attempt of a run is in flight; return its process."""
-    (row,) = until(partial(rows_of, region.folder, run_id))
+    (row,) = until(partial(rows_of, region.folder, run_id), PATIENCE_S)
     return int(row.process)
 
 
@@ -85,13 +94,17 @@ def end(region: Region, deaf: dict[str, list[str]], quick: dict[Quick, str]) -> 
         return Ended(at, get_run(engine, run_id), timeline_of(engine, run_id))
 
     for run_id in quick.values():
-        until(partial(completed, engine, run_id))
+        until(partial(completed, engine, run_id), PATIENCE_S)
     for run_id in itertools.chain(*deaf.values()):
-        until(lambda run_id=run_id: get_run(engine, run_id).position.lease is None)  # type: ignore[misc] # bound here
+        until(partial(is_released, engine, run_id), PATIENCE_S)
     return Endings(
         {key: [ended(deaf_at, run_id) for run_id in run_ids] for key, run_ids in deaf.items()},
         {key: ended(stop_sent_at[key], run_id) for key, run_id in quick.items()},
     )
+
+
+def is_released(engine: Engine, run_id: str) -> bool:
+    return get_run(engine, run_id).position.lease is None
 
 
 def add(region: Region, isolation: str, threads: int) -> Bundle:

@@ -42,13 +42,18 @@ LISTENING = ("listens", "listens_later", "polls")
 #: what becomes of one of them, test_endings.py looks at.
 SCENES = {
     "process": [("gthread", "master"), ("gthread", "worker")],
-    "inline": [*itertools.product(("gthread", "sync"), ("master", "worker"))],
+    "inline": [("gthread", "worker"), ("sync", "master")],
+    "inline, others": [("gthread", "master"), ("sync", "worker")],
 }
+#: These are looked at in the nightly job: the gate has each server, and each that is told to end.
+OTHERS = "inline, others"
 
 
 def in_scenes(*isolations: str) -> pytest.MarkDecorator:
     """Have a test look at each scene whose handlers run there."""
     cases = [(isolation, *scene) for isolation in isolations for scene in SCENES[isolation]]
+    if "inline" in isolations:
+        cases += [pytest.param(OTHERS, *one, marks=pytest.mark.nightly) for one in SCENES[OTHERS]]
     return pytest.mark.parametrize(
         ("scenes", "kind", "target"), cases, indirect=["scenes"], scope="module"
     )
@@ -176,10 +181,10 @@ class Region:
             bundle.close()
 
 
-def in_flight(region: Region) -> dict[tuple[str, str], Scene]:
+def in_flight(region: Region, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Scene]:
     """Start an instance for each scene, and have one step of each kind run on it."""
     engines = {}
-    for kind, target in SCENES[region.isolation]:
+    for kind, target in keys:
         threads = {"gthread": 8, "sync": 1}[kind]
         workers = {"gthread": 1, "sync": len(SIGNALLED)}[kind]
         function = Function("execute_step", own_port(), workers=workers, threads=threads)
@@ -258,9 +263,9 @@ def scenes(
 ) -> Iterator[dict[tuple[str, str], Scene]]:
     """All scenes side by side, because a handler that ignores the signal is waited for."""
     folder = tmp_path_factory.mktemp(request.param)
-    region = Region(folder, request.param)
+    region = Region(folder, request.param.partition(",")[0])
     try:
-        found = in_flight(region)
+        found = in_flight(region, SCENES[request.param])
         for (_, target), scene in found.items():
             tell_to_end(scene, target)
         let_children_end(region, found.values())
