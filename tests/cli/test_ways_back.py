@@ -57,7 +57,7 @@ def test_bad_words_get_one_line_and_change_nothing(
         for command, words in (
             (("retry", "--anew"), "anew is True; allowed: nothing here, as no checkpoint"),
             (("retry", "--note", "x" * 20_000), "allowed: a text of 1 to 4096 bytes"),
-            (("approve", "--output", "@misfit.json"), "Nothing was changed; correct it and give"),
+            (("approve", "--output", "@misfit.json"), "Nothing was changed; correct it and send"),
             (("approve", "--output", "@nowhere.json"), "cannot be read"),
             (("approve", "--output", "{"), "is not JSON"),
             (("approve", "--output", "@/dev/zero"), "it is larger than 64 MiB"),

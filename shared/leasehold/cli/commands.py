@@ -36,7 +36,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     ),
     "files": CommandRow("results", "List the files of RUN, or print the bytes of the file NAME."),
     "calls": CommandRow(
-        "results", "List the recorded results that RUN has: no attempt makes these again."
+        "results", "List the recorded results of RUN: no attempt makes these calls again."
     ),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "why": CommandRow(
