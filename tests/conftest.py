@@ -19,6 +19,7 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from leasehold.attempt.stop import StopSignal
 from tests.worlds.warm_starts import cold_starts, warm_starts
 
 #: Where handlers run in processes of their own, as in production; and in tests that are marked
@@ -56,11 +57,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     is_sandboxed = item.get_closest_marker("sandboxed") or any(
         item.path.is_relative_to(_TESTS / folder) for folder in SANDBOXED
     )
+    _forget_shutdowns()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEASEHOLD_ISOLATION", "" if is_sandboxed else "inline")
         patch.setenv(_NO_LATE_THREADS, "true")
         with cold_starts() if item.get_closest_marker("cold") else contextlib.nullcontext():
             return (yield)
+
+
+def _forget_shutdowns() -> None:
+    """Have the functions of this process serve: a test raised a signal, and the process goes on."""
+    provider = sys.modules.get("leasehold.web.engine_provider")
+    if provider is not None and provider.SHUTDOWN.shutdown_requested:
+        provider.SHUTDOWN._stop = StopSignal()  # noqa: SLF001 - a process that serves ends then
 
 
 @pytest.hookimpl(wrapper=True)

@@ -68,7 +68,7 @@ def test_it_is_a_separate_child(begun: subprocess.Popen[str], tmp_path: Path) ->
         "path": str(tmp_path),
         "modules": False,
         "is_main": True,
-        "interrupts": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+        "interrupts": signal.getsignal(signal.SIGINT) is not signal.SIG_IGN,
         "descriptors": [0, 1, 2],
         "forked": True,
     }
