@@ -179,23 +179,25 @@ def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> 
     if (kept := at.checkpoint) and not (block and block.looks):  # it looks again and again
         facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
-    draft.run = replace(
-        draft.run,
-        status=after(run.status, event),
-        fencing_token=run.fencing_token + 1,
-    )
-    draft.step = replace(
-        draft.step,
+    record = replace(
+        run.steps[at.step],
         status=RunStatus.IN_PROGRESS,
         started_at=run.steps[at.step].started_at or now,
         progress=None,
     )
-    draft.position = replace(
-        draft.position,
+    position = replace(
+        at,
         lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),
         heartbeat_at=now,
         step_started_at=at.step_started_at or now,
         dispatch=replace(at.dispatch, enqueued=True, redispatched=0, lost_since=None),  # it is here
+    )
+    draft.run = replace(
+        run,
+        status=after(run.status, event),
+        fencing_token=run.fencing_token + 1,
+        steps={**run.steps, at.step: record},
+        position=position,
     )
 
 

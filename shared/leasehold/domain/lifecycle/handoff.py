@@ -124,13 +124,14 @@ def under_next_generation(dispatch: Dispatch) -> Dispatch:
 
 def hand_off(draft: Draft, event: RunEvent) -> Change:
     """Move on from the current step: to the next one, to another trial, or to the end."""
-    if draft.run.trials is not None and end_trial(draft):
+    if draft.before.trials is not None and end_trial(draft):
         return _open_trial(draft)
-    run, now = draft.run, draft.now
-    following = run.next_step
+    now, following = draft.now, draft.before.next_step
     if following is None:
+        draft.step = replace(draft.step, status=RunStatus.COMPLETED)
+        run = draft.run
         draft.run = replace(
-            draft.run,
+            run,
             status=after(run.status, RunEvent.LAST_STEP_DONE),
             error=None,
             error_at=None,
@@ -138,7 +139,6 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
             paused=False,
             completed_at=now,
         )
-        draft.step = replace(draft.step, status=RunStatus.COMPLETED)
         draft.position = replace(
             draft.position,
             lease=None,
