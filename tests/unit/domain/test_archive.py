@@ -210,3 +210,14 @@ def test_why_says_that_the_run_is_over_and_what_is_still_done(
         "unseen": " It is not archived, and no sweep looks at it: leasehold audit --repair.",
         "done": "",
     }
+
+
+def test_the_archive_of_an_earlier_life_changes_nothing_of_the_next(runs: Runs, at: At) -> None:
+    """The key was started again while the try of the run before it was under way."""
+    run = runs.completed()
+
+    change = lifecycle.note_archive(
+        run, at(40), rules=runs.rules, life="another", failed={}, is_over=True
+    )
+
+    assert (change.outcome, change.changed, change.manifest) == (Outcome.MOVED_ON, False, run)

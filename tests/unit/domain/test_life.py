@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from leasehold.domain.artifact_name import (
@@ -12,9 +14,10 @@ from leasehold.domain.artifact_name import (
     step_folder,
     values_folder,
 )
+from leasehold.domain.lifecycle.purge import goes_with
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.errors import UnreadableRunError
-from tests.unit.domain.runs import FOLDER, Runs
+from tests.unit.domain.runs import FOLDER, At, Runs
 
 
 @pytest.fixture
@@ -69,3 +72,26 @@ def test_a_run_whose_mark_is_another_ones_is_not_read(run: Manifest) -> None:
         with pytest.raises(UnreadableRunError, match="which is that of another run") as raised:
             manifest_of("r-1", document)
         assert len(str(raised.value)) < 400
+
+
+@pytest.mark.parametrize("mark", [None, "own"])
+def test_a_purge_deletes_everything_of_its_own_run(run: Manifest, at: At, mark: str | None) -> None:
+    assert goes_with(run, mark and run.life, at(9))
+
+
+def test_a_purge_deletes_the_rest_of_an_earlier_life_and_nothing_of_a_later_one(
+    run: Manifest, at: At
+) -> None:
+    earlier = run.created_at - timedelta(seconds=1)
+
+    assert goes_with(run, "another", earlier)
+    assert goes_with(run, "another", earlier.isoformat())
+    assert not goes_with(run, "another", run.created_at)
+    assert not goes_with(run, "another", at(9))
+
+
+@pytest.mark.parametrize("edited", ["soon", None, 7])
+def test_a_purge_leaves_what_another_life_has_at_a_time_that_says_nothing(
+    run: Manifest, edited: object
+) -> None:
+    assert not goes_with(run, "another", edited)
