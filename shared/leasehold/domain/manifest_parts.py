@@ -1,7 +1,4 @@
-"""The parts of a manifest. The replaceable fields of each are beside it, for type checkers.
-
-A test compares each update with the fields of its model.
-"""
+"""The parts of a manifest: lease, dispatch, block, settlement, the records of steps, errors."""
 
 from __future__ import annotations
 

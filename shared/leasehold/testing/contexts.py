@@ -230,10 +230,8 @@ def gate_context(
         refuse("given", given, "nothing beside outputs: a step is given the last of them")
     manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), timedelta(minutes=10))
     number = checked_number("trial", trial)
-    manifest = replace(
-        replace(manifest, input=json_text("given", given)),
-        position=replace(replace(manifest, input=json_text("given", given)).position, trial=number),
-    )
+    position = replace(manifest.position, trial=number)
+    manifest = replace(manifest, input=json_text("given", given), position=position)
     with _artifacts(manifest, files, clock, recorded) as artifacts:
         ctx = RecordingGateContext(manifest, artifacts, partial(load, artifacts))
         ctx.recorded = recorded
@@ -333,13 +331,8 @@ def run_at_work(
         steps={**done, step_type: StepRecord(status=RunStatus.IN_PROGRESS)},
     )
     run = RoomyRun.model_construct(None, **dict(manifest))
-    return replace(
-        replace(run, status=RunStatus.IN_PROGRESS, fencing_token=1),
-        position=replace(
-            replace(run, status=RunStatus.IN_PROGRESS, fencing_token=1).position,
-            lease=_lease(clock, now),
-        ),
-    )
+    position = replace(run.position, lease=_lease(clock, now))
+    return replace(run, status=RunStatus.IN_PROGRESS, fencing_token=1, position=position)
 
 
 def checkpoint_of(clock: Clock, run: Manifest, resume: IncrementalState) -> Checkpoint:

@@ -138,12 +138,9 @@ def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
 
 def _wanted_alarm(manifest: Manifest, grace: timedelta) -> datetime | None:
     """Return when the run must be looked at, whatever lease it shows that it cannot have."""
-    return alarm_for(
-        manifest
-        if _is_leased(manifest)
-        else replace(manifest, position=replace(manifest.position, lease=None)),
-        grace,
-    )
+    if not _is_leased(manifest):
+        manifest = replace(manifest, position=replace(manifest.position, lease=None))
+    return alarm_for(manifest, grace)
 
 
 def _is_leased(manifest: Manifest) -> bool:
