@@ -32,7 +32,8 @@ if "OWN" in os.environ:
     signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
 """
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all are started")
+#: A forked child of the caller needs `clone` with CLONE_PARENT; elsewhere each process is started.
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process is forked here")
 
 
 @pytest.fixture
