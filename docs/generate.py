@@ -24,12 +24,12 @@ from docs.markdown import table as _table
 from docs.trace_events import TRACE_EVENTS
 from leasehold import errors
 from leasehold.api.calls import CALLS, OPERATIONS
-from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.status import NEXT, AttemptEnd, RunEvent, RunStatus
 from leasehold.presentation.run_state import OVERLAYS
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.settings import SETTINGS
+from leasehold.remote_workers.calls import LEASE_CALLS
 
 FOLDER: Final = Path(__file__).parent
 _BLOCK: Final = re.compile(

@@ -1,7 +1,7 @@
 """The generated parts of http-api.md: the calls and the shapes of the API, from their tables.
 
-The tables are `CALLS` of `api/calls.py` and `LEASE_CALLS` of `api/lease_calls.py`; the shapes are
-the models of `api/`, read as the JSON schemas that pydantic makes of them.
+The tables are `CALLS` of `api/calls.py` and `LEASE_CALLS` of `remote_workers/calls.py`; the shapes
+are their models, read as the JSON schemas that pydantic makes of them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from docs.markdown import table
 from leasehold.api.call_row import AnyRow
 from leasehold.api.calls import CALLS
 from leasehold.api.errors import ErrorResponse, status_of
-from leasehold.api.lease_calls import LEASE_CALLS, LeaseBody
 from leasehold.api.openapi import meaning_of, path_of
 from leasehold.api.request_model import RequestPart, fields_of
 from leasehold.api.runs import RunResponse
 from leasehold.registry.setting_texts import Right
+from leasehold.remote_workers.calls import LEASE_CALLS, LeaseBody
 
 Schema = Mapping[str, Any]
 

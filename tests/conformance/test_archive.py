@@ -28,14 +28,14 @@ from leasehold.domain.stored import Ref, Write, replace
 from leasehold.errors import StoreUnavailableError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
-from leasehold.services.claim_step import acquire_run
-from leasehold.services.engine import Engine, find_run
-from leasehold.services.manage_lease import (
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import (
     LeaseCredentials,
     complete_step,
     release_step,
     save_checkpoint,
 )
+from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import delete_run
 from leasehold.services.read_runs import timeline_of

@@ -21,15 +21,15 @@ from leasehold.domain.stored import replace
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
-from leasehold.services.engine import Engine, change_run, find_run
-from leasehold.services.manage_lease import (
+from leasehold.remote_workers.claim_step import ClaimedStep, acquire_run, claim_step
+from leasehold.remote_workers.manage_lease import (
     LeaseCredentials,
     complete_step,
     release_step,
     renew_lease,
     save_checkpoint,
 )
+from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.worlds.builders import at_position

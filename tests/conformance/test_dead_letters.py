@@ -50,12 +50,12 @@ from leasehold.errors import (
 )
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.pipelines import Catalog
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, release_step
 from leasehold.services.audit import audit
-from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.execute_step import arrive as ask_for_the_lease
-from leasehold.services.manage_lease import LeaseCredentials, release_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep

@@ -27,12 +27,12 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, fail_step
 from leasehold.services.batch import batch
-from leasehold.services.claim_step import acquire_run
 from leasehold.services.due_deliveries import take_up_deliveries_of
 from leasehold.services.engine import Engine, publish
 from leasehold.services.execute_step import Hint, arrive, execute_step
-from leasehold.services.manage_lease import LeaseCredentials, fail_step
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run

@@ -15,9 +15,9 @@ from leasehold.domain.stored import Ref, Write
 from leasehold.domain.trace import TraceEvent, TraceType, loss_ref
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Documents
-from leasehold.services.claim_step import acquire_run
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step, release_step
 from leasehold.services.engine import Engine
-from leasehold.services.manage_lease import LeaseCredentials, complete_step, release_step
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run

@@ -21,14 +21,14 @@ from leasehold.domain.stored import Write
 from leasehold.errors import InvalidRequestError, LeaseLostError, StoreUnavailableError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents
-from leasehold.services.claim_step import ClaimedStep, acquire_run
-from leasehold.services.engine import Engine, find_run
-from leasehold.services.manage_lease import (
+from leasehold.remote_workers.claim_step import ClaimedStep, acquire_run
+from leasehold.remote_workers.manage_lease import (
     LeaseCredentials,
     complete_step,
     release_step,
     save_checkpoint,
 )
+from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run

@@ -21,11 +21,11 @@ from leasehold.domain.timeline import timeline
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, fail_step, save_checkpoint
 from leasehold.services.batch import batch
-from leasehold.services.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
-from leasehold.services.manage_lease import LeaseCredentials, fail_step, save_checkpoint
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import purge
 from leasehold.services.read_results import read_output

@@ -17,7 +17,7 @@ from leasehold.domain.worker_note import KEPT_FOR, LIVES_FOR, WorkerKind, remote
 from leasehold.errors import NothingToClaimError, StoreUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.claim_step import claim_step
+from leasehold.remote_workers.claim_step import claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import (
     FORGOTTEN_AT_ONCE,

@@ -26,11 +26,11 @@ from leasehold.domain.manifest import Manifest
 from leasehold.ports.documents import Documents
 from leasehold.registry.gates import GateEntry
 from leasehold.registry.pipelines import Catalog
+from leasehold.remote_workers.claim_step import claim_step
+from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step
 from leasehold.services.adopt_runs import look_at_blocked
-from leasehold.services.claim_step import claim_step
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
-from leasehold.services.manage_lease import LeaseCredentials, complete_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.reporting import Facts
 from leasehold.services.start_run import StartRequest, start_run

@@ -16,7 +16,7 @@ from docs.http_api import missing_meanings
 from leasehold import errors
 from leasehold.api.calls import CALLS
 from leasehold.api.errors import status_of
-from leasehold.api.lease_calls import LEASE_CALLS
+from leasehold.remote_workers.calls import LEASE_CALLS
 from leasehold.testing import InProcessEngine
 from pipelines.catalog import GATES, PIPELINES, STEPS
 from tests.worlds.builders import environ_of

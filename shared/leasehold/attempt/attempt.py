@@ -2,8 +2,8 @@
 
 A worker of this bundle holds one as long as its handler runs (`services/execute_step.py`): the
 handler, the renewals of a keeper (`keeper.py`) and a shutdown share it, one write at a time, and
-it is settled once. A remote worker opens one with each call (`services/manage_lease.py`); no one
-here renews its lease, and it hears of an outage at once.
+it is settled once. A remote worker opens one with each call (`remote_workers/manage_lease.py`); it
+renews its lease itself, and it hears of an outage at once.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Answers:   200, or {"error": {"code", "message", "details"}} with 400, 401, 403,
            405, 409, 413, 415, 503.
            404 nothing_to_claim: claim again later. 409 lease_lost: stop, the step is another's.
 Settings:  docs/settings.md.
-Story:     leasehold.services.claim_step, leasehold.services.manage_lease.
+Story:     leasehold.remote_workers.claim_step, leasehold.remote_workers.manage_lease.
 """
 
 import flask

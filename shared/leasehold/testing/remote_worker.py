@@ -24,11 +24,9 @@ from leasehold.domain.result import StepResult
 from leasehold.errors import LeaseLostError, NothingToClaimError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
-from leasehold.services import manage_lease
-from leasehold.services.claim_step import ClaimedStep, claim_step
-from leasehold.services.engine import Engine
-from leasehold.services.limits import MAX_PAGE
-from leasehold.services.manage_lease import (
+from leasehold.remote_workers import manage_lease
+from leasehold.remote_workers.claim_step import ClaimedStep, claim_step
+from leasehold.remote_workers.manage_lease import (
     LeaseCredentials,
     complete_step,
     fail_step,
@@ -36,6 +34,8 @@ from leasehold.services.manage_lease import (
     renew_lease,
     save_checkpoint,
 )
+from leasehold.services.engine import Engine
+from leasehold.services.limits import MAX_PAGE
 from leasehold.testing.arguments import json_text, refuse
 from leasehold.worker.context.step_context import IncrementalState
 from leasehold.worker.failures.failures import record_of

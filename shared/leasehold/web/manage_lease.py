@@ -6,7 +6,7 @@ from typing import Final
 
 import flask
 
-from leasehold.api.lease_calls import LEASE_CALLS
+from leasehold.remote_workers.calls import LEASE_CALLS
 from leasehold.web.entry import entry
 from leasehold.web.routes import EngineSource, Routes
 

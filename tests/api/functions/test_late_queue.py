@@ -18,7 +18,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.devserver.cloud_tasks import CloudTasksDouble
 from leasehold.domain.manifest import Manifest
-from leasehold.services.claim_step import acquire_run
+from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run

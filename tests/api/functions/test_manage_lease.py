@@ -23,7 +23,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
-from leasehold.services.claim_step import acquire_run
+from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.services.engine import publish_owed
 from leasehold.services.limits import FILE_BYTES
 from leasehold.services.operate import OperationRequest, operate

@@ -18,19 +18,19 @@ from leasehold.api.call_row import AnyRow
 from leasehold.api.calls import CALLS, specified
 from leasehold.api.errors import ErrorResponse
 from leasehold.api.functions import OutcomeResponse, SweepResponse
-from leasehold.api.lease_calls import (
-    LEASE_CALLS,
-    CheckpointResponse,
-    ClaimResponse,
-    GetFileResponse,
-    RenewResponse,
-)
 from leasehold.api.openapi import path_of
 from leasehold.api.results import FileEntry, FilesQuery, FilesResponse
 from leasehold.api.runs import StartBody
 from leasehold.client.arguments import Filters
 from leasehold.domain.artifact_name import files_folder
 from leasehold.errors import InvalidRequestError, UnknownFileError
+from leasehold.remote_workers.calls import (
+    LEASE_CALLS,
+    CheckpointResponse,
+    ClaimResponse,
+    GetFileResponse,
+    RenewResponse,
+)
 from leasehold.services.engine import find_run
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.start_run import StartRequest, start_run

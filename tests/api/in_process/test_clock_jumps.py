@@ -16,9 +16,9 @@ from leasehold.errors import ChannelUnavailableError
 from leasehold.ports.documents import Query
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.registry import Registry
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, renew_lease
 from leasehold.services.audit import audit
-from leasehold.services.claim_step import acquire_run
-from leasehold.services.manage_lease import LeaseCredentials, renew_lease
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing.in_process import RecordedChannels
 from tests.api.in_process.sample import CALLS, GO_ON, PIPELINES, STEPS

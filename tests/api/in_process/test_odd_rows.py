@@ -12,8 +12,8 @@ import pytest
 
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import UnreadableRunError
+from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.services.audit import audit
-from leasehold.services.claim_step import acquire_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from leasehold.api.call_row import CallRequest
-from leasehold.api.lease_calls import LEASE_CALLS
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.in_process import InProcessEngine
 from leasehold.logs.attempt import name_attempts_in_records
 from leasehold.logs.stderr_log import JsonFormatter, LineFormatter
+from leasehold.remote_workers.calls import LEASE_CALLS
 from leasehold.services.operate import OperationRequest, operate
 from tests.api.in_process import leaking
 from tests.api.in_process.leaking import (

@@ -20,8 +20,8 @@ from leasehold.errors import (
     ReviewerModelError,
 )
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.claim_step import ClaimedStep, claim_step
-from leasehold.services.manage_lease import LeaseCredentials, complete_step
+from leasehold.remote_workers.claim_step import ClaimedStep, claim_step
+from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step
 from leasehold.testing import InProcessEngine, step_context
 from tests.api.testing import trials
 from tests.api.testing.trials import verdict

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold.errors import StoreUnavailableError
-from leasehold.services.claim_step import claim_step
+from leasehold.remote_workers.claim_step import claim_step
 from leasehold.testing import InProcessEngine
 from tests.chaos.outages.catalog import CALLS, DOES, GATES, LARGE, PIPELINES, STEPS
 from tests.chaos.outages.conftest import Store

@@ -14,8 +14,8 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.stored import Write
 from leasehold.errors import NothingToClaimError, StoreUnavailableError
-from leasehold.services.claim_step import acquire_run, claim_step
-from leasehold.services.manage_lease import LeaseCredentials, complete_step, renew_lease
+from leasehold.remote_workers.claim_step import acquire_run, claim_step
+from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step, renew_lease
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.functions.conftest import Function

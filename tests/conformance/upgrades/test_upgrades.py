@@ -13,9 +13,9 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
-from leasehold.services.claim_step import acquire_run
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step
 from leasehold.services.engine import Engine
-from leasehold.services.manage_lease import LeaseCredentials, complete_step
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.overrides import list_overrides
 from leasehold.services.purge import purge

@@ -17,10 +17,10 @@ from typing import Any
 
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
-from leasehold.services.claim_step import acquire_run
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, save_checkpoint
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive
-from leasehold.services.manage_lease import LeaseCredentials, save_checkpoint
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.overrides import OverrideRequest, set_override
 from leasehold.services.start_run import StartRequest, start_run

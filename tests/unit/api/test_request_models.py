@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from leasehold import api
+from leasehold import api, remote_workers
 from leasehold.api.call_row import AnyRow
 from leasehold.api.calls import CALLS
 from leasehold.api.deliveries import DeliverBody, DeliveriesQuery
 from leasehold.api.functions import EventBody, PushBody, TaskBody
-from leasehold.api.lease_calls import (
+from leasehold.api.operations import ApproveBody, BatchBody, OperationBody, RecreateBody, RetryBody
+from leasehold.api.overrides import OverrideBody
+from leasehold.api.request_model import RequestModel, RequestPart
+from leasehold.api.results import FilesQuery
+from leasehold.api.runs import RunsQuery, StartBody
+from leasehold.domain.lifecycle import Operation
+from leasehold.errors import InvalidRequestError
+from leasehold.remote_workers.calls import (
     AcquireBody,
     CheckpointBody,
     ClaimBody,
@@ -29,13 +36,6 @@ from leasehold.api.lease_calls import (
     ReleaseBody,
     RenewBody,
 )
-from leasehold.api.operations import ApproveBody, BatchBody, OperationBody, RecreateBody, RetryBody
-from leasehold.api.overrides import OverrideBody
-from leasehold.api.request_model import RequestModel, RequestPart
-from leasehold.api.results import FilesQuery
-from leasehold.api.runs import RunsQuery, StartBody
-from leasehold.domain.lifecycle import Operation
-from leasehold.errors import InvalidRequestError
 from leasehold.services.limits import MAX_INTEGER, MAX_KEY, MAX_NAME, MAX_PAGE, MAX_REASON
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
@@ -126,10 +126,11 @@ ODD = [True, 1.5, float("nan"), float("inf"), 10**4000, "\ud800", b"x", [], {}, 
 def models() -> list[type[BaseModel]]:
     """Return all shapes of the API."""
     found: set[type[BaseModel]] = set()
-    for module in pkgutil.iter_modules(api.__path__, f"{api.__name__}."):
-        for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, type) and issubclass(value, BaseModel):
-                found.add(value)
+    for package in (api, remote_workers):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for value in vars(importlib.import_module(module.name)).values():
+                if isinstance(value, type) and issubclass(value, BaseModel):
+                    found.add(value)
     return sorted(found - {BaseModel}, key=lambda model: model.__name__)
 
 

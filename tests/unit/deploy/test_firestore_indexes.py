@@ -27,8 +27,8 @@ from leasehold.domain.worker_note import WorkerKind, WorkerNote
 from leasehold.errors import NothingToClaimError
 from leasehold.ports.clock import Threads
 from leasehold.ports.documents import Query, Snapshot
+from leasehold.remote_workers.claim_step import claim_step
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
-from leasehold.services.claim_step import claim_step
 from leasehold.services.engine import Engine, Process, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep

@@ -1,7 +1,7 @@
 """What remote workers do with a lease that they were given: renew it, and settle the step.
 
 A worker sends its credentials with each call: the run, its lease and the token that came with it.
-The lifecycle decides what they are worth. How it gets a lease: `services/claim_step.py`.
+The lifecycle decides what they are worth. How it gets a lease: `remote_workers/claim_step.py`.
 """
 
 from __future__ import annotations

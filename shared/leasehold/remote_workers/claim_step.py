@@ -36,8 +36,8 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import KnownRun, Query
 from leasehold.registry.dispatch import REMOTE
+from leasehold.remote_workers.manage_lease import LeaseCredentials, block_step
 from leasehold.services.engine import Engine, change_run, find_run
-from leasehold.services.manage_lease import LeaseCredentials, block_step
 from leasehold.services.paging import pages
 from leasehold.services.worker_notes import note_asked, steps_known_elsewhere
 

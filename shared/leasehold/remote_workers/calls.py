@@ -23,11 +23,9 @@ from leasehold.domain.notes import progress_message
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.domain.stored import replace
-from leasehold.services import manage_lease
-from leasehold.services.claim_step import ClaimedStep, acquire_run, claim_step
-from leasehold.services.engine import Engine
-from leasehold.services.limits import FILE_BYTES, MAX_PAGE
-from leasehold.services.manage_lease import (
+from leasehold.remote_workers import manage_lease
+from leasehold.remote_workers.claim_step import ClaimedStep, acquire_run, claim_step
+from leasehold.remote_workers.manage_lease import (
     LeaseCredentials,
     complete_step,
     fail_step,
@@ -35,6 +33,8 @@ from leasehold.services.manage_lease import (
     renew_lease,
     save_checkpoint,
 )
+from leasehold.services.engine import Engine
+from leasehold.services.limits import FILE_BYTES, MAX_PAGE
 from leasehold.worker.failures.failures import record_of_report
 
 # `/leases:claim` and so on: steps for remote workers, under leases.
