@@ -40,7 +40,8 @@ STATUS_WORDS: Final[Mapping[RunStatus, str]] = {
     RunStatus.PENDING: "An attempt is dispatched and waits for a worker.",
     RunStatus.IN_PROGRESS: "A worker holds the lease. It is never in progress without one.",
     RunStatus.ERROR: "An attempt failed. The next one is scheduled, unless the run is given up.",
-    RunStatus.BLOCKED: "A person has to decide; `block` says what was found and what can be done.",
+    RunStatus.BLOCKED: "A gate refused the output and a person decides, or the code cannot run "
+    "the step; `block` has the reason and the remedy.",
     RunStatus.COMPLETED: "The output of the last step is recorded.",
 }
 
@@ -50,27 +51,27 @@ _PERSON: Final = "a person"
 
 #: Who causes an event, and what it means.
 EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
-    RunEvent.LEASE_ACQUIRED: (_WORKER, "It took the waiting step; the fencing token grew."),
+    RunEvent.LEASE_ACQUIRED: (_WORKER, "The worker took the waiting step; the fencing token grew."),
     RunEvent.LEASE_TAKEN_OVER: (
         _WORKER,
-        "It took the step from a worker whose lease was over; the fencing token grew.",
+        "The worker took the step from one whose lease was over; the fencing token grew.",
     ),
-    RunEvent.LEASE_RENEWED: (_WORKER, "It still works; the lease is extended, at most to its cap."),
+    RunEvent.LEASE_RENEWED: (_WORKER, "The lease is extended, at most to its cap."),
     RunEvent.LEASE_RELEASED: (
         _WORKER,
-        "It was shut down and released the lease; the next attempt is dispatched at once.",
+        "The worker was shut down; the next attempt is dispatched at once.",
     ),
     RunEvent.STEP_CONTINUED: (
         _WORKER,
-        "It ends for the next attempt to go on from its checkpoint; that is dispatched at once.",
+        "The next attempt goes on from the last checkpoint; it is dispatched at once.",
     ),
     RunEvent.LEASE_EXPIRED: (
         _ENGINE,
-        "The lease ran out, its worker is lost; the next attempt is dispatched at once.",
+        "The worker was lost; the next attempt is dispatched at once.",
     ),
     RunEvent.STEP_HANDED_OFF: (
         _WORKER,
-        "Its output is recorded and the next step is dispatched, in one commit.",
+        "The output is recorded and the next step is dispatched, in one commit.",
     ),
     RunEvent.TRIAL_OPENED: (
         f"{_WORKER}, or {_PERSON} who approves",
@@ -82,28 +83,28 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
     ),
     RunEvent.ATTEMPT_FAILED: (
         f"{_WORKER}, or {_ENGINE}",
-        "It failed, or was ended at a limit; the next attempt waits for its backoff.",
+        "The attempt failed, or was ended at a limit; the next one waits for the backoff.",
     ),
     RunEvent.GATE_FAILED: (_WORKER, "A gate refused the output; a person decides."),
     RunEvent.STEP_UNKNOWN: (
         _ENGINE,
-        "No worker that lives knows the step; the run waits for one that does.",
+        "No live worker knows the step; the run waits for one that does.",
     ),
     RunEvent.CANNOT_RUN: (
         _WORKER,
-        "The code that is deployed cannot run the step; the run waits for code that can.",
+        "The deployed code cannot run the step; the run waits for code that can.",
     ),
     RunEvent.LOOKED_AGAIN: (
         _ENGINE,
-        "The step is dispatched where it stands: it shows whether the code was put right.",
+        "The blocked step is dispatched again, in case the code has been corrected.",
     ),
     RunEvent.PAUSED: (_PERSON, "Nothing more is dispatched."),
     RunEvent.RESUMED: (
         _PERSON,
-        "The next attempt is dispatched at once; one that still runs simply continues.",
+        "The next attempt is dispatched at once; an attempt that still runs continues.",
     ),
     RunEvent.RETRIED: (_PERSON, "The step is dispatched again, without waiting for its backoff."),
-    RunEvent.APPROVED: (_PERSON, "The output that was kept is handed off."),
+    RunEvent.APPROVED: (_PERSON, "The kept output is handed off."),
     RunEvent.CANCELLED: (_PERSON, "The run is terminal; a late output is discarded."),
     RunEvent.DEAD_LETTERED: (_ENGINE, "The run is terminal; nothing tries it again."),
 }
