@@ -1,0 +1,6 @@
+"""Limits that learn: from the durations of a step's attempts to the limit of its next one.
+
+Pure: no clock, no store, only the standard library's mathematics. `derive.py` has the story in
+order, `samples.py` what goes in, `proposal.py` what comes out. The two estimates of a percentile
+are in `kaplan_meier.py` and `log_normal.py`. `tail_probe.py` is all that a dispatch needs.
+"""
