@@ -100,10 +100,10 @@ TRACE_EVENTS: Final = Registry(
         TraceEventEntry(
             TraceType.ANNOUNCEMENT_GIVEN_UP,
             False,
-            "A channel was not told of the run; `reason` and `detail` say why.",
+            "An announcement to a channel was given up; `reason` and `detail` say why.",
         ),
         TraceEventEntry(
-            TraceType.ANNOUNCEMENT_REQUESTED, False, "A person had a channel told once more."
+            TraceType.ANNOUNCEMENT_REQUESTED, False, "A person had an announcement sent once more."
         ),
         TraceEventEntry(
             TraceType.ARCHIVE_FAILED,

@@ -103,8 +103,7 @@ def test_show_says_who_was_told_and_why_who_was_not(shell: Shell, run_id: str) -
 
     assert "announced: to log; audit given up (404 gone)" in show.stdout.splitlines()
     assert why.stdout.splitlines()[1] == (
-        "Channel audit was not told of run_cancelled, and will not be: 404 gone. "
-        ":deliver tells it once more."
+        "Channel audit did not receive run_cancelled: 404 gone. :deliver sends it once more."
     )
     assert f"deliver {run_id} --channel audit" in why.stderr
     assert [one["channel"] for one in shell.json("why", run_id)["deliveries"]] == ["audit"]

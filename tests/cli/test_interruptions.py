@@ -75,7 +75,7 @@ def test_why_does_not_say_that_a_killed_process_will_finish(
 
     assert "to finish attempt 1 of step charge" in works.stdout
     assert works.stderr == ""
-    assert "waits for someone to take up attempt 1 of step charge, whose process" in gone.stdout
+    assert "waits for a worker to take over attempt 1 of step charge, whose process" in gone.stdout
     assert "to finish" not in gone.stdout
     assert gone.stderr.startswith("this takes it up at once: ")
     assert done.returncode == 0

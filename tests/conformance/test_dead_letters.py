@@ -238,7 +238,7 @@ def permanent(world: World) -> str:
 
 
 def never_claimed(world: World) -> str:
-    """No worker elsewhere came for an hour in which someone looked."""
+    """No worker elsewhere came for an hour in which the sweep ran."""
     run_id = world.start("away")
     for _ in range(5):
         world.wait(run_id, timedelta(minutes=10))
@@ -284,8 +284,8 @@ REASONS: Final = {
     DeadLetterReason.UNRECOVERED_ERROR: Reason(
         unrecovered,
         audits,
-        "Step fail failed, and its next attempt was not begun within N s in which someone "
-        "looked; the recovery window has N s.",
+        "Step fail failed, and its next attempt was not begun within N s in which the sweep "
+        "ran; the recovery window has N s.",
         0,
     ),
     DeadLetterReason.PERMANENT_FAILURE: Reason(permanent, comes, "ValueError: fail cannot do 1", 0),

@@ -127,7 +127,7 @@ def test_what_anyone_may_call_is_found(
     code, lines = call()
 
     assert code == 1
-    assert lines[0] == ("failed  execute-step answers anyone (200): no one may call it so.")
+    assert lines[0] == ("failed  execute-step answers without a sign-in (200), and must not.")
 
 
 def test_a_sweep_that_nothing_calls_is_found(

@@ -369,7 +369,7 @@ def deliveries(engine: Engine, request: CallRequest[DeliveriesQuery]) -> Deliver
     names_actor=True,
 )
 def deliver(engine: Engine, request: CallRequest[DeliverBody]) -> DeliveryReport:
-    """Tell a channel of the run once more, as it was announced last."""
+    """Send the last announcement of the run to a channel once more."""
     body, actor = request.given, request.actor
     owed = request_delivery(engine, request.run_id, body.channel, actor=actor, reason=body.reason)
     return DeliveryReport.of(owed)

@@ -19,7 +19,7 @@ class WhyResponse(ResponseModel):
 
     `waitsFor` is null for a run that waits for nothing any more, `until` where no time moves it,
     and `then` is what would become of it at that time. `operations` are what a person who looked
-    at this `generation` can do now. `owed` says what people are still to be told of the run.
+    at this `generation` can do now. `owed` has its announcements that are due or were given up.
     """
 
     run_id: str

@@ -46,7 +46,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "deliveries", "List the announcements of all runs, or of RUN alone, newest first."
     ),
     "deliver": CommandRow(
-        "deliveries", "Have a channel told of RUN once more, as it was announced last."
+        "deliveries", "Send the last announcement of RUN to a channel once more."
     ),
     "pause": CommandRow(
         "operations",
@@ -69,7 +69,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "purge": CommandRow(
         "purge", "Delete runs that ended long ago: their trace, values and files too."
     ),
-    "audit": CommandRow("upkeep", "Look for runs that no one and nothing would move."),
+    "audit": CommandRow("upkeep", "Find runs that nothing would ever move."),
     "workers": CommandRow(
         "upkeep",
         "List who works on the store: processes that noted within three minutes that they live.",

@@ -106,7 +106,7 @@ def _row(one: DeliveryReport, now: datetime) -> Row:
     )
 
 
-# `leasehold deliver`: have a channel told of a run once more.
+# `leasehold deliver`: send the last announcement of a run once more.
 
 
 @click.command()
@@ -116,7 +116,7 @@ def _row(one: DeliveryReport, now: datetime) -> Row:
 @url_option
 @json_option
 def deliver(*, run_id: str, channel: str, reason: str, url: str | None, as_json: bool) -> None:
-    """Have a channel told of RUN once more, as it was announced last.
+    """Send the last announcement of RUN to a channel once more.
 
     A delivery that is on its way already is left as it is, and not doubled.
 

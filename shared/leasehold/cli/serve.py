@@ -36,7 +36,7 @@ _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Where it listens. No one signs in: who can reach another address may do everything.",
+    help="The address to listen on. Callers of any other one may do everything: none signs in.",
 )
 @click.option(
     "--port",

@@ -113,7 +113,7 @@ _AUDIT_COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
 @url_option
 @json_option
 def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
-    """Look for runs that no one and nothing would move.
+    """Find runs that nothing would ever move.
 
     Exits with 0 when there are none, or all are repaired; 1 when something is left.
 

@@ -45,7 +45,7 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
         note(f"{operation} it with:", _decision(run, answer, operation, url))
     for channel in _given_up(answer):
         words = ("deliver", run_id, "--channel", channel, *url_words(url))
-        note(f"tell {channel} once more with:", command_line(*words))
+        note(f"send it to {channel} once more with:", command_line(*words))
 
 
 def _given_up(answer: WhyResponse) -> list[str]:

@@ -440,7 +440,7 @@ class Client:
         return self.call(calls.batch, body).to_result()
 
     def deliver(self, run: Run, channel: str, *, reason: str = "") -> DeliveryReport:
-        """Have a channel told of the run once more, as the run was announced last.
+        """Send the last announcement of the run to a channel once more.
 
         One that is due already is sent now, and not doubled. After one that was announced, or
         given up, another is sent, whose idempotency key the provider has not seen.
@@ -515,7 +515,7 @@ class Client:
         return self.call(calls.workers, None)
 
     def audit(self, *, repair: bool = False) -> AuditResponse:
-        """Return the runs that no one and nothing would move, and repair them if that is wanted."""
+        """Return the runs that nothing would ever move, and repair them if that is wanted."""
         return self.call(calls.repair if repair else calls.audit, None)
 
     def sweep(self) -> SweepResponse:

@@ -26,7 +26,7 @@ class Installation:
         ledger_days: how long the ledger keeps what it knows of an ended run; None: forever.
         backup_days: how long a daily backup of the database is kept; 0: there is none, and no
             point-in-time recovery.
-        alert_email: who is told of alerts; empty: no one but the console.
+        alert_email: the address that alerts are sent to; empty: the console alone shows them.
         callers: members that may call the runs API: `user:…`, `group:…`, `serviceAccount:…`.
         workers: members that may call `manage_lease`.
         tables: what is deployed.

@@ -115,7 +115,7 @@ def _what(
         attempt = _attempt(manifest)
         if now < lease.expires_at and holder_gone:
             return (
-                f"someone to take up {attempt}, whose process {lease.holder} is gone (a server "
+                f"a worker to take over {attempt}, whose process {lease.holder} is gone (a server "
                 "that starts on this machine does so at once, the sweep when the lease ends)"
             )
         if now < lease.expires_at:
@@ -261,20 +261,19 @@ def _parts(delivery: Delivery, now: datetime, held_until: datetime | None) -> It
     channel, event = delivery.channel, delivery.event
     if delivery.state is DeliveryState.GIVEN_UP:
         known = filter(None, (delivery.given_up_why, delivery.last_error))
-        why = ": ".join(known) or "no one wrote down why"
-        yield f"Channel {channel} was not told of {event}, and will not be: {why.rstrip('.')}."
-        yield ":deliver tells it once more."
+        why = ": ".join(known) or "the reason was not recorded"
+        yield f"Channel {channel} did not receive {event}: {why.rstrip('.')}."
+        yield ":deliver sends it once more."
         return
     claim = delivery.claim
     if delivery.state is DeliveryState.CLAIMED and claim is not None and now < claim.expires_at:
-        yield f"Channel {channel} is being told of {event} by {claim.holder}."
+        yield f"{claim.holder} is sending {event} to channel {channel}."
     else:
-        yield f"Channel {channel} is still to be told of {event}: {_next(delivery, now)}."
+        yield f"Channel {channel} has not received {event} yet: {_next(delivery, now)}."
         if held_until is not None and now < held_until:
             yield f"Nothing is sent to it until {stamp(held_until)}: its breaker is open."
     if delivery.unknown:
-        them = "it" if delivery.unknown == 1 else "they"
-        yield f"Of {counted(delivery.unknown, 'send')} no one knows whether {them} got through."
+        yield f"{counted(delivery.unknown, 'send')} may have got through: the result is unknown."
     if delivery.last_error:
         yield f"Its last error: {delivery.last_error.rstrip('.')}."
 

@@ -141,7 +141,7 @@ def _unrecovered(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
         return None
     return (
         f"Step {manifest.position.step} failed, and its next attempt was not begun within "
-        f"{_seconds(now - lost_since)} s in which someone looked; "
+        f"{_seconds(now - lost_since)} s in which the sweep ran; "
         f"the recovery window has {_seconds(rules.recovery_window)} s."
     )
 

@@ -160,7 +160,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.RUN_RETRIED: "run retried",
     TraceType.RUN_APPROVED: "run approved",
     TraceType.RUN_COMPLETED: "run completed",
-    TraceType.ANNOUNCEMENT_GIVEN_UP: "channel {channel} is not told",
+    TraceType.ANNOUNCEMENT_GIVEN_UP: "announcement to channel {channel} given up",
 }
 
 #: What happens in each trial anew.

@@ -54,8 +54,8 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.STUCK_IN_PROGRESS,
             "Stuck in progress",
             "CRITICAL",
-            "The step was cut short again and again, or fell silent for long a second time while "
-            "someone looked, and made no progress in between.",
+            "The step was cut short again and again, or was silent for too long for the second "
+            "time, without progress in between. Time off does not count.",
             "Look at who held the lease and how it ended (step_terminated): a step that is killed "
             "each time needs more memory, or checkpoints. Then recreate the run from this step.",
             ("PIPELINE_MAX_INTERRUPTIONS", "PIPELINE_STUCK_TIMEOUT_MS"),
@@ -64,9 +64,9 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.UNRECOVERED_ERROR,
             "Error not recovered",
             "ERROR",
-            "The step failed, and the tasks of its next attempt were lost, look after look, for "
-            "the recovery window.",
-            "See what removes tasks undelivered: a queue that is purged or made anew. Then "
+            "The step failed, and the tasks of its next attempt were lost again and again, for the "
+            "recovery window.",
+            "Find what removes undelivered tasks: a queue that is purged or created again. Then "
             "recreate the run from this step.",
             ("PIPELINE_RECOVERY_WINDOW_MS",),
         ),
@@ -82,8 +82,8 @@ DEAD_LETTERS: Final = Registry(
             DeadLetterReason.NEVER_STARTED,
             "Never started",
             "CRITICAL",
-            "The tasks of the step were lost again and again, or no remote worker claimed it, "
-            "while someone looked.",
+            "The tasks of the step were lost again and again, or no remote worker claimed it. Time "
+            "off does not count.",
             "See whether the queue delivers to execute_step, or whether the step's remote workers "
             "run. Then recreate the run from this step.",
             ("PIPELINE_MAX_INTERRUPTIONS",),

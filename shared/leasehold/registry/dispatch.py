@@ -135,7 +135,7 @@ _REUSE_ALONE_WORDS: Final = (
 )
 
 _HEARTBEAT_WORDS: Final = (
-    "a timedelta: without a heartbeat no one notices a worker that died before the dispatch "
+    "a timedelta: without a heartbeat a dead worker is not noticed before the dispatch "
     f"deadline, and that is above {PLATFORM_DEADLINE.total_seconds():g} s"
 )
 _HANDLER_WORDS: Final = "'module:function' or 'remote'"

@@ -248,7 +248,7 @@ SETTINGS: Final = Registry(
             "3600000",
             _MILLISECONDS,
             "how long after a failure the task of the next attempt may be known to be lost; time "
-            "parked, and time in which no one looks, do not count",
+            "parked, and time without a sweep, do not count",
             whole(1, _WEEK_MS),
             is_threshold=True,
         ),
@@ -433,7 +433,7 @@ def check_functions(settings: Settings, environ: Mapping[str, str]) -> None:
         reason = "the disk of a function is gone with its instance, and the runs with it"
         raise _conflict(settings, "LEASEHOLD_STORE", f"firestore://PROJECT/DATABASE, as {reason}")
     if _is_shared(settings) and settings["LEASEHOLD_TASKS"] == "in-process":
-        reason = "no one takes tasks from a queue within a function"
+        reason = "a function takes no tasks from a queue in its memory"
         repair = "on one machine, `leasehold serve` runs them"
         allowed = f"cloud-tasks://PROJECT/LOCATION, because {reason}; {repair}"
         raise _conflict(settings, "LEASEHOLD_TASKS", allowed)

@@ -46,7 +46,7 @@ _Due = tuple[Snapshot, Delivery]
 def request_delivery(
     engine: Engine, run_id: str, channel: str, *, actor: str, reason: str = ""
 ) -> Delivery:
-    """Have a channel told once more of the last announcement of a run; return what it is owed.
+    """Owe the last announcement of a run to a channel once more; return the delivery.
 
     Of one that was announced, or given up, a further round begins, under a key that the provider
     has not seen. A channel without this event gets it now, if the catalog has the channel. An

@@ -72,11 +72,11 @@ def delivery_report(delivery: Delivery, event: TraceEvent) -> Facts:
         event: what is traced of it.
     """
     is_sent = event.type is TraceType.ANNOUNCEMENT_SENT
-    what = f"channel {delivery.channel} was {'' if is_sent else 'not '}told of {delivery.event}"
+    what = f"{'received' if is_sent else 'did not receive'} {delivery.event}"
     why = "" if is_sent else f": {delivery.given_up_why}: {delivery.last_error}"
     return {
         "severity": "INFO" if is_sent else "ERROR",
-        "message": f"run {delivery.run_id}: {what}{why}",
+        "message": f"run {delivery.run_id}: channel {delivery.channel} {what}{why}",
         **_of_delivery(delivery, event.type),
         "secondsSinceDue": (event.model_extra or {}).get("secondsSinceDue"),
         "reason": event.reason,
@@ -85,8 +85,8 @@ def delivery_report(delivery: Delivery, event: TraceEvent) -> Facts:
 
 
 def unknown_send_report(delivery: Delivery) -> Facts:
-    """Return the facts of a send of which no one knows whether it got through."""
-    problem = f"channel {delivery.channel} may be told of {delivery.event} twice"
+    """Return the facts of a send whose result is unknown."""
+    problem = f"channel {delivery.channel} may receive {delivery.event} twice"
     return {
         "severity": "WARNING",
         "message": f"run {delivery.run_id}: {problem}: {delivery.last_error}",

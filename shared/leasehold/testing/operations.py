@@ -114,7 +114,7 @@ class Operations:
         return sweep(self.engine)
 
     def audit(self: _InProcess, *, repair: bool = False) -> list[AuditResult]:
-        """Return the runs that no one and nothing would move: there are none, or it is a bug."""
+        """Return the runs that nothing would ever move: there are none, or it is a bug."""
         return [*audit(self.engine, repair=repair)]
 
     def runs(self: _InProcess, **wanted: Unpack[Filters]) -> Iterator[Manifest]:

@@ -474,8 +474,7 @@ def test_why_says_what_people_are_still_to_be_told(way: Way, bundle: Bundle) -> 
     assert why["waitsFor"] is None
     assert len(why["owed"]) == 2
     assert (
-        "Channel log was not told of run_cancelled, and will not be: 404 gone. "
-        ":deliver tells it once more."
+        "Channel log did not receive run_cancelled: 404 gone. :deliver sends it once more."
     ) in why["owed"]
     assert {one["channel"] for one in why["deliveries"]} == {"log", "audit"}
 

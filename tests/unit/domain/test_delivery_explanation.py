@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOON, LATER = NOW + timedelta(seconds=5), NOW + timedelta(seconds=60)
 CLAIMED = {"state": DeliveryState.CLAIMED}
 CLAIM = Claim(claim_id="c-1", holder="host-a", expires_at=SOON)
-STILL = "Channel slack is still to be told of run_completed: "
+STILL = "Channel slack has not received run_completed yet: "
 
 
 def delivery(**fields: Any) -> Delivery:
@@ -57,11 +57,11 @@ def delivery(**fields: Any) -> Delivery:
         (
             {"not_before": SOON, "tries": 3, "unknown": 2},
             STILL + "it is sent again at 2026-01-01T12:00:05Z after 3 tries. "
-            "Of 2 sends no one knows whether they got through.",
+            "2 sends may have got through: the result is unknown.",
         ),
         (
             CLAIMED | {"claim": CLAIM, "tries": 1},
-            "Channel slack is being told of run_completed by host-a.",
+            "host-a is sending run_completed to channel slack.",
         ),
         (
             CLAIMED | {"claim": replace(CLAIM, expires_at=NOW), "tries": 1},
@@ -70,15 +70,15 @@ def delivery(**fields: Any) -> Delivery:
         (
             {"state": DeliveryState.GIVEN_UP, "given_up_why": "refused", "last_error": "HTTP 404"},
             (
-                "Channel slack was not told of run_completed, and will not be: refused: HTTP 404. "
-                ":deliver tells it once more."
+                "Channel slack did not receive run_completed: refused: HTTP 404. "
+                ":deliver sends it once more."
             ),
         ),
         (
             {"state": DeliveryState.GIVEN_UP},
             (
-                "Channel slack was not told of run_completed, and will not be: no one wrote down "
-                "why. :deliver tells it once more."
+                "Channel slack did not receive run_completed: the reason was not recorded. "
+                ":deliver sends it once more."
             ),
         ),
     ],

@@ -73,7 +73,7 @@ def test_a_step_whose_process_is_gone_waits_for_someone_else(
     paused = explain(runs.paused(runs.leased()), at(7), rules, holder_gone=True)
 
     sentence = (
-        "Run r-1 waits for someone to take up attempt 1 of step draft, whose process host-a is "
+        "Run r-1 waits for a worker to take over attempt 1 of step draft, whose process host-a is "
         "gone (a server that starts on this machine does so at once, the sweep when the lease "
         "ends), until 2026-01-01T12:00:30Z; if nothing happens by then, "
     )
@@ -261,8 +261,8 @@ def test_a_broken_run_that_has_an_alarm_is_repaired_then(runs: Runs, rules: Rule
 
     assert (found.until, found.then) == (at(30), "redispatched")
     assert found.words.startswith(
-        "Run r-1 waits for a repair (leasehold audit --repair): It is IN_PROGRESS, and no one "
-        "holds it, until 2026-01-01T12:00:30Z; if nothing happens by then, "
+        "Run r-1 waits for a repair (leasehold audit --repair): It is IN_PROGRESS, but no "
+        "worker holds a lease, until 2026-01-01T12:00:30Z; if nothing happens by then, "
     )
 
 

@@ -228,8 +228,8 @@ def test_an_unrecovered_run_says_how_long_it_waited(runs: Runs, rules: Rules, at
 
     assert found is not None
     assert found.detail == (
-        "Step draft failed, and its next attempt was not begun within 4000 s in which someone "
-        "looked; the recovery window has 3600 s."
+        "Step draft failed, and its next attempt was not begun within 4000 s in which the sweep "
+        "ran; the recovery window has 3600 s."
     )
 
 

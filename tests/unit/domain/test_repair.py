@@ -118,10 +118,10 @@ def test_what_no_sweep_would_ever_look_at_is_found_and_repaired(
 
 BROKEN: dict[Broken, list[tuple[str, str]]] = {
     no_lease: [
-        ("no_lease", "It is IN_PROGRESS, and no one holds it."),
+        ("no_lease", "It is IN_PROGRESS, but no worker holds a lease."),
         ("no_alarm", "It is IN_PROGRESS, and has no alarm."),
     ],
-    no_lease_but_an_alarm: [("no_lease", "It is IN_PROGRESS, and no one holds it.")],
+    no_lease_but_an_alarm: [("no_lease", "It is IN_PROGRESS, but no worker holds a lease.")],
     no_holder: [("no_holder", "Its lease names no holder.")],
     stray_lease: [("stray_lease", "It is PENDING, and host-a holds a lease.")],
     lease_of_the_dead: [
@@ -272,6 +272,6 @@ def test_a_repair_tells_what_was_wrong(runs: Runs, at: At) -> None:
     assert [(event.reason, event.detail) for event in change.events] == [
         (
             "repaired",
-            "It is IN_PROGRESS, and no one holds it. It is IN_PROGRESS, and has no alarm.",
+            "It is IN_PROGRESS, but no worker holds a lease. It is IN_PROGRESS, and has no alarm.",
         )
     ]

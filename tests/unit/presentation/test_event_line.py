@@ -96,5 +96,7 @@ def test_an_announcement_is_shown_with_its_channel_result_and_tries() -> None:
     assert event_reason(sent) == "run_completed to pager"
     assert event_reason(late) == "run_completed to pager, 3 tries, 1 unknown"
     assert event_reason(given_up) == "run_completed to pager: channel_refused: 404"
-    assert event_sentence(given_up) == "channel pager is not told: channel_refused: 404"
+    assert (
+        event_sentence(given_up) == "announcement to channel pager given up: channel_refused: 404"
+    )
     assert event_sentence(sent) is None

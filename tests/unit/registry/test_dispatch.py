@@ -329,7 +329,7 @@ def test_one_variable_cannot_be_both_limits(entry: Entry) -> None:
 
 def test_a_long_step_needs_a_heartbeat(entry: Entry) -> None:
     """Else its lease would run for a week before anybody notices that its worker died."""
-    with pytest.raises(InvalidEntryError, match="without a heartbeat no one notices a worker"):
+    with pytest.raises(InvalidEntryError, match="without a heartbeat a dead worker is not noticed"):
         entry(dispatch_deadline=1801 * S, heartbeat_interval=None)
 
     assert entry(dispatch_deadline=1800 * S, heartbeat_interval=None).heartbeat_interval is None

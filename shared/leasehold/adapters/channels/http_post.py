@@ -154,7 +154,7 @@ class AddressGuard:
         if not host:
             self._refuse("its address has no host that can be called")
         if host.rstrip(".") in _METADATA_NAMES:
-            self._refuse(f"{host} tells a machine of its account, and no one of a run")
+            self._refuse(f"{host} is a metadata server, and takes no announcements")
         return host
 
     def _refuse(self, problem: str) -> NoReturn:

@@ -87,7 +87,7 @@ class EmailSender:
         try:
             server.login(*credentials)
         except smtplib.SMTPNotSupportedError:
-            raise self._unavailable("the mail server lets no one sign in") from None
+            raise self._unavailable("the mail server offers no sign-in") from None
 
     def _deliver(self, call: BoundedCall, server: smtplib.SMTP, content: bytes) -> None:
         """Hand the mail over; those that are refused for good keep no other from it."""

@@ -55,7 +55,7 @@ class TopicSender:
             problem = f"Pub/Sub answered {type(error).__name__} for {self._entry.topic}"
             raise ChannelRefusedError(channel=self._entry.name, problem=problem) from None
         except GoogleAuthError as error:  # nothing was sent
-            problem = f"no one can sign in to Google from here: {type(error).__name__}; {_SIGN_IN}"
+            problem = f"there are no credentials of Google here: {type(error).__name__}; {_SIGN_IN}"
             raise ChannelUnavailableError(channel=self._entry.name, problem=problem) from None
         except google.ClientError as error:  # it says that it was not taken
             problem = f"Pub/Sub answered {type(error).__name__}"

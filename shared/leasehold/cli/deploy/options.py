@@ -147,7 +147,7 @@ _OPTIONS: Final[Sequence[Callable[[Any], Any]]] = (
         envvar="LEASEHOLD_ALERT_EMAIL",
         show_envvar=True,
         default="",
-        help="Who is told of alerts.",
+        help="The address that alerts are sent to.",
     ),
     click.option(
         "--caller",

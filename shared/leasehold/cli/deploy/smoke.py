@@ -264,7 +264,9 @@ class Smoke:
         if status in _REFUSALS:
             return f"{function.service} refuses a call without a token ({status})"
         if status < HTTPStatus.BAD_REQUEST:
-            raise SmokeError(f"{function.service} answers anyone ({status}): no one may call it so")
+            raise SmokeError(
+                f"{function.service} answers without a sign-in ({status}), and must not"
+            )
         raise SmokeError(f"{function.service} answers {status} to a call without a token, not 403")
 
     def check_api(self) -> str:

@@ -110,7 +110,7 @@ def _no_sweep() -> Alert:
         "no-sweep",
         "No sweep has ended well",
         "CRITICAL",
-        "No one notices dead workers and lost tasks, and no one repeats announcements.\n\n"
+        "Dead workers and lost tasks are not noticed, and announcements are not repeated.\n\n"
         f"Look at the job `{service}` of Cloud Scheduler (is it paused? what was it answered?), "
         f"then at the log of the function `{service}`: a line with `SWEEP_FINISHED` says in "
         "`detail` what could not be reached.",
@@ -142,8 +142,8 @@ ALERTS: Final = Registry(
             "announcement-given-up",
             "Announcement given up",
             "ERROR",
-            "A channel was not told of a run, and will not be.\n\n"
-            "`leasehold deliveries --state given_up` says whom no one has told, and why. Repair "
+            "A channel did not receive an announcement, which is not sent again.\n\n"
+            "`leasehold deliveries --state given_up` lists the channels and the reasons. Repair "
             "the channel, then `leasehold deliver RUN --channel NAME`.",
             _of(METRICS["announcements"], 'metric.label.event = "ANNOUNCEMENT_GIVEN_UP"'),
             within=timedelta(minutes=5),

@@ -56,7 +56,7 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
     lease, leased = manifest.position.lease, _is_leased(manifest)
     wanted = _wanted_alarm(manifest, grace)
     if leased and lease is None:
-        yield Breach("no_lease", "It is IN_PROGRESS, and no one holds it.", _AGAIN)
+        yield Breach("no_lease", "It is IN_PROGRESS, but no worker holds a lease.", _AGAIN)
     if lease is not None and not leased:
         finding = f"It is {manifest.state}, and {lease.holder or 'no one'} holds a lease."
         yield Breach("stray_lease", finding, "The lease is taken away.")
