@@ -13,19 +13,14 @@ from typing import Any, Final
 from leasehold import AgentClientError
 from leasehold.domain.redaction import MAX_LOOKED_AT, Redaction
 from leasehold.worker.failures.failures import record_of
-from pipelines.review.anchors import Anchors
-from pipelines.review.checks import check_agreement, check_document
-from pipelines.review.citations import count_terms, shortlist
-from pipelines.review.code_spans import without_code
-from pipelines.review.cues import cue
-from pipelines.review.documents import document, excerpts, library_of
+from pipelines.review.checks import check_document
+from pipelines.review.extraction import document, excerpts
 from pipelines.review.local_agent import LocalAgent
-from pipelines.review.markdown_escapes import code, on_one_line, prose, row
-from pipelines.review.models import Claim, Document, Extraction
-from pipelines.review.page import read_page
-from pipelines.review.salience import fold
-from pipelines.review.sentences import split
-from pipelines.review.vocabulary import notable, numbers, terms
+from pipelines.review.markdown import read_page, split
+from pipelines.review.markdown_escapes import escape_controls, prose
+from pipelines.review.models import Claim, Document
+from pipelines.review.questions import Excerpt, FolderClaims, Numbered
+from pipelines.review.words import numbers, terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +55,8 @@ def growing(mark: str) -> Callable[[int], str]:
 def review(text: str) -> Document:
     """Read a document all the way that extraction does, and check it."""
     page = read_page(text)
-    shelf = library_of(Path("/nonexistent"), {"a.md": page})
     picks = [pick for each in excerpts("a.md", page) for pick in LocalAgent().claims(each)]
-    found = document("a.md", page, shelf, picks)
+    found = document(Path("/nonexistent"), "a.md", {"a.md": page}, picks)
     list(check_document(found))
     found.model_dump_json()
     return found
@@ -94,17 +88,15 @@ def claims(texts: Sequence[str]) -> tuple[Claim, ...]:
     )  # fmt: skip
 
 
-def agreement(given: tuple[Claim, ...]) -> None:
-    """Compare claims, each of a document of its own."""
-    documents = [
-        Document(path=claim.document, title=None, lines=1, words=1, sections=(), links=(),
-                 claims_found=1, claims=(claim,))
-        for claim in given
-    ]  # fmt: skip
-    nothing = Extraction(folder="/", agent="", points=1, documents=tuple(documents),
-                         skipped_folders=(), findings=())  # fmt: skip
-    list(check_agreement(nothing))
-    count_terms([f"word{number}" for number in range(8)], shortlist(documents))
+def condense(texts: Sequence[str]) -> object:
+    """Digest claims that say these texts."""
+    return LocalAgent().digest(FolderClaims(claims=claims(texts), points=12))
+
+
+def pick(text: str) -> object:
+    """Pick a claim out of one sentence."""
+    sentences = (Numbered(number=0, section="", text=text),)
+    return LocalAgent().claims(Excerpt(document="a.md", title="a", sentences=sentences))
 
 
 def redact(text: str) -> object:
@@ -120,11 +112,6 @@ def fail(text: str) -> object:
 def different(size: int) -> list[str]:
     """Return sentences that share most of their words, and are not the same."""
     return [f"all of these words stand in w{n} x{n} y{n} z{n} of it" for n in range(size)]
-
-
-def taken_anchors(size: int) -> list[str]:
-    """Return headings whose anchors are those that others would get."""
-    return [f"a-{number}" for number in range(1, size)] + ["a"] * size
 
 
 _MARKDOWN: Final[dict[str, Callable[[int], str]]] = {
@@ -265,23 +252,16 @@ CASES: Final[Sequence[Case]] = (
     Case("error of quotes", fail, repeated('"'), 40_000),
     Case("error of characters that JSON escapes", fail, repeated("\x01"), 40_000),
     Case("links that miss a heading by a letter", review, near_misses, 2000),
-    Case("anchors that are taken", lambda names: list(map(Anchors().take, names)),
-         taken_anchors, 4000),
-    Case("claims that are nearly the same", fold, different, 600),
-    Case("claims that contradict each other", lambda texts: agreement(claims(texts)),
+    Case("claims that are nearly the same", condense, different, 600),
+    Case("claims that contradict each other", condense,
          lambda size: [f"the `limit` of these calls is {n} by default" for n in range(size)], 400),
-    Case("words that many claims share", lambda texts: notable(texts, 12),
-         lambda size: [f"word{n // 2} other{n // 2}" for n in range(size)], 800),
     Case("sentences of stops", lambda text: list(split(text)), repeated(".!?"), 40_000),
     Case("sentences of East Asian stops", lambda text: list(split(text)), repeated("。」"), 20_000),
-    Case("code spans of growing backticks", without_code, growing("`"), 100_000),
-    Case("claim of digits", cue, repeated("1,"), 40_000),
-    Case("claim of backticks", cue, growing("`"), 40_000),
+    Case("claim of digits", pick, repeated("1,"), 40_000),
+    Case("claim of backticks", pick, growing("`"), 40_000),
     Case("numbers", numbers, repeated("1,"), 40_000),
     Case("terms", terms, repeated("a--"), 20_000),
     Case("prose of backticks", prose, growing("`"), 100_000),
     Case("prose of underscores", prose, repeated("_a"), 20_000),
-    Case("prose of escapes", on_one_line, repeated("\x1b"), 20_000),
-    Case("code of backticks", code, growing("`"), 100_000),
-    Case("cell of bars", lambda text: row([text]), repeated("\\|"), 40_000),
+    Case("controls", escape_controls, repeated("\x1b"), 20_000),
 )  # fmt: skip

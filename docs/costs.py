@@ -87,7 +87,7 @@ COUNTED: Final[Mapping[str, Operations]] = {
     },
     "review": {
         Kind.READ: 6,
-        Kind.WRITE: 26,
+        Kind.WRITE: 28,
         Kind.TRANSACTION: 4,
         Kind.TASK_CREATED: 4,
         Kind.TASK_DELIVERED: 4,

@@ -31,8 +31,8 @@ from leasehold.domain.manifest import Manifest
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.presentation.run_state import result_of
 from pipelines.review.agent import PACE, pace_of
+from pipelines.review.files import find_markdown
 from pipelines.review.markdown_escapes import escape_controls
-from pipelines.review.markdown_files import find_markdown
 from pipelines.review.models import Review, ReviewInput
 
 LEASEHOLD: Final = Path(sys.executable).parent / "leasehold"

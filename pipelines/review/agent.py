@@ -6,10 +6,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from leasehold import PermanentError, StepContext
-from pipelines.review.llm_settings import endpoint_of
 from pipelines.review.local_agent import LocalAgent
 from pipelines.review.questions import (
-    DigestDraft,
     DocumentClaims,
     DraftPoint,
     Excerpt,
@@ -43,7 +41,7 @@ class Agent(Protocol):
         """Say what one document says, in its own order."""
         ...
 
-    def digest(self, given: FolderClaims) -> DigestDraft:
+    def digest(self, given: FolderClaims) -> Sequence[DraftPoint]:
         """Say what matters most over all documents; near-identical claims become one point."""
         ...
 
@@ -57,33 +55,27 @@ def chosen_agent(ctx: StepContext) -> Agent:
 
     `local`, the default, answers within milliseconds, and a model does not. REVIEW_AGENT_PACE_MS
     makes it wait that long before each answer, to see how the engine handles slow steps;
-    `make demo CHAOS=1` sets it. `openai` asks a model: see `llm_settings`.
+    `make demo CHAOS=1` sets it. `openai` asks a model: see `model_agent`.
 
     Raises:
         PermanentError: a variable has a value that cannot be used, or the extra is missing.
     """
     name = os.environ.get(AGENT) or "local"
-    if name == "openai":
-        return _model(ctx)
-    if name != "local":
+    if name == "local":
+        return LocalAgent(partial(_think, ctx, pace_of(os.environ.get(PACE, ""))))
+    if name != "openai":
         message = f"{AGENT} is {name[:40]!r}; allowed: local, openai."
         raise PermanentError(message, code="bad_setting")
-    return LocalAgent(partial(_think, ctx, pace_of(os.environ.get(PACE, ""))))
-
-
-def _model(ctx: StepContext) -> Agent:
-    endpoint = endpoint_of(os.environ)
     try:
         # only here: the client of a model that no one asks would cost each start half a second
-        from pipelines.review.cached_agent import CachedAgent  # noqa: PLC0415
-        from pipelines.review.llm_agent import OpenAIAgent  # noqa: PLC0415
+        from pipelines.review.model_agent import OpenAIAgent, endpoint_of  # noqa: PLC0415
     except ImportError as error:
         message = (
             f"{AGENT}=openai needs the extra llm, which is not there ({error}). Install it: "
             ".venv/bin/python -m pip install -c constraints.txt -e '.[llm]'"
         )
         raise PermanentError(message, code="extra_missing") from error
-    return CachedAgent(ctx, OpenAIAgent(ctx, endpoint))
+    return OpenAIAgent(ctx, endpoint_of(os.environ))
 
 
 def pace_of(text: str) -> float:

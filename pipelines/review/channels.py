@@ -34,18 +34,6 @@ def channels_of(environ: Mapping[str, str]) -> Registry[ChannelEntry]:
     return Registry("channels", [_ENTRIES[name](environ) for name in names])
 
 
-def _slack(_environ: Mapping[str, str]) -> ChannelEntry:
-    return SlackChannel(name="slack", url_variable="REVIEW_SLACK_URL")
-
-
-def _webhook(_environ: Mapping[str, str]) -> ChannelEntry:
-    return WebhookChannel(
-        name="webhook",
-        url_variable="REVIEW_WEBHOOK_URL",
-        secret_variable="REVIEW_WEBHOOK_SECRET",  # noqa: S106 - the name of a variable
-    )
-
-
 def _email(environ: Mapping[str, str]) -> ChannelEntry:
     recipients = _needed(environ, "email", "REVIEW_EMAIL_TO", "addresses with commas between them")
     signs_in = is_set(environ, "SMTP_USER")
@@ -72,9 +60,13 @@ def _needed(environ: Mapping[str, str], channel: str, name: str, allowed: str) -
 
 
 _ENTRIES: Final[Mapping[str, Callable[[Mapping[str, str]], ChannelEntry]]] = {
-    "log": lambda _environ: LogChannel(name="log"),
-    "slack": _slack,
-    "webhook": _webhook,
+    "log": lambda _: LogChannel(name="log"),
+    "slack": lambda _: SlackChannel(name="slack", url_variable="REVIEW_SLACK_URL"),
+    "webhook": lambda _: WebhookChannel(
+        name="webhook",
+        url_variable="REVIEW_WEBHOOK_URL",
+        secret_variable="REVIEW_WEBHOOK_SECRET",  # noqa: S106 - the name of a variable
+    ),
     "email": _email,
     "topic": _topic,
 }

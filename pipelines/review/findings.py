@@ -7,7 +7,7 @@ from pipelines.review.models import Finding, Severity
 
 
 class Rule(NamedTuple):
-    """The severity of a finding, and what helps if nothing better is known."""
+    """The severity of a finding, and what helps."""
 
     severity: Severity
     remediation: str
@@ -38,9 +38,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "document_uncited": Rule("low", "Nothing to do if the document matters little."),
     "document_empty": Rule("low", "Write it, or remove the file."),
     "no_title": Rule("low", "Begin the document with a level 1 heading."),
-    "empty_section": Rule("low", "Write the section, or remove its heading."),
     "level_skipped": Rule("low", "Use the next level, so that outlines and screen readers follow."),
-    "numbers_differ": Rule("low", "If both speak of the same thing, correct one of them."),
 }
 
 
@@ -51,9 +49,8 @@ def finding(
     document: str | None = None,
     line: int | None = None,
     point: str | None = None,
-    remediation: str | None = None,
 ) -> Finding:
-    """Make a finding of a known code; `remediation` replaces the one of its rule."""
+    """Make a finding of a known code."""
     rule = RULES[code]
     return Finding(
         severity=rule.severity,
@@ -62,5 +59,5 @@ def finding(
         line=line,
         point=point,
         message=message,
-        remediation=remediation or rule.remediation,
+        remediation=rule.remediation,
     )

@@ -4,16 +4,13 @@ A gate refuses what another attempt of the same agent may well repeat, so a pers
 of the documents themselves are for the step review, which reports them and continues.
 """
 
-import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from leasehold import GateContext, GatePolicyFailure
 from pipelines.review.checks import check_digest
-from pipelines.review.citations import LONGEST_TERM
-from pipelines.review.models import Digest, Extraction, Point, Summary, Term
-from pipelines.review.salience import fold
+from pipelines.review.models import Digest, Extraction, Point
+from pipelines.review.words import same_words
 
 #: The findings of supervision that are about what a digest rests on.
 CITATION_CODES: Final = frozenset(
@@ -80,50 +77,30 @@ def _misshapen(digest: Digest, extraction: Extraction) -> Iterator[str]:
     if len(digest.points) > extraction.points:
         yield f"The digest has {len(digest.points)} key points; allowed: {extraction.points}."
     yield from _misshapen_points("Key point", digest.points)
-    yield from _misshapen_summaries(digest.summaries, extraction)
-    yield from _misshapen_terms(digest.terms)
-
-
-def _misshapen_points(name: str, points: Sequence[Point]) -> Iterator[str]:
-    for number, point in enumerate(points, start=1):
-        excerpt = repr(point.text[:80])
-        if not point.text.strip():
-            yield f"{name} {number} is empty."
-        elif any(point.text == each.quote for each in point.citations):
-            continue  # it says what the document says, however that is written
-        elif not _is_one_line(point.text):
-            yield f"{name} {number} is not one line of text: {excerpt}."
-        elif len(point.text) > LONGEST_POINT:
-            size = f"{len(point.text)} characters; allowed: {LONGEST_POINT}"
-            yield f"{name} {number} has {size}: {excerpt}…"
-    for first, *others in fold([point.text for point in points]):
-        for other in others:
-            yield f"{name}s {first + 1} and {other + 1} say the same: “{points[first].text}”"
-
-
-def _misshapen_summaries(summaries: Sequence[Summary], extraction: Extraction) -> Iterator[str]:
-    citable = {document.path for document in extraction.documents if document.claims}
-    for document, times in Counter(summary.document for summary in summaries).items():
-        if document not in citable:
-            yield f"There is a summary of {document}, which is not a document with claims."
-        if times > 1:
-            yield f"There are {times} summaries of {document}."
-    for summary in summaries:
+    citable = [document.path for document in extraction.documents if document.claims]
+    for summary in digest.summaries:
+        if summary.document not in citable:
+            yield f"There is more than one summary of {summary.document}, or it makes no claims."
+        else:
+            citable.remove(summary.document)
         if not summary.points:
             yield f"The summary of {summary.document} is empty."
         yield from _misshapen_points(f"Summary of {summary.document}, point", summary.points)
 
 
-def _misshapen_terms(terms: Sequence[Term]) -> Iterator[str]:
-    for term in terms:
-        if not term.term.strip() or len(term.term) > LONGEST_TERM or not _is_one_line(term.term):
-            yield f"{term.term[:80]!r} is not a term: allowed are 1 to {LONGEST_TERM} characters."
-    times = Counter(term.term.casefold() for term in terms)
-    yield from (f"The term “{term}” stands there twice." for term in times if times[term] > 1)
-
-
-def _is_one_line(text: str) -> bool:
-    """Return whether the text is one line without what a terminal would obey."""
-    return len(text.splitlines()) == 1 and not any(
-        unicodedata.category(character) == "Cc" for character in text
-    )
+def _misshapen_points(name: str, points: Sequence[Point]) -> Iterator[str]:
+    first: dict[object, int] = {}
+    for number, point in enumerate(points, start=1):
+        excerpt = repr(point.text[:80])
+        earlier = first.setdefault(same_words(point.text), number)
+        if earlier != number:
+            yield f"{name}s {earlier} and {number} say the same: “{points[earlier - 1].text}”"
+        elif not point.text.strip():
+            yield f"{name} {number} is empty."
+        elif any(point.text == each.quote for each in point.citations):
+            continue  # it says what the document says, however that is written
+        elif not point.text.isprintable():
+            yield f"{name} {number} is not one line of text: {excerpt}."
+        elif len(point.text) > LONGEST_POINT:
+            size = f"{len(point.text)} characters; allowed: {LONGEST_POINT}"
+            yield f"{name} {number} has {size}: {excerpt}…"

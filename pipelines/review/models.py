@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 ClaimKind = Literal["number", "rule", "comparison", "definition", "lead"]
-LinkKind = Literal["external", "file", "anchor"]
 LinkState = Literal["ok", "broken_link", "broken_anchor", "unchecked"]
 Severity = Literal["high", "medium", "low"]
 Verdict = Literal["pass", "pass_with_findings", "fail"]
@@ -60,19 +59,14 @@ class Section(Record):
     path: tuple[str, ...]
     level: int
     line: int
-    anchor: str
-    empty: bool
 
 
 class Link(Record):
-    """A link or an image. `hint` says what a broken one may have meant, if that can be told."""
+    """A link or an image; what leads out of the folder is `unchecked`."""
 
     line: int
-    kind: LinkKind
     target: str
-    image: bool = False
     state: LinkState
-    hint: str = ""
 
 
 class Claim(Record):
@@ -138,21 +132,12 @@ class Summary(Record):
     points: tuple[Point, ...]
 
 
-class Term(Record):
-    """A word or phrase of weight, and how many claims and documents mention it."""
-
-    term: str
-    claims: int
-    documents: int
-
-
 class Digest(Record):
-    """The key points of all documents, a summary of each, and the terms they turn on."""
+    """The key points of all documents, and a summary of each."""
 
     agent: str
     points: tuple[Point, ...]
     summaries: tuple[Summary, ...]
-    terms: tuple[Term, ...]
 
 
 class Supervision(Record):

@@ -70,13 +70,6 @@ class DraftPoint(Record):
     claims: tuple[str, ...]
 
 
-class DigestDraft(Record):
-    """The key points, weightiest first, and the words or phrases that the documents turn on."""
-
-    points: tuple[DraftPoint, ...]
-    terms: tuple[str, ...]
-
-
 Aspect = Literal["support", "strength", "sense", "repetition", "contradiction"]
 
 

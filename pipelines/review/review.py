@@ -11,13 +11,7 @@ from typing import Final, get_args
 
 from leasehold import StepContext
 from pipelines.review.agent import chosen_agent
-from pipelines.review.checks import (
-    all_points,
-    check_agreement,
-    check_digest,
-    check_document,
-    documents_cited,
-)
+from pipelines.review.checks import all_points, check_digest, check_document, documents_cited
 from pipelines.review.gates import CITATION_CODES
 from pipelines.review.models import (
     Digest,
@@ -26,7 +20,6 @@ from pipelines.review.models import (
     Review,
     Severity,
     Supervision,
-    Verdict,
 )
 from pipelines.review.supervision import Inspector, Look, account, looks_at, objected
 
@@ -48,22 +41,26 @@ def supervised(ctx: StepContext, digest: Digest, agent: Inspector) -> Review:
 def review(
     digest: Digest, extraction: Extraction, looks: Sequence[Look], supervision: Supervision
 ) -> Review:
-    """Return the findings of all checks, and what follows from them."""
+    """Return the findings of all checks, and what follows from them.
+
+    A digest with something grave in it is not settled: the next trial writes it again. Unless it is
+    what the gates look for, which a person has let pass as it is.
+    """
     findings = sorted(
         [
             *extraction.findings,
             *check_digest(digest, extraction),
             *objected(looks, digest),
             *(each for document in extraction.documents for each in check_document(document)),
-            *check_agreement(extraction),
         ],
         key=lambda each: (GRAVITY[each.severity], each.document or "", each.line or 0),
     )
+    grave = [each for each in findings if each.severity == "high"]
     citable = {document.path for document in extraction.documents if document.claims}
     return Review(
-        verdict=verdict(findings),
-        settled=is_settled(findings),
-        score=score(digest, findings),
+        verdict="fail" if grave else "pass_with_findings" if findings else "pass",
+        settled=not grave or any(each.code in CITATION_CODES for each in findings),
+        score=score(digest, grave),
         supervision=supervision,
         citations_checked=sum(len(point.citations) for point in all_points(digest)),
         documents_citable=len(citable),
@@ -72,25 +69,8 @@ def review(
     )
 
 
-def verdict(findings: Sequence[Finding]) -> Verdict:
-    """Return `fail` when anything is grave: then the digest cannot be trusted."""
-    if any(each.severity == "high" for each in findings):
-        return "fail"
-    return "pass_with_findings" if findings else "pass"
-
-
-def is_settled(findings: Sequence[Finding]) -> bool:
-    """Return whether no other digest is wanted: nothing is grave, or it is a person's decision.
-
-    What the gates look for has been before a person by now, who let the digest pass as it is.
-    """
-    is_grave = any(each.severity == "high" for each in findings)
-    return not is_grave or any(each.code in CITATION_CODES for each in findings)
-
-
-def score(digest: Digest, findings: Sequence[Finding]) -> float:
+def score(digest: Digest, grave: Sequence[Finding]) -> float:
     """Return the share of the points that nothing grave was found of; without points, 0 or 1."""
-    grave = [each for each in findings if each.severity == "high"]
     points = [point.text for point in all_points(digest)]
     if not points:
         return 0.0 if grave else 1.0

@@ -56,12 +56,13 @@ class Call(BaseHTTPRequestHandler):
 
     @property
     def task(self) -> str:
-        """The name of the answer that is asked for."""
-        return next(
-            name
-            for name in ("picks", "terms", "objections", "points")  # a digest has points as well
-            if f'"{name}":' in self.question["messages"][0]["content"]
-        )
+        """What is asked for: picks, objections, points of one document, or a digest of all."""
+        given = self.given
+        if "sentences" in given:
+            return "picks"
+        if "aspect" in given:
+            return "objections"
+        return "points" if "document" in given else "digest"
 
     @property
     def given(self) -> Any:
@@ -96,7 +97,7 @@ def good(call: Call) -> None:
         case "points":
             value = {"points": _points(given["claims"][:1])}
         case _:
-            value = {"points": _points(given["claims"]), "terms": ["lease", "Lease", ""]}
+            value = {"points": _points(given["claims"])}
     saying(json.dumps(value))(call)
 
 

@@ -3,13 +3,16 @@ import pytest
 from pipelines.review.local_agent import LocalAgent
 from pipelines.review.models import Claim, ClaimKind
 from pipelines.review.questions import (
-    DigestDraft,
+    Aspect,
     DocumentClaims,
     DraftPoint,
     Excerpt,
     FolderClaims,
+    Inspection,
     Numbered,
+    QuotedPoint,
 )
+from pipelines.review.supervision import ASPECTS
 
 
 def picks(*sentences: str, first: int = 1) -> list[tuple[int, ClaimKind]]:
@@ -83,7 +86,7 @@ def test_claims_that_say_the_same_become_one_point_that_cites_both() -> None:
 
     draft = LocalAgent().digest(FolderClaims(claims=claims, points=5))
 
-    assert draft.points == (DraftPoint(text=claims[0].text, claims=("a.md:3", "b.md:9")),)
+    assert draft == [DraftPoint(text=claims[0].text, claims=("a.md:3", "b.md:9"))]
 
 
 def test_claims_that_differ_in_a_number_are_not_folded() -> None:
@@ -94,7 +97,7 @@ def test_claims_that_differ_in_a_number_are_not_folded() -> None:
 
     draft = LocalAgent().digest(FolderClaims(claims=claims, points=5))
 
-    assert [point.claims for point in draft.points] == [("a.md:3",), ("b.md:9",)]
+    assert [point.claims for point in draft] == [("a.md:3",), ("b.md:9",)]
 
 
 def test_a_digest_prefers_what_differs_from_what_it_said() -> None:
@@ -106,7 +109,7 @@ def test_a_digest_prefers_what_differs_from_what_it_said() -> None:
 
     draft = LocalAgent().digest(FolderClaims(claims=claims, points=2))
 
-    assert [point.claims[0] for point in draft.points] == ["a.md:1", "b.md:1"]
+    assert [point.claims[0] for point in draft] == ["a.md:1", "b.md:1"]
 
 
 def test_a_summary_keeps_the_lead_and_the_order_of_the_document() -> None:
@@ -123,20 +126,53 @@ def test_a_summary_keeps_the_lead_and_the_order_of_the_document() -> None:
     assert [point.claims for point in points] == [("a.md:1",), ("a.md:5",)]
 
 
-def test_terms_are_what_several_claims_are_about_phrases_first() -> None:
-    claims = (
-        claim("a.md:1", "Each fencing token must grow with every lease."),
-        claim("a.md:2", "A fencing token is never reset."),
-        claim("b.md:1", "Every lease must end, and every lease has an owner."),
-    )
-
-    draft = LocalAgent().digest(FolderClaims(claims=claims, points=1))
-
-    assert draft.terms == ("fencing token", "lease")
-
-
 def test_nothing_to_digest_gives_nothing() -> None:
     agent = LocalAgent()
 
-    assert agent.digest(FolderClaims(claims=(), points=5)) == DigestDraft(points=(), terms=())
+    assert agent.digest(FolderClaims(claims=(), points=5)) == []
     assert agent.claims(Excerpt(document="a.md", title="A", sentences=())) == []
+
+
+RENEW = "A worker should renew its lease every 10 seconds."
+
+
+def objected(aspect: Aspect, *points: tuple[str, str]) -> list[int]:
+    """Return the numbers of the points that are objected to; each with what it quotes."""
+    quoted = tuple(
+        QuotedPoint(number=number, text=text, quotes=(quote,))
+        for number, (text, quote) in enumerate(points, start=1)
+    )
+    agent = LocalAgent()
+    return [each.point for each in agent.objections(Inspection(aspect=aspect, points=quoted))]
+
+
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_what_is_said_word_for_word_is_never_objected_to(aspect: Aspect) -> None:
+    points = (RENEW, "No file is ever deleted by the sweep.", "It must be so.", "", "5")
+
+    assert objected(aspect, *((text, text) for text in points)) == []
+
+
+@pytest.mark.parametrize(
+    ("aspect", "text"),
+    [
+        ("support", "Retries cost money."),
+        ("strength", "A worker must renew its lease every 10 seconds."),
+        ("sense", "A worker should not renew its lease every 10 seconds."),
+    ],
+)
+def test_a_point_that_does_not_say_what_it_quotes_is_objected_to(aspect: Aspect, text: str) -> None:
+    assert objected(aspect, (RENEW, RENEW), (text, RENEW)) == [2]
+
+
+@pytest.mark.parametrize(
+    ("aspect", "text"),
+    [
+        ("repetition", "The worker should renew the lease every 10 seconds."),
+        ("contradiction", "The worker should renew the lease every 20 seconds."),
+    ],
+)
+def test_a_point_that_repeats_or_contradicts_an_earlier_one_is_objected_to(
+    aspect: Aspect, text: str
+) -> None:
+    assert objected(aspect, (RENEW, RENEW), (text, text)) == [2]

@@ -1,8 +1,10 @@
 """The whole pipeline on real folders, through the engine."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -77,7 +79,7 @@ def test_a_folder_of_markdown_becomes_a_report(engine: InProcessEngine, docs: Pa
         ("document_empty", "empty.md"),
     ]
     report = Path(str(published["report"])).read_text()
-    assert "A worker must renew its lease every 10 seconds. [README.md:5]\n" in report
+    assert "A worker must renew its lease every 10 seconds. [README.md:5](" in report
 
 
 def test_the_links_of_the_report_lead_to_the_documents(engine: InProcessEngine, docs: Path) -> None:
@@ -85,8 +87,8 @@ def test_the_links_of_the_report_lead_to_the_documents(engine: InProcessEngine, 
 
     report = Path(str(publication(engine, run.run_id)["report"]))
 
-    targets = [line.rpartition(": ")[2] for line in report.read_text().splitlines()[-4:]]
-    paths = [target.partition("#")[0].replace("%20", " ") for target in targets]
+    paths = {unquote(path) for path in re.findall(r"\]\(([^)#]+)", report.read_text())}
+    assert len(paths) == 4
     assert all((report.parent / path).exists() for path in paths)
 
 

@@ -15,10 +15,8 @@ from pipelines.review.models import (
     Review,
     Summary,
     Supervision,
-    Term,
 )
-from pipelines.review.publish import folder_of
-from pipelines.review.report import report
+from pipelines.review.publish import Report, folder_of
 
 CLAIM = Claim(
     id="docs/[a] b.md:3",
@@ -41,7 +39,7 @@ DOCUMENT = Document(
     lines=9,
     words=1200,
     sections=(),
-    links=(Link(line=4, kind="file", target="x.md", state="broken_link"),),
+    links=(Link(line=4, target="x.md", state="broken_link"),),
     claims_found=2,
     claims=(CLAIM,),
 )
@@ -58,7 +56,6 @@ DIGEST = Digest(
     agent="local",
     points=(POINT,),
     summaries=(Summary(document=DOCUMENT.path, points=(POINT,)),),
-    terms=(Term(term="lease", claims=1, documents=1),),
 )
 
 OUT = Path("/srv/my docs/out")
@@ -67,29 +64,23 @@ EXPECTED = """\
 # Review of my docs
 
 **Pass with findings.** The digest stands on its sources; \
-the findings below are about the documents. 1 document read, 1 key point, 1 finding.
-
-## At a glance
+the findings below are about the documents.
 
 |  |  |
 | --- | --- |
-| Verdict | **Pass with findings** |
-| Findings | 0 high · 1 medium · 0 low |
-| Documents | 1, with 1,200 words in 0 sections |
-| Claims | 2 found, the weightiest 1 kept |
-| Citations | 2 checked; 1 of 1 document with claims is cited |
+| Documents | 1, with 1,200 words |
+| Claims | 2 found |
+| Citations | 2 checked; 1 of 1 document with claims cited |
 | Supervision | 5 iterations, 5 calls to the agent |
-| Links | 1 within the folder checked, 1 of them broken; 0 lead outside and were not followed |
-| Not looked into | `node_modules/` |
-| Folder | `/srv/my docs` |
+| Links | 1 checked, 1 of them broken |
+| Not looked into | node_modules/ |
+| Folder | /srv/my docs |
 | Agent | local |
-| Run | `run-7` |
+| Run | run-7 |
 
 ## Key points
 
-1. A `lease|hold` must end in \\*30\\* s. [docs/\\[a\\] b.md:3]
-
-Terms they turn on, with the number of claims that mention them: lease (1).
+1. A \\`lease\\|hold\\` must end in \\*30\\* s. [docs/\\[a\\] b.md:3](../docs/%5Ba%5D%20b.md#L3)
 
 ## Findings
 
@@ -97,24 +88,26 @@ Terms they turn on, with the number of claims that mention them: lease (1).
 
 | Where | What | What to do |
 | --- | --- | --- |
-| [docs/\\[a\\] b.md:4] | The link `x\\|y.md` leads to no file. | Correct it \\| remove it. |
+| [docs/\\[a\\] b.md:4](../docs/%5Ba%5D%20b.md#L4) | The link \\`x\\|y.md\\` leads to no file. | \
+Correct it \\| remove it. |
 
 ## What each document says
 
-### [docs/\\[a\\] b.md] All \\| about \\*a\\*
+### [docs/\\[a\\] b.md](../docs/%5Ba%5D%20b.md)
 
-- A `lease|hold` must end in \\*30\\* s. [docs/\\[a\\] b.md:3]
-
-## Documents
-
-| Document | Title | Words | Sections | Claims | Links | Findings |
-| --- | --- | ---: | ---: | ---: | ---: | ---: |
-| [docs/\\[a\\] b.md] | All \\| about \\*a\\* | 1,200 | 0 | 2 | 1 | 1 |
-
-[docs/\\[a\\] b.md:3]: ../docs/%5Ba%5D%20b.md#L3
-[docs/\\[a\\] b.md:4]: ../docs/%5Ba%5D%20b.md#L4
-[docs/\\[a\\] b.md]: ../docs/%5Ba%5D%20b.md
+1. A \\`lease\\|hold\\` must end in \\*30\\* s. [docs/\\[a\\] b.md:3](../docs/%5Ba%5D%20b.md#L3)
 """
+
+
+def report(
+    run_id: str,
+    extraction: Extraction,
+    digest: Digest,
+    review: Review,
+    *,
+    folder: Path | None = None,
+) -> str:
+    return Report(extraction, digest, review, folder).text(run_id)
 
 
 def reviewed(*findings: Finding, supervision: Supervision | None = None) -> Review:
@@ -153,12 +146,12 @@ def test_each_place_in_the_report_is_a_link_to_the_line() -> None:
     )
 
     assert html.count('href="../docs/%5Ba%5D%20b.md#L3"') == 2
-    assert html.count("<td") == 29
+    assert html.count("<td") == 18
     assert "[docs/" not in html
 
 
 def test_a_report_without_findings_or_claims_says_so() -> None:
-    nothing = Digest(agent="local", points=(), summaries=(), terms=())
+    nothing = Digest(agent="local", points=(), summaries=())
 
     text = report("run-7", EXTRACTION, nothing, reviewed())
 
@@ -178,8 +171,7 @@ def test_more_findings_than_a_person_reads_are_counted() -> None:
 def test_places_are_plain_where_the_report_does_not_lie_in_a_folder() -> None:
     text = report("run-7", EXTRACTION, DIGEST, reviewed())
 
-    assert "1. A `lease|hold` must end in \\*30\\* s. `docs/[a] b.md:3`\n" in text
-    assert text.endswith("| `docs/[a] b.md` | All \\| about \\*a\\* | 1,200 | 0 | 2 | 1 | 0 |\n")
+    assert "1. A \\`lease\\|hold\\` must end in \\*30\\* s. docs/\\[a\\] b.md:3\n" in text
 
 
 HOSTILE = "a<script>`</script>\x1b[2J\x9b\u202e`<img src=x onerror=y>\n\n<div>"
@@ -198,7 +190,6 @@ def test_no_text_of_the_documents_is_html_or_obeyed_by_a_terminal(folder: Path |
         agent=HOSTILE,
         points=(point,),
         summaries=(Summary(document=HOSTILE, points=(point,)),),
-        terms=(Term(term=HOSTILE, claims=1, documents=1),),
     )
     finding = Finding(
         severity="low", code="x", document=HOSTILE, line=1, message=HOSTILE, remediation=HOSTILE

@@ -76,15 +76,15 @@ def point(text: str, *cited: Claim) -> Point:
 
 
 def digest(*points: Point) -> Digest:
-    return Digest(agent="test", points=points, summaries=(), terms=())
+    return Digest(agent="test", points=points, summaries=())
 
 
-def link(line: int, target: str, state: LinkState, hint: str = "") -> Link:
-    return Link(line=line, kind="file", target=target, state=state, hint=hint)
+def link(line: int, target: str, state: LinkState) -> Link:
+    return Link(line=line, target=target, state=state)
 
 
-def section(line: int, level: int, name: str, *, empty: bool = False) -> Section:
-    return Section(path=(name,), level=level, line=line, anchor=name.lower(), empty=empty)
+def section(line: int, level: int, name: str) -> Section:
+    return Section(path=(name,), level=level, line=line)
 
 
 def reviewed(digest: Digest, extraction: Extraction, *looks: Look) -> Review:
@@ -178,10 +178,10 @@ def test_a_digest_of_less_than_half_of_the_documents_fails() -> None:
     ]
 
 
-def test_broken_links_are_told_once_for_each_target_with_all_lines() -> None:
+def test_broken_links_are_told_once_for_each_target() -> None:
     broken = (
-        link(4, "gone%20x.md", "broken_link", "../x.md"),
-        link(9, "gone%20x.md", "broken_link", "../x.md"),
+        link(4, "gone%20x.md", "broken_link"),
+        link(9, "gone%20x.md", "broken_link"),
         link(5, "b.md#no", "broken_anchor"),
         link(6, "", "broken_link"),
         link(7, "b.md", "ok"),
@@ -191,18 +191,10 @@ def test_broken_links_are_told_once_for_each_target_with_all_lines() -> None:
     result = reviewed(digest(), extraction(document("a.md", links=broken)))
 
     assert result.verdict == "pass_with_findings"
-    assert [(each.line, each.message, each.remediation) for each in result.findings] == [
-        (
-            4,
-            "The link `gone x.md` leads to no file (also on line 9).",
-            "Did it mean `../x.md`?",
-        ),
-        (
-            5,
-            "The link `b.md#no` leads to no heading or anchor of its page.",
-            "Correct the anchor, or remove it.",
-        ),
-        (6, "The link has no target.", "Correct the target, or remove the link."),
+    assert [(each.line, each.message) for each in result.findings] == [
+        (4, "The link `gone x.md` leads to no file."),
+        (5, "The link `b.md#no` leads to no heading or anchor of its page."),
+        (6, "The link has no target."),
     ]
 
 
@@ -210,8 +202,7 @@ def test_the_outline_of_each_document_is_checked() -> None:
     sections = (
         section(1, 1, "A"),
         section(3, 3, "B"),
-        section(5, 1, "C", empty=True),
-        section(7, 2, "[Unreleased]", empty=True),
+        section(5, 1, "C"),
     )
 
     result = reviewed(
@@ -225,32 +216,9 @@ def test_the_outline_of_each_document_is_checked() -> None:
 
     assert codes_and_places(result.findings) == [
         ("level_skipped", "a.md", 3),
-        ("empty_section", "a.md", 5),
         ("no_title", "b.md", 1),
         ("document_empty", "c.md", 1),
     ]
-
-
-def test_documents_that_give_the_same_thing_different_numbers_are_compared() -> None:
-    """Within one document, and where nothing is named, equal words mean different things."""
-    ten = claim("a.md:3", RENEW)
-    twelve = claim("b.md:7", RENEW.replace("10", "12"))
-    changed = claim("CHANGELOG.md:7", RENEW.replace("10", "8"))
-    vague = [
-        claim("a.md:9", "The method returns at most 10 items of the page."),
-        claim("b.md:9", "The method returns at most 20 items of the page."),
-    ]
-
-    result = reviewed(
-        digest(point(RENEW, ten, twelve, changed)),
-        extraction(
-            document("a.md", ten, vague[0]),
-            document("b.md", twelve, vague[1]),
-            document("CHANGELOG.md", changed),
-        ),
-    )
-
-    assert codes_and_places(result.findings) == [("numbers_differ", "b.md", 7)]
 
 
 def test_what_extraction_left_out_is_a_finding_of_the_review_and_the_gravest_stand_first() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from leasehold import AgentClientError, IncrementalState
 from leasehold.testing import FrozenClock, InProcessEngine, step_context
-from pipelines.review import local_agent
-from pipelines.review.local_objections import local_objections
+from pipelines.review.local_agent import LocalAgent
 from pipelines.review.models import Citation, Digest, Point
 from pipelines.review.questions import Inspection, Objection
 from pipelines.review.supervision import ASPECTS, PHASE, account, looks_at, objected
@@ -28,7 +27,6 @@ DIGEST = Digest(
         ),
     ),
     summaries=(),
-    terms=(),
 )
 
 
@@ -120,13 +118,13 @@ def test_a_kill_at_each_iteration_repeats_no_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     asked: Counter[str] = Counter()
-    objections = local_objections
+    objections = LocalAgent.objections
 
-    def counting(given: Inspection) -> Any:
+    def counting(agent: LocalAgent, given: Inspection) -> Any:
         asked[given.aspect] += 1
-        return objections(given)
+        return objections(agent, given)
 
-    monkeypatch.setattr(local_agent, "local_objections", counting)
+    monkeypatch.setattr(LocalAgent, "objections", counting)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# A\n\nA worker must renew its lease in time.\n")
     with InProcessEngine(clock=FrozenClock(), workers=0, environ=environ_of(tmp_path)) as engine:

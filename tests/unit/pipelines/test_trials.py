@@ -117,5 +117,5 @@ def test_the_local_agent_says_nothing_that_it_is_to_avoid() -> None:
         DocumentClaims(document="a.md", title="A", claims=claims, points=5, avoid=texts[:1])
     )
 
-    assert [point.text for point in digest.points] == [texts[1]]
+    assert [point.text for point in digest] == [texts[1]]
     assert [point.text for point in summary] == [texts[1]]

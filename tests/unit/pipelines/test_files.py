@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from leasehold import PermanentError
-from pipelines.review.documents import read_files
-from pipelines.review.markdown_files import MarkdownFiles, find_markdown
+from pipelines.review.extraction import read_pages
+from pipelines.review.files import MarkdownFiles, find_markdown
 from pipelines.review.models import ReviewInput
 
 
@@ -21,14 +21,10 @@ def found_in(folder: Path) -> MarkdownFiles:
     return find_markdown(ReviewInput(folder=str(folder)))
 
 
-def names(found: MarkdownFiles) -> list[str]:
-    return [file.relative_to(found.root).as_posix() for file in found.files]
-
-
 def test_markdown_is_found_in_every_folder_the_highest_first(tmp_path: Path) -> None:
     write(tmp_path, "b/deep/x.md", "b/a.MARKDOWN", "README.md", "notes.txt", "b/z.mkd")
 
-    assert names(found_in(tmp_path)) == ["README.md", "b/a.MARKDOWN", "b/z.mkd", "b/deep/x.md"]
+    assert found_in(tmp_path).files == ["README.md", "b/a.MARKDOWN", "b/z.mkd", "b/deep/x.md"]
 
 
 def test_hidden_installed_and_built_things_are_not_entered(tmp_path: Path) -> None:
@@ -37,7 +33,7 @@ def test_hidden_installed_and_built_things_are_not_entered(tmp_path: Path) -> No
 
     found = found_in(tmp_path)
 
-    assert names(found) == ["a.md"]
+    assert found.files == ["a.md"]
     assert sorted(found.skipped_folders) == ["env/", "node_modules/", "sub/build/"]
 
 
@@ -47,7 +43,7 @@ def test_a_loop_of_linked_folders_ends(tmp_path: Path) -> None:
 
     found = found_in(tmp_path)
 
-    assert names(found) == ["sub/a.md"]
+    assert found.files == ["sub/a.md"]
     assert found.skipped_folders == ["sub/up/"]
 
 
@@ -58,10 +54,10 @@ def test_a_file_that_links_to_itself_is_reported(tmp_path: Path) -> None:
 
     found = found_in(tmp_path)
 
-    assert names(found) == ["a.md"]
+    assert found.files == ["a.md"]
     assert [(each.code, each.document) for each in found.findings] == [
-        ("unreadable", "gone.md"),
-        ("unreadable", "loop.md"),
+        ("linked", "gone.md"),
+        ("linked", "loop.md"),
     ]
 
 
@@ -69,7 +65,7 @@ def test_a_link_to_a_file_that_is_read_anyway_is_not_read_again(tmp_path: Path) 
     write(tmp_path, "a.md")
     (tmp_path / "b.md").symlink_to("a.md")
 
-    assert names(found_in(tmp_path)) == ["a.md"]
+    assert found_in(tmp_path).files == ["a.md"]
 
 
 def test_a_real_file_is_not_hidden_by_a_link_to_it_that_comes_first(tmp_path: Path) -> None:
@@ -78,7 +74,7 @@ def test_a_real_file_is_not_hidden_by_a_link_to_it_that_comes_first(tmp_path: Pa
 
     found = found_in(tmp_path)
 
-    assert (names(found), found.findings) == (["deep/z.md"], [])
+    assert (found.files, found.findings) == (["deep/z.md"], [])
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "/proc/self/environ", "../secret.md"])
@@ -90,9 +86,9 @@ def test_a_link_that_leads_out_of_the_folder_is_a_finding_and_is_not_read(
 
     found = found_in(tmp_path / "docs")
 
-    assert names(found) == ["a.md"]
+    assert found.files == ["a.md"]
     assert [(each.code, each.document, each.message) for each in found.findings] == [
-        ("linked", "b.md", "It is not read: it is a link that leads out of the folder.")
+        ("linked", "b.md", "It is not read: it is a link to what is not reviewed.")
     ]
 
 
@@ -102,7 +98,7 @@ def test_a_link_into_what_is_not_reviewed_is_a_finding(tmp_path: Path) -> None:
 
     found = found_in(tmp_path)
 
-    assert (names(found), [each.document for each in found.findings]) == (["a.md"], ["b.md"])
+    assert (found.files, [each.document for each in found.findings]) == (["a.md"], ["b.md"])
 
 
 def swap_file(folder: Path) -> None:
@@ -129,10 +125,10 @@ def test_what_is_put_in_the_place_of_a_file_after_it_was_found_is_not_read(
     found = found_in(tmp_path / "docs")
 
     swap(tmp_path / "docs")
-    pages, findings = read_files(found)
+    pages = read_pages(found, ReviewInput())
 
     assert list(pages) == ["b.md"]
-    assert [(each.code, each.document) for each in findings] == [("unreadable", "sub/a.md")]
+    assert [(each.code, each.document) for each in found.findings] == [("unreadable", "sub/a.md")]
 
 
 def test_pipes_and_sockets_are_findings_and_no_one_waits_for_them(tmp_path: Path) -> None:
@@ -141,33 +137,35 @@ def test_pipes_and_sockets_are_findings_and_no_one_waits_for_them(tmp_path: Path
 
     found = found_in(tmp_path)
 
-    assert names(found) == ["a.md"]
+    assert found.files == ["a.md"]
     assert [each.message for each in found.findings] == [
-        "It is not read: it is a pipe, a socket or a device."
+        "It is not read: it is no regular file, or its name is not UTF-8."
     ]
 
 
 def test_a_file_that_grew_is_not_read_beyond_the_bounds(tmp_path: Path) -> None:
     """A size is what a file says of itself; some say 0 and never end."""
     write(tmp_path, "a.md", "b.md")
-    found = find_markdown(ReviewInput(folder=str(tmp_path), max_file_bytes=1000))
+    given = ReviewInput(folder=str(tmp_path), max_file_bytes=1000)
+    found = find_markdown(given)
 
     (tmp_path / "a.md").write_text("x" * 1001)
-    pages, findings = read_files(found)
+    pages = read_pages(found, given)
 
     assert list(pages) == ["b.md"]
-    assert [(each.code, each.document) for each in findings] == [("too_large", "a.md")]
+    assert [(each.code, each.document) for each in found.findings] == [("too_large", "a.md")]
 
 
 def test_files_that_grew_are_not_read_beyond_the_bound_of_all(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.md")
-    found = find_markdown(ReviewInput(folder=str(tmp_path), max_total_bytes=1000))
+    given = ReviewInput(folder=str(tmp_path), max_total_bytes=1000)
+    found = find_markdown(given)
 
     (tmp_path / "a.md").write_text("x" * 999)
-    pages, findings = read_files(found)
+    pages = read_pages(found, given)
 
     assert list(pages) == ["a.md"]
-    assert [(each.code, each.document) for each in findings] == [("too_large", "b.md")]
+    assert [(each.code, each.document) for each in found.findings] == [("too_large", "b.md")]
 
 
 def test_names_that_are_not_utf8_are_findings_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -177,10 +175,10 @@ def test_names_that_are_not_utf8_are_findings_and_the_run_goes_on(tmp_path: Path
 
     found = found_in(tmp_path)
 
-    assert names(found) == ["a.md"]
+    assert found.files == ["a.md"]
     assert [(each.document, each.message) for each in found.findings] == [
-        ("b\ufffd.md", "It is not read: its name is not UTF-8."),
-        ("c\ufffd", "It is not read: its name is not UTF-8."),
+        ("b\ufffd.md", "It is not read: it is no regular file, or its name is not UTF-8."),
+        ("c\ufffd/", "It is not read: its name is not UTF-8, or it lies 40 folders deep."),
     ]
 
 
@@ -189,8 +187,8 @@ def test_folders_too_deep_are_not_entered(tmp_path: Path) -> None:
 
     found = found_in(tmp_path)
 
-    assert names(found) == ["a.md"]
-    assert [each.message for each in found.findings] == ["It lies more than 40 folders deep."]
+    assert found.files == ["a.md"]
+    assert [(each.code, each.document) for each in found.findings] == [("too_many", "d/" * 41)]
 
 
 def test_findings_about_many_files_are_counted(tmp_path: Path) -> None:
@@ -209,7 +207,7 @@ def test_one_file_may_be_given_instead_of_a_folder(tmp_path: Path) -> None:
 
     found = found_in(tmp_path / "b.md")
 
-    assert (found.root, names(found)) == (tmp_path, ["b.md"])
+    assert (found.root, found.files) == (tmp_path, ["b.md"])
 
 
 def test_files_over_the_bounds_are_left_out_and_reported(tmp_path: Path) -> None:
@@ -218,7 +216,7 @@ def test_files_over_the_bounds_are_left_out_and_reported(tmp_path: Path) -> None
 
     found = find_markdown(ReviewInput(folder=str(tmp_path), max_files=2, max_file_bytes=1000))
 
-    assert names(found) == ["a.md", "b.md"]
+    assert found.files == ["a.md", "b.md"]
     assert [each.message for each in found.findings] == [
         "The file has 1,001 bytes, more than the 1,000 that are read; it is not reviewed.",
         (
@@ -232,10 +230,11 @@ def test_a_file_that_is_not_utf8_is_reported_and_the_others_are_read(tmp_path: P
     write(tmp_path, "a.md")
     (tmp_path / "latin.md").write_bytes("# Größe".encode("latin-1"))
 
-    pages, findings = read_files(found_in(tmp_path))
+    found = found_in(tmp_path)
+    pages = read_pages(found, ReviewInput())
 
     assert list(pages) == ["a.md"]
-    assert [(each.document, each.message) for each in findings] == [
+    assert [(each.document, each.message) for each in found.findings] == [
         ("latin.md", "The file is not UTF-8 (byte 0xf6 at offset 4); it is not reviewed.")
     ]
 

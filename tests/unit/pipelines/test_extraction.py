@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from leasehold import AgentClientError
-from pipelines.review.citations import count_terms, shortlist, with_citations
-from pipelines.review.documents import document, excerpts, library_of
-from pipelines.review.models import Citation, Claim, Document, Point, Term
-from pipelines.review.page import read_page
+from pipelines.review import extraction
+from pipelines.review.extraction import checked, document, excerpts, read_pages, resolved
+from pipelines.review.files import find_markdown
+from pipelines.review.markdown import Page, read_page
+from pipelines.review.models import Citation, Claim, Document, Point, ReviewInput
 from pipelines.review.questions import DraftPoint, Pick
+from pipelines.review.synthesis import shortlist, with_citations
 
 PAGE = read_page("# A\n\nOne is first. Two is next. Three\nis last.\n\n## B\n\nFour comes later.\n")
 
@@ -21,16 +23,18 @@ def claim(place: str, text: str = "It is so.", weight: float = 0.5) -> Claim:
     )
 
 
-def described(tmp_path: Path, *picks: Pick) -> Document:
-    return document("a.md", PAGE, library_of(tmp_path, {"a.md": PAGE}), picks)
+def described(page: Page, *picks: Pick) -> Document:
+    (excerpt,) = excerpts("a.md", page)
+    best_first = sorted(checked(excerpt, picks), key=lambda pick: -pick.weight)
+    return document(Path("/nowhere"), "a.md", {"a.md": page}, best_first)
 
 
-def test_picks_become_claims_with_their_place_in_reading_order(tmp_path: Path) -> None:
+def test_picks_become_claims_with_their_place_in_reading_order() -> None:
     later = Pick(number=3, kind="rule", weight=0.9)
     second = Pick(number=1, kind="number", weight=0.5)
     first = Pick(number=0, kind="lead", weight=0.6)
 
-    claims = described(tmp_path, later, second, first).claims
+    claims = described(PAGE, later, second, first).claims
 
     assert [(each.id, each.line, each.section, each.text) for each in claims] == [
         ("a.md:3", 3, "A", "One is first."),
@@ -39,26 +43,26 @@ def test_picks_become_claims_with_their_place_in_reading_order(tmp_path: Path) -
     ]
 
 
-def test_a_pick_that_is_not_a_sentence_of_the_document_is_refused(tmp_path: Path) -> None:
+def test_a_pick_that_is_not_a_sentence_of_the_document_is_refused() -> None:
     with pytest.raises(AgentClientError) as refusal:
-        described(tmp_path, Pick(number=4, kind="rule", weight=0.5))
+        described(PAGE, Pick(number=4, kind="rule", weight=0.5))
 
     assert refusal.value.code == "bad_picks"
     assert refusal.value.details == {"document": "a.md", "unknown": [4], "twice": []}
 
 
-def test_a_sentence_that_is_picked_twice_is_refused(tmp_path: Path) -> None:
+def test_a_sentence_that_is_picked_twice_is_refused() -> None:
     with pytest.raises(AgentClientError) as refusal:
-        described(tmp_path, *[Pick(number=1, kind="rule", weight=0.5)] * 2)
+        described(PAGE, *[Pick(number=1, kind="rule", weight=0.5)] * 2)
 
     assert refusal.value.details == {"document": "a.md", "unknown": [], "twice": [1]}
 
 
-def test_only_the_weightiest_claims_of_a_document_are_kept(tmp_path: Path) -> None:
+def test_only_the_weightiest_claims_of_a_document_are_kept() -> None:
     page = read_page("\n\n".join(f"Rule {number} must hold." for number in range(50)))
     picks = [Pick(number=number, kind="rule", weight=number / 100) for number in range(50)]
 
-    kept = document("a.md", page, library_of(tmp_path, {"a.md": page}), picks)
+    kept = described(page, *picks)
 
     assert (kept.claims_found, len(kept.claims)) == (50, 40)
     assert kept.claims[0].text == "Rule 10 must hold."
@@ -124,11 +128,63 @@ def test_the_shortlist_takes_the_weightiest_of_each_document_in_order() -> None:
     ]
 
 
-def test_terms_are_counted_in_claims_and_those_of_no_one_are_dropped() -> None:
-    claims = [
-        claim("a.md:1", "Leases end."),
-        claim("a.md:2", "A lease is held."),
-        claim("b.md:1", "Release it."),
-    ]
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two documents, and files of other kinds beside them."""
+    root = tmp_path / "docs"
+    (root / "guide").mkdir(parents=True)
+    (root / "index.md").write_text("# Docs\n\n## Get started\n")
+    (root / "guide" / "setup.md").write_text("# Größe\n")
+    (root / "guide" / "big plan.txt").touch()
+    (tmp_path / "LICENSE").touch()
+    return root
 
-    assert count_terms(["lease", "dragon"], claims) == (Term(term="lease", claims=2, documents=1),)
+
+@pytest.mark.parametrize(
+    ("target", "state"),
+    [
+        ("https://example.org/x", "unchecked"),
+        ("mailto:a@example.org", "unchecked"),
+        ("//example.org", "unchecked"),
+        ("/where/the/site/has/it", "unchecked"),
+        ("#gr%C3%B6%C3%9Fe", "ok"),
+        ("#", "ok"),
+        ("#top", "ok"),
+        ("#gone", "broken_anchor"),
+        ("../index.md#get-started", "ok"),
+        ("../index.md?plain=1#get-started", "ok"),
+        ("../index.md#gone", "broken_anchor"),
+        ("big%20plan.txt", "ok"),
+        ("big%20plan.txt#anything", "unchecked"),
+        ("../guide", "ok"),
+        ("../../LICENSE", "ok"),
+        ("gone.md", "broken_link"),
+        ("../../../gone.md", "broken_link"),
+        ("x" * 5000, "broken_link"),
+        ("nul%00.md", "broken_link"),
+        ("", "broken_link"),
+    ],
+)
+def test_a_link_says_whether_something_is_there(folder: Path, target: str, state: str) -> None:
+    given = ReviewInput(folder=str(folder))
+    pages = read_pages(find_markdown(given), given)
+
+    link = resolved(folder, "guide/setup.md", pages, 3, target)
+
+    assert (link.line, link.target, link.state) == (3, target, state)
+
+
+def test_what_there_is_no_room_for_is_left_out_and_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction, "MAX_PARTS", {"sections": 1, "links": 9, "sentences": 9})
+    given = ReviewInput(folder=str(folder))
+    found = find_markdown(given)
+
+    pages = read_pages(found, given)
+
+    assert [len(page.sections) for page in pages.values()] == [1, 0]
+    assert [(each.code, each.document) for each in found.findings] == [
+        ("too_much", "index.md"),
+        ("too_much", "guide/setup.md"),
+    ]
