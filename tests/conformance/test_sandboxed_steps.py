@@ -28,7 +28,11 @@ def fail_once(ctx: StepContext, given: Any) -> Any:
     if ctx.resume is None:
         ctx.artifacts.put("note.txt", b"kept")
         ctx.checkpoint(2, {"words": given["words"]}, phase="reading")
+        ctx.mark_execution_complete()
+        ctx.mark_execution_complete()
         raise ValueError("not yet")
+    ctx.mark_bootstrap_complete("search")
+    ctx.mark_execution_complete()
     return {
         "found": ctx.resume.partial_results,
         "file": ctx.artifacts.get("note.txt").decode(),
@@ -66,7 +70,9 @@ def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.mark.sandboxed
-def test_what_it_keeps_is_kept_and_found_by_its_next_attempt(engine: Engine) -> None:
+def test_what_it_keeps_is_kept_and_found_by_its_next_attempt(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
     run_id = start_run(engine, StartRequest("reads", {"words": ["one", "two"]})).manifest.run_id
 
     first = execute_step(engine, Hint(run_id, 1))
@@ -80,3 +86,16 @@ def test_what_it_keeps_is_kept_and_found_by_its_next_attempt(engine: Engine) -> 
     assert run.position.dispatch.memory_limit_bytes == 512 * MIB
     story = [str(event.type) for event in timeline_of(engine, run_id)]
     assert story[1:4] == ["step_started", "step_error", "checkpoint_resumed"]
+
+    record = run.steps["reads"]
+    (failed,) = record.earlier_attempts or ()
+    assert (failed.cold_start, failed.first_tool) == (True, None)
+    assert (record.cold_start, record.first_tool) == (False, "search")
+    assert record.bootstrap_seconds is not None
+    assert record.execution_seconds is not None
+    assert 0 < record.bootstrap_seconds < 60
+    assert 0 <= record.execution_seconds < 60
+    warnings = [one.message for one in caplog.records if "mark_execution" in one.message]
+    assert len(warnings) == 1
+    (told,) = [e for e in timeline_of(engine, run_id) if e.type == "step_error"]
+    assert told.model_dump(by_alias=True)["coldStart"] is True

@@ -142,6 +142,14 @@ class ContextCalls(Protocol):
         """Have the progress stored with the next write."""
         ...
 
+    def mark_bootstrap(self, tool: str) -> None:
+        """Note the first tool call of the handler: its execution begins."""
+        ...
+
+    def mark_execution(self) -> None:
+        """Note that the handler has its result: its execution is over."""
+        ...
+
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""
         ...
@@ -213,6 +221,14 @@ class AttemptCalls:
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
         self._attempt.progress = progress
+
+    def mark_bootstrap(self, tool: str) -> None:
+        """Note the first tool call of the handler."""
+        self._attempt.mark_bootstrap(tool, self._attempt.engine.clock.monotonic())
+
+    def mark_execution(self) -> None:
+        """Note that the handler has its result."""
+        self._attempt.mark_execution(self._attempt.engine.clock.monotonic())
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""

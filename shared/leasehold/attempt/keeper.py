@@ -68,6 +68,7 @@ class LeaseKeeper:
         self._look_every = _LONGEST_LOOK_S
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._is_new = True
         self._stop: tuple[Termination, str] | None = None
 
     def attempt_of(self, engine: AttemptEngine, acquired: Committed[Change]) -> Attempt:
@@ -88,6 +89,7 @@ class LeaseKeeper:
         to stop before it begins.
         """
         attempt = self.attempt_of(engine, acquired)
+        attempt.is_cold, self._is_new = self._is_new, False
         self._held[attempt.fence.lease_id] = attempt
         if self._stop is not None:
             attempt.ask_to_stop(*self._stop)

@@ -21,8 +21,15 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lease import Fence
 from leasehold.domain.ledger import LedgerEntry, ledger_of, ledger_ref
 from leasehold.domain.manifest import Manifest, Position, manifest_of, run_ref
-from leasehold.domain.manifest_parts import Dispatch, OperationRecord, Settlement, StepRecord
-from leasehold.domain.notes import MadeOutput, Notes
+from leasehold.domain.manifest_parts import (
+    MAX_EARLIER,
+    Dispatch,
+    EarlierAttempt,
+    OperationRecord,
+    Settlement,
+    StepRecord,
+)
+from leasehold.domain.notes import MadeOutput, Notes, Phases
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import (
     DecideDocument,
@@ -33,7 +40,7 @@ from leasehold.domain.stored import (
     make,
     replace,
 )
-from leasehold.domain.trace import TraceEvent, TraceType, event_of, trace_ref
+from leasehold.domain.trace import ENDS_OF_ATTEMPTS, TraceEvent, TraceType, event_of, trace_ref
 from leasehold.errors import UnknownRunError
 
 
@@ -242,7 +249,18 @@ class Draft:
         events: what is traced so far.
     """
 
-    __slots__ = ("_run", "before", "events", "fence", "now", "position", "rules", "steps")
+    __slots__ = (
+        "_phases",
+        "_reason",
+        "_run",
+        "before",
+        "events",
+        "fence",
+        "now",
+        "position",
+        "rules",
+        "steps",
+    )
 
     def __init__(
         self, before: Manifest, now: datetime, rules: Rules, fence: Fence | None = None
@@ -254,6 +272,8 @@ class Draft:
         self.rules = rules
         self.fence = fence
         self.events: tuple[TraceEvent, ...] = ()
+        self._phases: Phases | None = None
+        self._reason: str | None = None
 
     @property
     def run(self) -> Manifest:
@@ -288,25 +308,87 @@ class Draft:
             self.owe_folder()
         if notes.stores_files:
             self.run = replace(self.run, has_files=True)
+        if notes.phases is not None:
+            self._note_phases(notes.phases)
         if notes.output is not None and self.keep_output(notes.output):
             self.count_anew()
 
     def keep_output(self, made: MadeOutput) -> bool:
         """Keep the output of the current step; return whether it was not kept before."""
-        lease, kept = self.before.position.lease, self.step.kept_output
+        kept = self.step.kept_output
         if kept is not None and kept == made.value:
             return False
-        took = timedelta() if lease is None else self.now - lease.acquired_at
         self.step = replace(
             self.step,
             completed_at=self.now,
-            execution_seconds=max(0.0, took.total_seconds()),
+            execution_seconds=self._execution_s() or 0.0,
             output=made.value.text,
             output_ref=made.value.ref,
             output_status=made.status,
             verdict=made.verdict,
         )
         return True
+
+    def _note_phases(self, phases: Phases) -> None:
+        """Keep the bootstrap at once: if the worker is killed, no one else knows it."""
+        self._phases = phases
+        if self.step.bootstrap_seconds != phases.bootstrap_s:
+            self.step = replace(
+                self.step,
+                bootstrap_seconds=phases.bootstrap_s,
+                cold_start=phases.is_cold,
+                first_tool=phases.first_tool or None,
+            )
+
+    def _execution_s(self) -> float | None:
+        """Return how long the execution took: as its worker says, else by the store's time.
+
+        Where someone else ends the attempt, its worker was at work as long as it was heard of.
+
+        Returns:
+            None: there was no attempt, or the clock was set back since its lease.
+        """
+        if self._phases is not None:
+            return self._phases.execution_s
+        lease = self.before.position.lease
+        if lease is None:
+            return None
+        heard_at = self.position.heartbeat_at or lease.acquired_at
+        until = heard_at if self.fence is None else self.now
+        took = (until - lease.acquired_at).total_seconds()
+        execution_s = took - (self.step.bootstrap_seconds or 0.0)
+        return round(execution_s, 3) if execution_s >= 0 else None
+
+    def end_attempt(self, end: str) -> None:
+        """Keep how long the attempt took that ends, unless its output is kept with its times.
+
+        Args:
+            end: see `EarlierAttempt`.
+        """
+        step, is_repeated = self.step, end == AttemptEnd.REPEATED.value
+        if step.kept_output is not None and not is_repeated:
+            return
+        ended = EarlierAttempt(
+            attempt=self.before.position.attempt,
+            end=end,
+            reason=self._reason,
+            at=self.now,
+            bootstrap_seconds=step.bootstrap_seconds,
+            execution_seconds=step.execution_seconds if is_repeated else self._execution_s(),
+            cold_start=step.cold_start,
+            first_tool=step.first_tool,
+        )
+        self.step = replace(
+            step,
+            bootstrap_seconds=None,
+            cold_start=None,
+            first_tool=None,
+            earlier_attempts=((step.earlier_attempts or ()) + (ended,))[-MAX_EARLIER:],
+        )
+
+    def terminated(self, reason: str) -> None:
+        """Note what cut the attempt short that ends."""
+        self._reason = reason
 
     def owe_folder(self) -> None:
         """Note that the current trial of the step may have temporary files, to be deleted later."""
@@ -334,6 +416,7 @@ class Draft:
 
     def count(self, end: AttemptEnd) -> None:
         """Count one more end of an attempt, for the step and in total."""
+        self.end_attempt(end.value)
         at, step = self.position, self.step
         self.step = replace(step, attempts=step.attempts.plus(end))
         counts = end is AttemptEnd.EXPIRED and not self._lapsed_unattended
@@ -361,7 +444,15 @@ class Draft:
         return last is not None and abs(self.now - last) < OUTAGE
 
     def trace(self, type_: TraceType, **facts: Any) -> None:
-        """Trace an event of the attempt that the run was in before."""
+        """Trace an event of the attempt that the run was in before; with its times if it ends."""
+        if type_ in ENDS_OF_ATTEMPTS and self.before.position.lease is not None:
+            step = self.step
+            facts |= {
+                "bootstrap_seconds": step.bootstrap_seconds,
+                "execution_seconds": self._execution_s(),
+                "cold_start": step.cold_start,
+                "first_tool": step.first_tool,
+            }
         self.events += (event_of(self.before, type_, self.now, **facts),)
 
     def trace_next(self, type_: TraceType, **facts: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import AwareDatetime
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, StepRecord
+from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, EarlierAttempt, StepRecord
 from leasehold.domain.status import AttemptEnd
 from leasehold.domain.stored import Ref, Stored, make
 from leasehold.domain.trial_record import TrialRecord
@@ -31,6 +31,11 @@ class StepEntry(Stored):
     started_at: AwareDatetime | None = None
     completed_at: AwareDatetime | None = None
     executing_s: float | None = None
+    bootstrap_seconds: float | None = None
+    execution_seconds: float | None = None
+    cold_start: bool | None = None
+    first_tool: str | None = None
+    earlier_attempts: tuple[EarlierAttempt, ...] | None = None
     attempts: Mapping[str, int] = {}
     rejected_checkpoints: int | None = None
 
@@ -107,19 +112,46 @@ def _ended_at(run: Manifest) -> datetime:
 
 
 def _step_entry(record: StepRecord) -> StepEntry:
-    started_at, executing_s = record.started_at, record.execution_seconds
+    started_at, executing_s, earlier = record.started_at, _took(record), record.earlier_attempts
     if record.trials:
         rounds: tuple[TrialRecord | StepRecord, ...] = (*record.trials, record)
-        known = [one.execution_seconds for one in rounds if one.execution_seconds is not None]
+        known = [took for one in rounds if (took := _took(one)) is not None]
         begun = [one.started_at for one in rounds if one.started_at is not None]
         started_at, executing_s = min(begun, default=None), sum(known) if known else None
+        made = [_of_trial(one, one.completed_at) for one in record.trials if one.completed_at]
+        earlier = (*(earlier or ()), *made) or None
     return make(
         StepEntry,
         started_at=started_at,
         completed_at=record.completed_at,
         executing_s=None if executing_s is None else _rounded(executing_s),
+        bootstrap_seconds=record.bootstrap_seconds,
+        execution_seconds=record.execution_seconds,
+        cold_start=record.cold_start,
+        first_tool=record.first_tool,
+        earlier_attempts=earlier,
         attempts=_counted(record.attempts),
         rejected_checkpoints=record.rejected,
+    )
+
+
+def _took(record: StepRecord | TrialRecord) -> float | None:
+    """Return how long the attempt took that made the output: both phases."""
+    if record.execution_seconds is None:
+        return None
+    return (record.bootstrap_seconds or 0.0) + record.execution_seconds
+
+
+def _of_trial(record: TrialRecord, completed_at: datetime) -> EarlierAttempt:
+    """Return how long the attempt took that made the output of an earlier trial."""
+    return EarlierAttempt(
+        attempt=record.attempts_ended + 1,
+        end=COMPLETED,
+        at=completed_at,
+        bootstrap_seconds=record.bootstrap_seconds,
+        execution_seconds=record.execution_seconds,
+        cold_start=record.cold_start,
+        first_tool=record.first_tool,
     )
 
 

@@ -182,8 +182,39 @@ class Progress(Stored):
     message: str = ""
 
 
+class EarlierAttempt(Stored):
+    """How long an attempt took that left no output that counts.
+
+    Args:
+        attempt: its number.
+        end: what it counts as: an `AttemptEnd`, `cancelled`, or of an earlier trial `completed`.
+        reason: the `Termination` that cut it short; None: none did.
+        at: when it ended.
+        bootstrap_seconds: see `StepRecord`; likewise the rest. Of an attempt that was cut short,
+            the execution is what it had taken by then; of one whose worker fell silent, by when the
+            worker was last heard of.
+    """
+
+    attempt: int
+    end: str
+    reason: str | None = None
+    at: AwareDatetime
+    bootstrap_seconds: float | None = None
+    execution_seconds: float | None = None
+    cold_start: bool | None = None
+    first_tool: str | None = None
+
+
+#: So many earlier attempts of a step are kept, the latest ones.
+MAX_EARLIER: Final = 20
+
+
 class StepRecord(Stored):
     """What became of one step. `attempts` counts over all its attempts.
+
+    The times are those of the attempt that made the output, or that runs: `bootstrap_seconds` from
+    its lease to its first tool call, `execution_seconds` from there to its result. `cold_start`
+    says whether it was the first attempt of its process. `earlier_attempts` has those of others.
 
     Where there are trials, `trials` has those that are over, and `trial` says which one the output
     is of.
@@ -193,7 +224,11 @@ class StepRecord(Stored):
     started_at: AwareDatetime | None = None
     completed_at: AwareDatetime | None = None
     handed_off_at: AwareDatetime | None = None
+    bootstrap_seconds: float | None = None
     execution_seconds: float | None = None
+    cold_start: bool | None = None
+    first_tool: str | None = None
+    earlier_attempts: tuple[EarlierAttempt, ...] | None = None
     output: str | None = None
     output_ref: str | None = None
     output_status: str | None = None

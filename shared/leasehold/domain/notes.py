@@ -6,11 +6,14 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.printable import one_line
 from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialVerdict
 
 #: So much of what a handler says of its progress is kept.
 _MAX_MESSAGE: Final = 200
+#: So much of the name of its first tool, likewise.
+MAX_TOOL: Final = 128
 
 
 class MadeOutput(NamedTuple):
@@ -27,6 +30,22 @@ class MadeOutput(NamedTuple):
     verdict: TrialVerdict | None = None
 
 
+class Phases(NamedTuple):
+    """How long the two phases of an attempt took, as its worker measured them.
+
+    Args:
+        bootstrap_s: from its lease to its first tool call, or else to its handler, in seconds.
+        execution_s: from there to its result, or to now.
+        is_cold: whether it is the first attempt of its process.
+        first_tool: what its handler called first; empty: it did not say.
+    """
+
+    bootstrap_s: float
+    execution_s: float
+    is_cold: bool
+    first_tool: str = ""
+
+
 class Notes(NamedTuple):
     """What is to be kept with the next write of an attempt.
 
@@ -37,6 +56,7 @@ class Notes(NamedTuple):
         leaves_file: whether a temporary file may be there that the run does not refer to yet.
         output: what waits to be judged by the gates; None: there is none, or there are no gates.
         stores_files: whether files of the run may be there since the attempt began.
+        phases: how long it has taken so far; None: not known, or its handler was not called.
     """
 
     progress: Progress | None = None
@@ -44,6 +64,7 @@ class Notes(NamedTuple):
     leaves_file: bool = False
     output: MadeOutput | None = None
     stores_files: bool = False
+    phases: Phases | None = None
 
 
 NO_NOTES: Final = Notes()
@@ -59,6 +80,11 @@ def progress_without_secrets(progress: Progress) -> Progress:
 def progress_message(text: str) -> str:
     """Return so much of what a handler says of its progress; it is cut behind no half a secret."""
     return text if len(text) <= _MAX_MESSAGE else said(text)[:_MAX_MESSAGE]
+
+
+def tool_name(text: str) -> str:
+    """Return the name of a tool as it is kept: one line, without secrets."""
+    return said(one_line(text, MAX_TOOL))
 
 
 def said(text: str) -> str:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import StepRecord
@@ -185,7 +187,12 @@ def _planned_of(
 
 
 def _of_completion(record: StepRecord | TrialRecord, calls: CallCount | None) -> dict[str, Any]:
-    """Return the status of the output, and the calls made and spared, where there are any."""
+    """Return the status of the output, how long both phases took, and the calls, if any."""
     status = {} if record.output_status is None else {"outputStatus": record.output_status}
+    times = {
+        to_camel(name): value
+        for name in ("bootstrap_seconds", "execution_seconds", "cold_start", "first_tool")
+        if (value := getattr(record, name)) is not None
+    }
     counts = {} if calls is None else {"callsMade": calls.made, "callsSpared": calls.spared}
-    return {**status, **counts}
+    return {**status, **times, **counts}

@@ -64,6 +64,11 @@ UNNUMBERED: Final = frozenset(
     }
 )
 
+#: Events of attempts that left no output; they say how long each phase took.
+ENDS_OF_ATTEMPTS: Final = frozenset(
+    {TraceType.STEP_ERROR, TraceType.STEP_TERMINATED, TraceType.STEP_CONTINUED}
+)
+
 #: The name of an event whose run marks it; a version before had no marks.
 _MARKED: Final = re.compile(r"(?:\d+|(?:lost|told)-.+)-(?P<mark>[0-9a-f]{8})", re.ASCII)
 

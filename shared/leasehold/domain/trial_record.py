@@ -33,7 +33,10 @@ class TrialRecord(Stored):
     started_at: AwareDatetime | None = None
     completed_at: AwareDatetime | None = None
     handed_off_at: AwareDatetime | None = None
+    bootstrap_seconds: float | None = None
     execution_seconds: float | None = None
+    cold_start: bool | None = None
+    first_tool: str | None = None
     attempts_ended: int = 0  # in this trial, without an output that counts
     verdict: TrialVerdict | None = None
 

@@ -30,7 +30,10 @@ _OF_TRIAL: Final = (
     "started_at",
     "completed_at",
     "handed_off_at",
+    "bootstrap_seconds",
     "execution_seconds",
+    "cold_start",
+    "first_tool",
     "verdict",
 )
 _BLANK: Final[Mapping[str, Any]] = dict.fromkeys(_OF_TRIAL)

@@ -54,6 +54,7 @@ def test_the_next_attempt_is_dispatched_at_once_and_no_retry_is_used_up(runs: Ru
             "The time of the attempt was short at a checkpoint; the next one goes on from there."
         ),
         "holder": "host-a",
+        "executionSeconds": 5.0,
         "phase": "read",
         "iterationCount": 3,
     }

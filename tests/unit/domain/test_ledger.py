@@ -37,6 +37,7 @@ def test_a_completed_run_in_figures(runs: Runs) -> None:
         "startedAt": runs.at(0),
         "completedAt": runs.at(5),
         "executingS": 5.0,
+        "executionSeconds": 5.0,
         "attempts": {},
     }
 

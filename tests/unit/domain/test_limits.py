@@ -75,6 +75,7 @@ def test_an_attempt_at_its_limit_failed_and_the_trace_has_one_event_of_it(
         "detail": "Too long.",
         "stacks": STACKS,
         "holder": "host-a",
+        "executionSeconds": 25.0,
         "lastHeartbeatAt": at(0),
         "leaseExpiresAt": at(30),
     }

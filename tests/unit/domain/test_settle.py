@@ -194,6 +194,7 @@ def test_a_failure_is_kept_whole_and_repeated_after_its_backoff(
     (event,) = change.events
     assert event.model_dump(exclude_none=True) == {
         "type": "step_error",
+        "executionSeconds": 5.0,
         "at": at(5),
         "step": "draft",
         "trial": 1,

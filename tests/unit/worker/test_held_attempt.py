@@ -13,10 +13,12 @@ import pytest
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
+from leasehold.attempt.settlement import ending_of
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.result import Finished
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.services.execute_step import Hint, arrive, execute_step
@@ -476,3 +478,73 @@ def test_what_a_store_answers_in_the_end_is_returned(world: World) -> None:
         return "the value"
 
     assert held.insist(third_time_lucky) == "the value"
+
+
+# --- how long its phases take ---
+
+
+def test_the_phases_run_from_the_lease_to_the_first_tool_and_to_the_result(world: World) -> None:
+    held = world.held()
+    world.clock.advance(2)
+    held.note_entered(world.clock.monotonic())
+    world.clock.advance(1.5)
+    calls = AttemptCalls(held)
+    calls.mark_bootstrap("search")
+    world.clock.advance(4)
+    calls.mark_bootstrap("a second one")
+    calls.mark_execution()
+    world.clock.advance(3)
+
+    complete_with_notes(world, held)
+
+    record = world.run_of(held).steps["hold"]
+    assert (record.bootstrap_seconds, record.execution_seconds) == (3.5, 4.0)
+    assert record.first_tool == "search"
+
+
+def test_without_a_mark_the_bootstrap_ends_where_the_handler_is_entered(world: World) -> None:
+    held = world.held()
+    world.clock.advance(2)
+    held.note_entered(world.clock.monotonic())
+    AttemptCalls(held).mark_execution()  # before any first tool: it does nothing
+    world.clock.advance(5)
+
+    complete_with_notes(world, held)
+
+    record = world.run_of(held).steps["hold"]
+    assert (record.bootstrap_seconds, record.execution_seconds) == (2.0, 5.0)
+    assert record.first_tool is None
+
+
+@pytest.mark.parametrize("at", [-1e12, -1.0, 1e12], ids=["long ago", "before", "to come"])
+def test_a_process_that_lies_about_the_time_gives_none_outside_its_attempt(
+    world: World, at: float
+) -> None:
+    held = world.held()
+    world.clock.advance(2)
+    held.note_entered(world.clock.monotonic() + at)
+    held.mark_bootstrap("search\x1b[2J" + "x" * 500, world.clock.monotonic() + at)
+    held.mark_execution(world.clock.monotonic() + at)
+
+    complete_with_notes(world, held)
+
+    record = world.run_of(held).steps["hold"]
+    assert record.bootstrap_seconds is not None
+    assert record.execution_seconds is not None
+    assert 0 <= record.bootstrap_seconds <= 2
+    assert record.bootstrap_seconds + record.execution_seconds <= 2
+    assert record.first_tool is not None
+    assert len(record.first_tool) <= 128
+    assert record.first_tool.isprintable()
+
+
+def test_the_first_attempt_of_a_process_is_cold(world: World) -> None:
+    engine = world.engine
+    with holding(engine, world.acquire()) as first:
+        assert first.is_cold
+    with holding(engine, world.acquire()) as second:
+        assert not second.is_cold
+
+
+def complete_with_notes(_: World, held: Attempt) -> None:
+    held.settle(ending_of(held, Finished('{"n":2}')))

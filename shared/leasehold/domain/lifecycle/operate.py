@@ -117,6 +117,7 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     draft.trace(TraceType.RUN_CANCELLED, actor=actor, reason=reason)
     if lease is not None:
         trace_termination(draft, lease, Termination.CANCELLED, cancelled(actor, reason))
+        draft.end_attempt(Termination.CANCELLED.value)
     status = after(manifest.status, RunEvent.CANCELLED)
     draft.step = replace(draft.step, status=status)
     draft.run = replace(draft.run, status=status, cancelled=True, paused=False)

@@ -40,6 +40,7 @@ def trace_termination(
         detail: what happened, in a sentence.
         stacks: what it did then, frame by frame; empty: not known.
     """
+    draft.terminated(str(reason))
     draft.trace(
         TraceType.STEP_TERMINATED,
         reason=str(reason),

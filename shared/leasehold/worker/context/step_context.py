@@ -19,7 +19,8 @@ from leasehold.bounded_calls import in_thread
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.notes import progress_message, said
+from leasehold.domain.notes import MAX_TOOL, progress_message, said
+from leasehold.domain.printable import one_line
 from leasehold.domain.result import OutputStatus
 from leasehold.errors import (
     CheckpointMisusedError,
@@ -94,7 +95,7 @@ class StepContext:
         self._resume: IncrementalState | None = None
         self._loops: Loops | None = None
         self._keeps_by_hand = False
-        self._is_entering = False
+        self._is_entering = self._is_booted = self._is_warned = False
         if attempt.trial > 1:
             self.findings = pydantic_core.from_json(calls.findings())
         if attempt.has_checkpoint:
@@ -341,6 +342,39 @@ class StepContext:
         clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
         share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
         self._calls.note_progress(Progress(fraction=share, message=progress_message(clean)))
+
+    def mark_bootstrap_complete(self, tool_name: str) -> None:
+        """Say that the handler makes its first tool call now: what it does first is over.
+
+        An agent loads models and opens connections before it works. How long each of both takes
+        is kept with the step, so that a limit can be set for each. The first call counts.
+
+        Args:
+            tool_name: the tool; of a longer name the first 128 characters are kept.
+
+        Raises:
+            InvalidRequestError: the name is no text, or empty.
+        """
+        if not isinstance(tool_name, str) or not tool_name.strip():
+            value = repr(tool_name)[:_MAX_MESSAGE]
+            raise InvalidRequestError(field="tool_name", value=value, allowed="the name of a tool")
+        if not self._is_booted:
+            self._is_booted = True
+            self._calls.mark_bootstrap(one_line(tool_name, MAX_TOOL))
+
+    def mark_execution_complete(self) -> None:
+        """Say that there is a result: what the handler does from now on is clean-up.
+
+        Without `mark_bootstrap_complete` before it, it does nothing, and the log says so once.
+        """
+        if self._is_booted:
+            self._calls.mark_execution()
+        elif not self._is_warned:
+            self._is_warned = True
+            self.log.warning(
+                "ctx.mark_execution_complete() does nothing: ctx.mark_bootstrap_complete(tool) "
+                "comes first"
+            )
 
     def output_of(self, step_type: str) -> Any:
         """Return the output of an earlier step of this run, as plain JSON values.

@@ -284,6 +284,7 @@ class InlineRunner:
 
 def _begin(attempt: Attempt) -> StepContext | Result:
     context = StepContext(AttemptCalls(attempt))
+    attempt.note_entered(attempt.engine.clock.monotonic())
     return attempt.end_before_it_begins() or context  # it may have waited for its checkpoint
 
 

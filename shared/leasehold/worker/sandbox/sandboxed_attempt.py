@@ -24,10 +24,12 @@ from leasehold.worker.sandbox.output_lines import Prints, relay
 from leasehold.worker.sandbox.stacks import Stacks
 from leasehold.worker.sandbox.wire.frames import Channel, Frame, GarbledError
 from leasehold.worker.sandbox.wire.messages import (
+    BootstrapNote,
     Call,
     ContinuedNote,
     DeferredNote,
     Ending,
+    ExecutionNote,
     FailedNote,
     FinishedNote,
     Imported,
@@ -299,15 +301,26 @@ class SandboxedAttempt:
                 FinishedNote() | FailedNote() | UnableNote() | DeferredNote() | ContinuedNote()
             ) as last:
                 self.last = last, frame.body
+                self._held.note_returned(time.monotonic())
             case ProgressNote(fraction=fraction, message=message):
                 self._calls.note_progress(Progress(fraction=fraction, message=message))
+            case BootstrapNote() | ExecutionNote() as mark:
+                self._mark(mark)
             case LogLine() as line:
                 relay(line)
             case Imported(is_fit=is_fit, at=at) if not self.is_imported:
                 self.is_imported = True
-                self.limits = self.limits.from_import(min(at, time.monotonic()))
+                begun_at = min(at, time.monotonic())
+                self.limits = self.limits.from_import(begun_at)
+                self._held.note_entered(begun_at)
                 if is_fit:
                     self._note_fit()
+
+    def _mark(self, mark: BootstrapNote | ExecutionNote) -> None:
+        if isinstance(mark, BootstrapNote):
+            self._held.mark_bootstrap(mark.tool, mark.at)
+        else:
+            self._held.mark_execution(mark.at)
 
     def _keep_time(self, now: float) -> None:
         stop, limits = self._held.stop, self.limits

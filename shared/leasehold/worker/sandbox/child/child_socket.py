@@ -33,9 +33,11 @@ from leasehold.worker.sandbox.wire.messages import (
     MAX_CALLS,
     MAX_FILE,
     Answer,
+    BootstrapNote,
     Call,
     CheckLeaseCall,
     CheckpointCall,
+    ExecutionNote,
     ExistsCall,
     FindingsCall,
     FindResultCall,
@@ -383,6 +385,14 @@ class ChildCalls:
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
         self._link.say(ProgressNote(fraction=progress.fraction, message=progress.message))
+
+    def mark_bootstrap(self, tool: str) -> None:
+        """Note the first tool call of the handler."""
+        self._link.say(BootstrapNote(tool=tool, at=time.monotonic()))
+
+    def mark_execution(self) -> None:
+        """Note that the handler has its result."""
+        self._link.say(ExecutionNote(at=time.monotonic()))
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""

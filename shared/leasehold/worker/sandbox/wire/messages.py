@@ -227,6 +227,21 @@ class ProgressNote(Message):
     message: Annotated[str, Field(max_length=200)]
 
 
+class BootstrapNote(Message):
+    """The handler makes its first tool call; `at` is a time as in `Imported`."""
+
+    kind: Literal["bootstrap"] = "bootstrap"
+    tool: Annotated[str, Field(max_length=200)]
+    at: Annotated[float, Field(allow_inf_nan=False)]
+
+
+class ExecutionNote(Message):
+    """The handler has its result."""
+
+    kind: Literal["execution"] = "execution"
+    at: Annotated[float, Field(allow_inf_nan=False)]
+
+
 class LogLine(Message):
     """A log record."""
 
@@ -314,7 +329,7 @@ AnyCall = (
     | ExistsCall
     | ListCall
 )
-Note = Imported | ProgressNote | LogLine | LeftNote
+Note = Imported | ProgressNote | BootstrapNote | ExecutionNote | LogLine | LeftNote
 Ending = FinishedNote | FailedNote | UnableNote | DeferredNote | ContinuedNote
 FromChild = AnyCall | Note | Ending
 
