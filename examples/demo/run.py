@@ -118,7 +118,8 @@ def tell(run: Manifest) -> None:
         say(f"{result_of(run).text}\nnext: {program} show {run.run_id}")
         return
     done = json.loads(output)
-    seconds = sum(step.execution_seconds or 0.0 for step in run.steps.values())
+    bootstrap = sum(step.bootstrap_seconds or 0.0 for step in run.steps.values())
+    execution = sum(step.execution_seconds or 0.0 for step in run.steps.values())
     counts = ", ".join(f"{count} {severity}" for severity, count in done["findings"].items())
     print(
         escape_controls(f"""
@@ -127,8 +128,8 @@ The report:   {near(done["report"])}
 What it did:  read {done["documents"]} documents, found {done["claims"]} claims, \
 condensed them to {done["points"]} key points
               verdict: {done["verdict"].replace("_", " ")}; findings: {counts}
-              {len(run.steps)} steps, each recorded once, {seconds:.1f} s of work
-              in their own functions
+              {len(run.steps)} steps, each recorded once, in their own functions:
+              {bootstrap:.1f} s of bootstrap and {execution:.1f} s of execution
 
 Try next:     {program} trace {run.run_id}    everything that happened
               {program} show {run.run_id}     the run's one document
