@@ -303,6 +303,8 @@ OWN: Final = {
     "shard",
     "leaseId",
     "sweepJobId",
+    "bootstrapSeconds",
+    "coldStart",
     "executionSeconds",
 }
 
