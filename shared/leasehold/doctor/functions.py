@@ -14,7 +14,7 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import MARGIN, longest_deadline
 from leasehold.domain.printable import one_line
 from leasehold.errors import without_user
-from leasehold.google_clients.clients import CALL, EVERYONE, ONE_TRY
+from leasehold.google_clients.clients import EVERYONE, ONE_TRY
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 
 if TYPE_CHECKING:
@@ -223,33 +223,32 @@ def _s(length: timedelta) -> str:
 
 def callers(deployment: Deployment) -> Iterator[Finding]:
     """Yield who may call a function and should not, and who should and may not."""
-    for entry, service in deployment.deployed():
-        policy = deployment.clients.services.get_iam_policy({"resource": service.name}, **ONE_TRY)
-        invokers = {
-            member
-            for binding in policy.bindings
-            if binding.role == CALL
-            for member in binding.members
-        }
-        for binding in policy.bindings:
-            for member in sorted(EVERYONE.keys() & {*binding.members}):
-                held = f"{member} has {binding.role}"
-                message = f"{EVERYONE[member]} may call function {entry.service} ({held})."
-                flags = (f"--member={member}", f"--role={shlex.quote(binding.role)}")
-                repair = deployment.of_run("remove-iam-policy-binding", entry.service, *flags)
-                yield Finding("public_function", message, repair)
+    from leasehold.deploy.resources.policies import (  # noqa: PLC0415 - for --live alone
+        missing_from,
+        policies,
+        public_in,
+    )
+
+    deployed = {service.name: (entry, service) for entry, service in deployment.deployed()}
+    at = policies(deployment.clients, deployment.installation, deployment.setup.catalog)
+    for permissions in (one for one in at if one.place.name in deployed):
+        entry, service = deployed[permissions.place.name]
+        policy = permissions.policy.seen
+        for member, role in public_in(policy):
+            message = f"{EVERYONE[member]} may call function {entry.service} ({member} has {role})."
+            yield Finding("public_function", message, permissions.change("remove", member, role))
         if service.invoker_iam_disabled:
             message = f"EVERYONE may call function {entry.service}: its check by IAM is off."
             repair = deployment.of_run("update", entry.service, "--invoker-iam-check")
             yield Finding("public_function", message, repair)
-        caller = deployment.caller_of(entry)
-        if caller and f"serviceAccount:{caller}" not in invokers:
+        for member, role in (
+            (one.member, one.role) for one in missing_from(policy, permissions.wanted)
+        ):
+            account = member.removeprefix("serviceAccount:")
             message = (
-                f"{caller} may not call function {entry.service}: what it is sent is answered 403."
+                f"{account} may not call function {entry.service}: what it is sent is answered 403."
             )
-            flags = (f"--member=serviceAccount:{caller}", f"--role={CALL}")
-            repair = deployment.of_run("add-iam-policy-binding", entry.service, *flags)
-            yield Finding("invoker_missing", message, repair)
+            yield Finding("invoker_missing", message, permissions.change("add", member, role))
 
 
 # Whether the functions fit the project's quota of Cloud Run: without room some are not started.

@@ -125,12 +125,12 @@ def test_everything_that_is_spoilt_is_found_with_its_repair(
         "function_threads": f"{update} {of_api} --update-env-vars=THREADS=40",
         "function_target": f"{update} {of_api} --update-env-vars=LEASEHOLD_FUNCTION_URL={STEP_URL}",
         "public_function": (
-            f"gcloud run services remove-iam-policy-binding {of_api} "
-            "--member=allUsers --role=roles/run.invoker"
+            "gcloud run services remove-iam-policy-binding serve-api "
+            f"--member=allUsers --role=roles/run.invoker {AT}"
         ),
         "invoker_missing": (
-            f"gcloud run services add-iam-policy-binding {of_step} "
-            f"--member=serviceAccount:{email('tasks')} --role=roles/run.invoker"
+            "gcloud run services add-iam-policy-binding execute-step "
+            f"--member=serviceAccount:{email('tasks')} --role=roles/run.invoker {AT}"
         ),
         "queue_paused": "gcloud tasks queues resume send",
         "job_paused": "gcloud scheduler jobs resume sweep-dead-letters",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.api_core.exceptions import (
     Aborted,
@@ -126,6 +126,22 @@ def missing_from(policy: Policy, wanted: Iterable[Permission]) -> list[Permissio
     ]
 
 
+class PublicGrant(NamedTuple):
+    """A member that is everyone, and what it may do."""
+
+    member: str
+    role: str
+
+
+def public_in(policy: Policy) -> list[PublicGrant]:
+    """Return what a policy allows to everyone."""
+    return [
+        PublicGrant(member, binding.role)
+        for binding in policy.bindings
+        for member in sorted(EVERYONE.keys() & {*binding.members})
+    ]
+
+
 def add_to(policy: Policy, permission: Permission) -> None:
     """Add what a policy does not allow yet."""
     binding = _line_for(policy, permission)
@@ -159,7 +175,7 @@ _GCLOUD: Final = {
 
 def policies(
     clients: GoogleClients, installation: Installation, catalog: Catalog
-) -> Iterator[Resource]:
+) -> Iterator[Permissions]:
     """Yield the permissions at each place; a service that no one is to call is a place too."""
     wanted: dict[Place, list[Permission]] = {
         service_of(function, installation): [] for function in installation.functions
@@ -203,9 +219,9 @@ class Permissions:
             policy = self.policy.seen
         except (Forbidden, NotFound) as error:
             return self._unseen(error)
-        public = list(_public(policy))
-        told = tuple(_warning(member, role) for member, role in public)
-        repair = "; ".join(self._change("remove", member, role) for member, role in public)
+        public = public_in(policy)
+        told = tuple(_warning(each) for each in public)
+        repair = "; ".join(self.change("remove", *each) for each in public)
         if missing := missing_from(policy, self.wanted):
             return Look(State.MISSING, told, why=_words(missing), repair=repair)
         return Look(State.DIFFERENT, told, repair=repair) if public else PRESENT
@@ -239,7 +255,7 @@ class Permissions:
     def _unseen(self, error: GoogleAPICallError) -> Look:
         """Return what it means that the policy cannot be read."""
         if self._is_foreign:
-            repair = "; ".join(self._change("add", each.member, each.role) for each in self.wanted)
+            repair = "; ".join(self.change("add", each.member, each.role) for each in self.wanted)
             return Look(State.WAITING, why=self._others(), repair=repair)
         if isinstance(error, Forbidden):
             raise error
@@ -253,7 +269,7 @@ class Permissions:
         project = self.place.name.split("/")[1]
         return f"someone of project {project} to allow {_words(self.wanted)}"
 
-    def _change(self, verb: str, member: str, role: str) -> str:
+    def change(self, verb: str, member: str, role: str) -> str:
         """Return the command that adds or removes a line of the policy."""
         place = self.place
         name = f"gs://{place.name}" if place.kind is Kind.BUCKET else place.short_name
@@ -268,15 +284,9 @@ class Permissions:
         return f"gcloud {words} {' '.join(options)}"
 
 
-def _public(policy: Policy) -> Iterator[tuple[str, str]]:
-    for binding in policy.bindings:
-        for member in binding.members:
-            if member in EVERYONE:
-                yield member, binding.role
-
-
-def _warning(member: str, role: str) -> Difference:
-    return Difference("OPEN TO THE WHOLE WORLD", found=f"{role} for {member}", wanted="no one")
+def _warning(public: PublicGrant) -> Difference:
+    found = f"{public.role} for {public.member}"
+    return Difference("OPEN TO THE WHOLE WORLD", found=found, wanted="no one")
 
 
 def _words(permissions: Iterable[Permission]) -> str:
