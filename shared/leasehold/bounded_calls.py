@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-#: So long a call that no one needs the end of is waited for: most are over by then, and tests find
+#: So long a background call is waited for: most are over by then, and tests find
 #: done what they expect.
 PATIENCE_S: Final = 5.0
 #: With so many that are still under way, no other is begun.
@@ -105,7 +105,7 @@ class BoundedCalls:
         return made
 
     def run(self, call: Callable[[], object], patience_s: float | None = None) -> bool:
-        """Make a call that no one needs the end of; return whether it is over.
+        """Make a call in the background; return whether it is over.
 
         One that takes long goes on without the caller. Where too many do, or the system has no
         thread, it is not made.
@@ -210,7 +210,7 @@ class KeptThreads:
                 if inbox in self._idle:
                     self._idle.remove(inbox)
                     return None
-            return inbox.get()  # someone has just taken it
+            return inbox.get()  # another thread has just taken it
 
 
 Call = Callable[[], None]

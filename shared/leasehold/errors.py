@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Self
 
-#: The user and the password in an address, also one of which no one can make sense.
+#: The user and the password in an address, also in one that cannot be parsed.
 _USER_INFO: Final = re.compile(
     r"(?<=://)(?:[^\s/?#]{1,500}|[^\s/?#:@]{0,100}:(?!\d{1,5}[/?#])\S{0,500})@"
 )
@@ -551,7 +551,7 @@ class ChannelUnavailableError(LeaseholdError):
 
 
 class ChannelUnansweredError(ChannelUnavailableError):
-    """No one knows whether a provider took an announcement."""
+    """It is unknown whether a provider took an announcement."""
 
     code = "channel_unanswered"
     text = "Channel {channel} did not answer, and may have taken it: {problem}."
@@ -590,7 +590,7 @@ class VersionConflictError(LeaseholdError):
     """A document is no longer at the version that was named."""
 
     code = "version_conflict"
-    text = "{ref} was changed by someone else; nothing was written."
+    text = "{ref} was changed by another process; nothing was written."
     retryable = True
 
 

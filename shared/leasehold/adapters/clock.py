@@ -45,7 +45,7 @@ class SystemClock:
 # Steps of the machine's clock, for stores whose time that is.
 
 
-#: A clock that is off by less is not told from one that is slow to read, and harms no lease.
+#: A clock that is off by less cannot be told from one that is slow to read, and harms no lease.
 STEP_S: Final = 5.0
 #: So long a step counts as new. The clockwork has written it into the runs by then.
 NEW_S: Final = 60.0
@@ -81,7 +81,7 @@ class ClockSteps:
         return step if step is not None and read_at < step.noticed_at + NEW_S else None
 
     def _note(self) -> None:
-        """Note a step, if there was one, and no one noted it yet."""
+        """Note a step of the clock, if there was one that is not noted yet."""
         for _ in range(_READINGS):
             before, now, read_at = (
                 self._clock.monotonic(),

@@ -265,7 +265,7 @@ class CloudStorageArtifacts:
 def _abandon(upload: Any) -> None:
     """Have an upload that has not ended store nothing.
 
-    Python closes a writer that no one has closed, and this one then stores what it has got so far,
+    Python closes a writer that was left open, and this one then stores what it has got so far,
     in place of the whole object.
     """
     if not upload.closed:
@@ -293,7 +293,7 @@ def _status_of(error: Exception) -> int | None:
 # The client library of Cloud Storage, imported by the first call that needs it.
 
 
-#: Else each client asks for its bucket's metadata, for traces that no one has switched on: another
+#: Else each client asks for its bucket's metadata, for traces that are not switched on: another
 #: thread, another request, and a permission that no function has. Who wants it sets it to false.
 _NO_BUCKET_METADATA: Final = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 

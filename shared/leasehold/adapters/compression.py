@@ -99,7 +99,7 @@ def _damaged(problem: str) -> OSError:
 # Files of a folder that are stored as gzip: `report.md` is called `report.md\.gz` then.
 #
 # No artifact can have that name (`domain/artifact_name.py`), so none of a user's own is taken for
-# one. Where both are there, the plain file counts: someone put it later, or the other's making
+# one. Where both are there, the plain file counts: it was put later, or the making of the other
 # was cut off before it was removed. `zcat` prints such a file, and `gunzip` makes it plain again.
 
 
@@ -178,7 +178,7 @@ def _take_its_place(root: Path, name: str, made: Path, found: os.stat_result) ->
         os.rename(made, last + SUFFIX, dst_dir_fd=folder)
         os.fsync(folder)
         try:
-            os.rename(last, made, src_dir_fd=folder)  # away: no one replaces it between two looks
+            os.rename(last, made, src_dir_fd=folder)  # away: nothing replaces it between two looks
         except FileNotFoundError:
             return  # another archive of the run has just done it
         if not os.path.samestat(made.lstat(), found):

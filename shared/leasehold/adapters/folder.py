@@ -289,7 +289,7 @@ class FolderArtifacts:
             try:
                 file, is_compressed = self._plain_or_compressed(name)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                # each run has a folder for each kind, which no one removes alone: without it this
+                # each run has a folder for each kind, which is never removed alone: without it this
                 # is not the store that had the value, or a new one that was begun in its place
                 kind = self._root / kind_folder(name)
                 is_empty = not self._is_there() or not kind.is_dir()
@@ -332,7 +332,7 @@ class FolderArtifacts:
         return found
 
     def _is_there(self) -> bool:
-        """Return whether the store holds anything; nothing is in one that no one wrote to yet.
+        """Return whether the store holds anything; a new one is empty.
 
         Raises:
             NotADirectoryError, FileNotFoundError: something else is in its place, or it held

@@ -159,6 +159,6 @@ class FolderIdentity:
 
 
 def _identity_in(document: Document) -> str | None:
-    """Return the identity that the document names; None: someone spoiled it."""
+    """Return the identity that the document names; None: it was damaged."""
     identity = document.get("identity")
     return identity if isinstance(identity, str) and _IDENTITY.fullmatch(identity) else None

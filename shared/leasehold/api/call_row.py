@@ -70,7 +70,7 @@ class CallRequest(Generic[Given]):
     Args:
         given: the body or the query; None: the row takes none.
         run_id: the run that the path names; so `step` and `name`.
-        actor: who asks, for the trace; empty: the row keeps no one.
+        actor: who asks, for the trace; empty: the row records none.
     """
 
     given: Given

@@ -46,7 +46,7 @@ class DeliveryReport(ResponseModel):
 
     @classmethod
     def of(cls, delivery: Delivery) -> Self:
-        """Return a delivery as everyone may see it: the id of a claim is its holder's alone."""
+        """Return a delivery for readers: the id of a claim is its holder's alone."""
         is_due = delivery.state is DeliveryState.DUE
         claim = delivery.claim if delivery.state is DeliveryState.CLAIMED else None
         return cls(

@@ -281,11 +281,11 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
 
 
 def meaning_of(shape: str, field: str) -> str | None:
-    """Return what a field of a shape means; None: no one has written it down."""
+    """Return what a field of a shape means; None: it has no description."""
     return _OF_SHAPES.get(f"{shape}.{field}") or _FIELDS.get(field)
 
 
-# The specification of the calls as OpenAPI 3.1: written by the tables of calls, and by no one.
+# The specification of the calls as OpenAPI 3.1: generated from the tables of calls.
 
 
 Json = dict[str, Any]

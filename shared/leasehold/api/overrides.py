@@ -53,7 +53,7 @@ class OverrideReport(ResponseModel):
 
 
 class OverridesResponse(ResponseModel):
-    """`GET /overrides`: all of them, also those that are over, until someone clears them."""
+    """`GET /overrides`: all of them, also those that are over, until they are cleared."""
 
     overrides: list[OverrideReport]
 

@@ -137,7 +137,7 @@ class ManifestsResponse(ResponseModel):
 
     @classmethod
     def of(cls, page: RunPage[Manifest]) -> Self:
-        """Return a page as everyone may see it."""
+        """Return a page for readers, without secrets."""
         runs = [
             RunResponse.of(masked_run(run)).model_dump(mode="json", by_alias=True)
             for run in page.runs

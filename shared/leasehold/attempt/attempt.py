@@ -112,7 +112,7 @@ class UserCall(NamedTuple):
 class Attempt:
     """A leased attempt; each write is fenced by its lease, and renews or ends it.
 
-    It knows the run from its last write, so it writes without reading. Where someone else changed
+    It knows the run from its last write, so it writes without reading. If another process changed
     the run meanwhile, it reads and decides again. Any thread may call.
 
     Args:
@@ -130,7 +130,7 @@ class Attempt:
         fence: what each write shows.
         name: the attempt, as log lines name it.
         ends_at: when the lease is over, unless it is renewed; in monotonic seconds.
-        answer_by: the dispatch deadline: no one listens after it; likewise.
+        answer_by: the dispatch deadline: the queue does not wait longer; likewise.
         renew_every: seconds between renewals; None: never.
         renew_at: when the next beat is due, in monotonic seconds.
         stop: given when the handler should end.
@@ -437,7 +437,7 @@ class Attempt:
     def end_before_it_begins(self) -> Result | None:
         """Return how the attempt ends if it must not begin, or None.
 
-        The lease may be over although no one asked for a stop: a process that was frozen goes on
+        The lease may be over although there was no stop: a process that was frozen goes on
         with all its threads at once.
         """
         reason = self.stop.reason
@@ -472,7 +472,7 @@ class Attempt:
         """Return what `call` returns; a store that is away is asked again while the lease is held.
 
         It gives up at the dispatch deadline, and early where the attempt is to stop. Of a remote
-        worker no one here waits for a store.
+        worker nothing here waits for a store.
 
         Args:
             call: reads or writes what the attempt needs; may be made any number of times.
@@ -600,7 +600,7 @@ class Attempt:
         """
         if file is None:
             return self._persist(record)
-        self._leaves_file |= is_temporary  # it may be there from now on, and no one know of it
+        self._leaves_file |= is_temporary  # it may be there from now on, and the run not know it
         artifacts, is_sent = self.engine.artifacts, False
         try:
             self.insist(partial(put_packed, artifacts, file))
@@ -785,7 +785,7 @@ class Attempt:
             self.ask_to_stop(Termination.CANCELLED)
             return
         self.ask_to_stop(Termination.LEASE_EXPIRED)
-        if not self._is_unanswered:  # else no one can tell whether it was lost, or settled before
+        if not self._is_unanswered:  # else it is unknown whether it was lost, or settled before
             self._trace_loss(error)
 
     def _trace_loss(self, error: LeaseLostError) -> None:

@@ -35,7 +35,7 @@ _LOG: Final = logging.getLogger("leasehold.lease_keeper")
 _LOOKS: Final = 10
 _LONGEST_LOOK_S: Final = 1.0
 _SHORTEST_LOOK_S: Final = 0.02
-#: A handler that was asked to stop may clean up for this time before anyone is told.
+#: A handler that was asked to stop may clean up for this time before it is reported.
 LATE_S: Final = 15.0
 
 
@@ -72,7 +72,7 @@ class LeaseKeeper:
         self._stop: tuple[Termination, str] | None = None
 
     def attempt_of(self, engine: AttemptEngine, acquired: Committed[Change]) -> Attempt:
-        """Return the attempt whose lease was just committed; no one watches over it."""
+        """Return the attempt whose lease was just committed; it is not watched."""
         run, snapshot = acquired.answer.manifest, acquired.snapshot
         assert run.position.lease is not None  # noqa: S101 - a lease was just written
         assert snapshot is not None  # noqa: S101 - as above
@@ -163,7 +163,7 @@ class LeaseKeeper:
                 self._changed.wait(self._look_every)
             try:
                 self._look()
-            except Exception:  # noqa: BLE001 - such as no memory: no one else renews the leases
+            except Exception:  # noqa: BLE001 - such as no memory: nothing else renews the leases
                 _LOG.exception("the leases of this process could not be looked after")
 
     def _look(self) -> None:

@@ -79,7 +79,7 @@ def _judged(
 ) -> Transition:
     """Return the ending of an attempt that has an output, or one that the code cannot begin.
 
-    An output that no one can judge was paid for: it is kept, and judged once that can be done.
+    An output that cannot be judged now is kept, and judged later, because it was paid for.
     """
     try:
         if isinstance(result, Unable):

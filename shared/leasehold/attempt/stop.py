@@ -38,7 +38,7 @@ class StopSignal:
         self.reason: Termination | None = None
         self.is_requested = False
         self.is_forced = False
-        self._given: threading.Event | None = None  # made once someone waits, as few do
+        self._given: threading.Event | None = None  # made for the first waiter, as few wait
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
         self._callbacks: list[Callable[[], object]] = []
@@ -74,7 +74,7 @@ class StopSignal:
         """Once the signal was given, call the callbacks that had no thread before.
 
         Args:
-            here: call those that still get no thread in this one: the caller has no one else to
+            here: call those that still get no thread in this one: the caller has no other thread to
                 look after.
         """
         if not self.is_requested or not self._callbacks:
@@ -118,7 +118,7 @@ class StopSignal:
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits there
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits there
                 loop.call_soon_threadsafe(woken.set)
 
         forget = self.listen(wake)

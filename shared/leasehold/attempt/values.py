@@ -180,7 +180,7 @@ def _load_packed(artifacts: Artifacts, name: str, expected: str | None) -> str:
 
 
 def _is_there(artifacts: Artifacts, name: str) -> bool:
-    """Return whether the store has anything of the run: someone deleted the step's folder."""
+    """Return whether the store has anything of the run: the step's folder was deleted."""
     run_folder = "/".join(name.split("/")[:2])
     return bool(artifacts.list(run_folder))
 

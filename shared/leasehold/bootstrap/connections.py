@@ -60,7 +60,7 @@ class Connections:
     Args:
         documents, artifacts, tasks: as the engine uses them.
         bus: where messages go, as it was opened.
-        events: the same as the engine uses it: publishing keeps no one waiting.
+        events: the same as the engine uses it: publishing does not block.
     """
 
     documents: Documents

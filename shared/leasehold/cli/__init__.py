@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _is_kept(before: list[threading.Thread]) -> bool:
-    """Return whether a thread that no one needs would keep the process from its end."""
+    """Return whether a thread that is not needed would keep the process from its end."""
     started = set(threading.enumerate()) - set(before)
     return sys.argv[1:2] == [_LOOKS_ONLY] and not all(thread.daemon for thread in started)
 

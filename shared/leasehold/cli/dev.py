@@ -1,4 +1,4 @@
-"""`leasehold dev`: serve the bundle until someone stops it."""
+"""`leasehold dev`: serve the bundle until it is stopped."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 0 done; 1 the run ended otherwise than completed, its state forbids the operation, or an audit
 found something; 2 wrong usage or bad input; 70 a mistake in Leasehold or in a catalog; 74 it is
-done, but its answer could not be written; 130 interrupted; 141 no one reads the answer any more;
+done, but its answer could not be written; 130 interrupted; 141 the reader of the answer is gone;
 143 terminated.
 """
 

@@ -124,7 +124,7 @@ def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + _PART)
     part.unlink(missing_ok=True)
-    with part.open("xb") as file:  # nor through a link that someone put there
+    with part.open("xb") as file:  # nor through a link in its place
         file.write(content)
     part.replace(path)
 

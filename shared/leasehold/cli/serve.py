@@ -1,4 +1,4 @@
-"""`leasehold serve`: API, workers and clockwork in this process, until someone stops it."""
+"""`leasehold serve`: API, workers and clockwork in this process, until it is stopped."""
 
 from __future__ import annotations
 

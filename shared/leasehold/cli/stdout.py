@@ -125,7 +125,7 @@ def answer_with_error(error: Exception, message: str) -> None:
     try:
         print_json(ErrorResponse(error=_error_info(error, message)))
         sys.stdout.flush()
-    except (OSError, AttributeError):  # no one reads stdout, or it is closed
+    except (OSError, AttributeError):  # the reader of stdout is gone, or it is closed
         forget_stdout()
 
 

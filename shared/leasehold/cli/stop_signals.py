@@ -106,7 +106,7 @@ class StopSignals:
             raise KeyboardInterrupt
 
 
-# How a command ends that stopped handlers: what they left behind keeps no one waiting for long.
+# How a command ends that stopped handlers: what they left behind delays the end only briefly.
 #
 # In the end, Python waits for the threads of pools, the processes of `multiprocessing`, and
 # whatever else was registered for it, however long that takes. Handlers had their time before,
@@ -127,7 +127,7 @@ def leave(exit_code: int) -> NoReturn:
         os._exit(exit_code)
 
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # no one reads it
+        with contextlib.suppress(OSError, ValueError):  # its reader is gone
             stream.flush()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, now)

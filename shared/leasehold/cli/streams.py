@@ -71,7 +71,7 @@ def forget_stdout() -> None:
 
 
 def flush_stderr() -> None:
-    """Write what is left, if it can be written; that no one reads it is no failure."""
+    """Write what is left, if it can be written; a reader that is gone is not an error."""
     try:
         sys.stderr.flush()
     except OSError:
@@ -157,5 +157,5 @@ def _print(line: str) -> None:
     """Print the line; where it cannot be written, the command goes on all the same."""
     try:
         click.echo(line, err=True)
-    except OSError:  # no one reads it, or the disk behind it is full
+    except OSError:  # its reader is gone, or the disk behind it is full
         forget_stderr()

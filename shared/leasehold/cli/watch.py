@@ -67,7 +67,7 @@ class View:
         pause: returns after a moment, or earlier when the run is over or waits for a person.
         now: the store's time.
         worker: how leases name this process; None: it works on no run.
-        look_for_server: called while no one has the run; says where no one would take it.
+        look_for_server: called while no worker has the run; says why none would take it.
     """
 
     show: Callable[[], Manifest]
@@ -101,7 +101,7 @@ def view_of(client: Client, run_id: str, *, patience: float | None = None) -> Vi
 
 
 def note_outage(error: LeaseholdError | None) -> None:
-    """Print that no one answers, or, for None, that someone does again."""
+    """Print that there is no answer, or, for None, that there is one again."""
     note("It answers again." if error is None else f"{error.message} Waiting for it.")
 
 
@@ -183,7 +183,7 @@ class _Paced:
         return self._last
 
 
-# Watching all live runs, until someone ends that.
+# Watching all live runs, until it is interrupted.
 
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def why(*, run_id: str, url: str | None, as_json: bool) -> None:
 
 
 def _given_up(answer: WhyResponse) -> list[str]:
-    """Return the channels that will not be told any more, unless someone asks for it."""
+    """Return the channels whose announcement was given up, unless it is requested again."""
     return [one.channel for one in answer.deliveries if one.state is DeliveryState.GIVEN_UP]
 
 

@@ -167,7 +167,7 @@ def checked_actor(actor: str) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # no one has given this user a name
+    except (KeyError, OSError, ImportError):  # this user has no name
         return f"uid-{os.getuid()}"
 
 

@@ -80,7 +80,7 @@ class Client:
         warn: given each setting that is refused, once; None: the log.
 
     Raises, in each method:
-        ServerUnreachableError, StoreUnavailableError: no one answers. Retryable.
+        ServerUnreachableError, StoreUnavailableError: there is no answer. Retryable.
         ServerRefusedError: what answers is no Leasehold server, or one of another version.
         InvalidRequestError: an argument is not what it may be; nothing was sent or changed. The
             constructor raises it for an invalid address.
@@ -453,7 +453,7 @@ class Client:
         Raises:
             UnknownKeyError: the catalog has no such channel.
             UnknownDeliveryError: nothing was announced of the run so far.
-            DeliveryClaimedError: someone tells the channel right now.
+            DeliveryClaimedError: another process is sending it.
         """
         return self.call(calls.deliver, DeliverBody(channel=channel, reason=reason), run)
 

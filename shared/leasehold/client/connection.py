@@ -55,7 +55,7 @@ class Connection(Protocol):
     """Runs, wherever they are kept; each call means the same, and raises the same, in all places.
 
     Raises, in each method:
-        ServerUnreachableError, StoreUnavailableError: no one answers, or not now. Retryable.
+        ServerUnreachableError, StoreUnavailableError: there is no answer, or not now. Retryable.
     """
 
     def call(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
@@ -75,7 +75,7 @@ class Connection(Protocol):
         ...
 
     def missing_server(self) -> str | None:
-        """Return in words that live runs wait and no one works on them; None: someone does."""
+        """Return in words that live runs wait and no process works on them; None: one does."""
         ...
 
     def close(self) -> None:
@@ -172,11 +172,11 @@ class EngineConnection:
         return delivers_tasks(self._engine_for(Needs.READ))
 
     def missing_server(self) -> str | None:
-        """Return in words that live runs wait and no one works on them; None: someone does."""
+        """Return in words that live runs wait and no process works on them; None: one does."""
         return missing_server(self._engine_for(Needs.READ))
 
     def close(self) -> None:
-        """Close nothing: the engine is someone else's."""
+        """Close nothing: the engine belongs to the caller."""
 
     def _engine_for(self, _: Needs) -> Engine:
         return self._engine
@@ -267,7 +267,7 @@ def start_once(connection: Connection, body: StartBody) -> Created[Summary]:
     """Start the run, or find the one that the key started before.
 
     A request without an idempotency key gets one, so that it can be made again. It is, for a
-    while, where the answer was lost: then no one else could know whether there is a run.
+    while, where the answer was lost: then only this call can know whether there is a run.
 
     Raises:
         ServerUnreachableError, StoreUnavailableError: it may be started or not; a note has the key

@@ -201,7 +201,7 @@ def _size(text: str | None) -> int:
 
 
 def is_server(url: str) -> bool:
-    """Return whether a text can be the address of a server; there is no one to sign in as."""
+    """Return whether a text can be the address of a server, without a user or password."""
     try:
         parts = urlsplit(url)
         is_whole = parts.hostname is not None and parts.port != 0 and url.isascii()

@@ -56,7 +56,7 @@ def retry_unreachable(
     seconds: float | None = None,
     report: Callable[[LeaseholdError | None], object] = lambda _: None,
 ) -> Callable[[], T]:
-    """Return `call`, repeated while no one answers for a moment, as in a restart.
+    """Return `call`, repeated while there is briefly no answer, as in a restart.
 
     Args:
         call: reads something.

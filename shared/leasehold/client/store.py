@@ -129,7 +129,7 @@ class Store:
             return self._boot(Purpose.PREVIEW, warn=self._warn).engine
 
     def deliver_due(self) -> None:
-        """Send what is due to channels, where no one but this process does."""
+        """Send what is due to channels, if this process is the only sender."""
         if self._changing is not None:
             self._changing.deliver_due()
 

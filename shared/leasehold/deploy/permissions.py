@@ -164,7 +164,7 @@ def _account(installation: Installation, account: str) -> str:
 # The accounts of a deploy: what a build runs as, what the gate does, and what makes images.
 #
 # `docs/deploy.md` gives their roles (tables in `docs/deployed.py`). What a build may not do is left
-# out of them: it makes no account, and gives no one a role in the whole project.
+# out of them: it makes no account, and gives no role in the whole project.
 
 
 #: The account that `cloudbuild.yaml` runs as.

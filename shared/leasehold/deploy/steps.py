@@ -88,7 +88,7 @@ class Patience:
             each call is tried once, and kinds of resources that say nothing are not asked again.
         sleep: waits so many seconds.
         now: seconds of a clock that never goes back.
-        tell: is told once, in a line, that something is waited for that is busy.
+        tell: called once with a line that names a busy service that is waited for.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class EventsDouble:
             port: 0: one that is free.
 
         Raises:
-            OSError: someone has the port.
+            OSError: the port is in use.
         """
         address = self._server.start(port)
         self._dispatcher.start()

@@ -66,14 +66,14 @@ class FunctionProcesses:
     """The server processes of one function, which keep it served until they are to stop.
 
     The socket is this process's: while no server is there, a caller waits and is not refused. A
-    server that someone else stops is replaced while it drains, as under Cloud Run.
+    server that another process stops is replaced while it drains, as under Cloud Run.
 
     Args:
         function: what to serve.
         folder: where its entry file is.
         environ: its environment.
         report: called with a line for people on what happens to them.
-        until_then: answers on the port until `take_over`; None: no one does, and this serves from
+        until_then: answers on the port until `take_over`; None: nothing does, and this serves from
             the start.
     """
 
@@ -92,7 +92,7 @@ class FunctionProcesses:
         """Start the server and keep it running.
 
         Raises:
-            StoreUnavailableError: someone else has the port.
+            StoreUnavailableError: the port is in use.
         """
         try:
             self._listener = self._listen()
@@ -278,9 +278,9 @@ def entry_folder(name: str) -> Path:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that no one listens on.
+    """Return a free port of the loopback interface.
 
-    If it can be had, one that the system gives no one who does not ask for it: until a server is
+    If possible, one that the system gives only on request: until a server is
     there, any connection may be given another one.
     """
     for port in (*random.SystemRandom().sample(_NOT_GIVEN, 50), 0):
@@ -294,7 +294,7 @@ def free_port() -> int:
 
 
 #: Requests at once: far more than callers need, so that requests which never arrive completely, and
-#: hold a thread each until their time is over, keep no one out.
+#: hold a thread each until their time is over, keep no caller out.
 API_THREADS: Final = 64
 
 #: Requests at once in each process. One machine has no further instance that would answer, so these

@@ -12,7 +12,7 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from leasehold.errors import SettingError
 
-_HOST: Final = "127.0.0.1"  # no one else's business
+_HOST: Final = "127.0.0.1"  # reachable from this machine alone
 
 #: A connection that is silent for this long in the middle of a request is closed.
 _REQUEST_S: Final = 10.0
@@ -44,7 +44,7 @@ class LoopbackServer:
             port: 0: one that is free.
 
         Raises:
-            OSError: someone has the port.
+            OSError: the port is in use.
         """
         with socket.socket() as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -107,7 +107,7 @@ def _wake_and_stop(server: BaseWSGIServer, serving: threading.Thread) -> None:
 
 
 def check_free(port: int, option: str) -> None:
-    """Raise SettingError, which names the option, where someone listens on the port already."""
+    """Raise SettingError, which names the option, if the port is in use already."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -202,7 +202,7 @@ class DevServer:
         report: called with a line for people on what happens.
         tasks: in place of a double of Cloud Tasks with the usual limits.
         table: the functions of the bundle.
-        until_ready: answers on the port of the runs API until everything has started; None: no one
+        until_ready: answers on the port of the runs API until everything has started; None: nothing
             does.
 
     Attributes:

@@ -131,7 +131,7 @@ def report_states(states: int) -> None:
 
 
 def wait_until_it_may_accept(states: int) -> None:
-    """Report that the function is loaded; someone else may still answer in its place."""
+    """Report that the function is loaded; another process may still answer in its place."""
     _write(states, LOADED)
     with socket.socket(fileno=os.dup(states)) as parent:
         if not parent.recv(1):

@@ -68,7 +68,7 @@ class ServerProcess:
         try:
             threading.Thread(target=self._wait_for_end, daemon=True).start()
             threading.Thread(target=self._read_states, daemon=True).start()
-        except BaseException:  # no thread to watch it: no one would know of it
+        except BaseException:  # no thread to watch it: it would stay unknown
             self._states.close()
             self.kill()
             raise
@@ -76,7 +76,7 @@ class ServerProcess:
     def let_accept(self) -> None:
         """Have it accept requests once it has loaded its function."""
         self._may_accept = True
-        with suppress(OSError):  # it ended, or no one hears it any more
+        with suppress(OSError):  # it ended, or does not listen any more
             self._states.send(ACCEPT)
 
     def exit_code(self) -> int | None:

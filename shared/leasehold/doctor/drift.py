@@ -258,7 +258,7 @@ def announcements(deployment: Deployment) -> Iterator[Finding]:
 
 
 def _dead_letters(deployment: Deployment, topic: str) -> Iterator[Finding]:
-    """Yield a finding where no one keeps what is given up, by whatever subscription."""
+    """Yield a finding for a dead-letter topic without a subscription."""
     from google.api_core.exceptions import NotFound  # noqa: PLC0415 - as above
 
     what = "has no subscription"

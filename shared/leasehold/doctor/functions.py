@@ -185,7 +185,7 @@ def _disagreement(
 def _target(
     deployment: Deployment, entry: FunctionEntry, variables: dict[str, str]
 ) -> Iterator[Finding]:
-    """Yield a finding where a function has tasks delivered to where no one runs steps."""
+    """Yield a finding for a function whose tasks go to an address that runs no steps."""
     step = deployment.services.get(deployment.setup.functions.of_tasks.service)
     url = variables.get("LEASEHOLD_FUNCTION_URL", "").rstrip("/")
     if step is None or Use.TASKS not in entry.uses or not url:
@@ -218,7 +218,7 @@ def _s(length: timedelta) -> str:
     return f"{length.total_seconds():g}s"
 
 
-# Who may call each function: no one but who has to.
+# The callers of each function: only those that need it.
 
 
 def callers(deployment: Deployment) -> Iterator[Finding]:

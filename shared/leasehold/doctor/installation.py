@@ -59,7 +59,7 @@ def examine_installation(
     """
     try:
         clients = GoogleClients(project, setup.environ)
-    except SettingError as error:  # nothing can be looked at, and what is wrong here is told
+    except SettingError as error:  # nothing can be looked at, and the error is reported
         return [Finding("emulator_address", error.message, f"unset {error.details['name']}")]
     deployment = Deployment(project, region, clients, setup)
     looks = [

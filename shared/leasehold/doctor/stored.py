@@ -216,7 +216,7 @@ def _who_works(setup: Setup, store: StoreReader, clock: Clock) -> Iterator[Findi
 
 
 def time_of(value: Any) -> datetime | None:
-    """Return a time as a store has it, which anyone may have edited."""
+    """Return a time as a store has it, which a person may have edited."""
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else None
     try:

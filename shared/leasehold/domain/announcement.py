@@ -1,4 +1,4 @@
-"""Announcements: what people are told of a run, and when."""
+"""Announcements: messages to people about the end or the block of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AnnouncedEvent(StrEnum):
 class Priority(StrEnum):
     """How much an announcement matters to its receivers."""
 
-    HIGH = "high"  # someone has to do something
+    HIGH = "high"  # a person has to do something
     NORMAL = "normal"
 
 

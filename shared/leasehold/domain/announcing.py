@@ -40,10 +40,10 @@ def state_event(run: Manifest) -> AnnouncedEvent | None:
 
 
 def announced_event(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
-    """Return what people have to be told of a change; None: nothing.
+    """Return the event of a change that is announced; None: nothing.
 
     A run ends once. It may block again and again, each time under its own generation; a
-    block that is found again is the one that people were told of.
+    block that is found again is the one that was announced.
     """
     event = state_event(after)
     if event is None or before.is_terminal:
@@ -63,7 +63,7 @@ def announcement_of(
 ) -> Announcement | None:
     """Return the announcement of a change; None: there is none.
 
-    One that no channel is told of counts, where there was another one before: no two of a run
+    One that no channel gets counts, where there was another one before: no two of a run
     have one occurrence.
     """
     event = announced_event(before, after)
@@ -168,7 +168,7 @@ def _summary(
 
 
 def _request_in(events: Sequence[TraceEvent]) -> str | None:
-    """Return who requested what ended the run, and why; None: no one did."""
+    """Return who requested what ended the run, and why; None: no person did."""
     for event in events:
         if event.type is TraceType.RUN_CANCELLED:
             actor = (event.model_extra or {}).get("actor") or "someone"

@@ -1,6 +1,6 @@
 """Circuit breakers: a channel that fails again and again rests (`breakers/{channel}`).
 
-One document a channel, for all processes. Closed: everyone sends. Open: no one does, until
+One document a channel, for all processes. Closed: all senders send. Open: none does, until
 `open_until`. From then on it is half-open: who takes part in it moves `open_until` on by the time
 of one send, and is the only one to send meanwhile. So a probe that dies lets the next one through.
 """
@@ -59,10 +59,10 @@ def breaker_ref(channel: str) -> Ref:
 
 
 def breaker_of(channel: str, document: Document | None) -> Breaker:
-    """Return the breaker that a document is; a new one where no one can make sense of it."""
+    """Return the breaker that a document is; a new one where it cannot be read."""
     try:
         found = Breaker.model_validate({"channel": channel} if document is None else document)
-    except ValidationError:  # someone edited it: it must hold up no announcement
+    except ValidationError:  # it was edited: it must hold up no announcement
         return Breaker(channel=channel)
     return found if found.channel == channel else Breaker(channel=channel)
 

@@ -52,7 +52,7 @@ class Change(NamedTuple):
         manifest: the run afterwards.
         events: trace events, stored in the same commit.
         created: a further run, stored in the same commit.
-        wake: a task of this change alone: to look again at the end of someone's lease.
+        wake: a task of this change alone: to look again at the end of another worker's lease.
         changed: False where nothing is to be written.
         deliveries: what each channel is owed by it, stored in the same commit.
         ledger: the run's entry in the ledger, stored in the same commit.
@@ -85,7 +85,7 @@ class Change(NamedTuple):
         return (*map(EventMessage, self.deliveries), *others)
 
     def following(self, first: Change, outcome: Outcome | None = None) -> Change:
-        """Return this change and one before it as one commit, answered as this one or as told."""
+        """Return this change and one before it as one commit, answered as this one or as given."""
         return Change(
             outcome or self.outcome,
             self.manifest,
@@ -159,7 +159,8 @@ def on_run(run_id: str, transition: Transition) -> DecideDocument[Change]:
     return on_manifest(run_id, decide)
 
 
-#: Where an alarm is looked at later than this, no one was there to look: time off, or an outage.
+#: A look at an alarm that comes later than this shows that no process was there before: time off,
+#: or an outage.
 #: What cuts a step short within as long after another is the same outage.
 OUTAGE: Final = timedelta(minutes=10)
 
@@ -168,13 +169,13 @@ _LOOKS: Final = 12
 
 
 def is_unattended(due_at: datetime, now: datetime) -> bool:
-    """Return whether no one was there to look when something was due.
+    """Return whether no process was there when something was due.
 
     Such time proves nothing against a run: it is not counted, and the look begins it anew.
 
     Args:
-        due_at: when someone was to look.
-        now: when someone did.
+        due_at: when a process was to look.
+        now: when one did.
     """
     return now > due_at + OUTAGE
 
@@ -206,7 +207,7 @@ def alarm_for(
 
 
 def _next_look(dispatch: Dispatch, written_at: datetime) -> datetime:
-    """Return when someone looks next whether a remote step is still to be claimed."""
+    """Return when the sweep next looks whether a remote step is still to be claimed."""
     since, until = dispatch.waits_since, dispatch.claim_by
     assert until is not None  # noqa: S101 - who asks has seen that it is remote
     each = max(OUTAGE, (until - since) / _LOOKS)
@@ -224,7 +225,7 @@ def _alarm_of_idle(manifest: Manifest, grace: timedelta, written_at: datetime) -
 
 
 def _alarm_of_archive(manifest: Manifest, grace: timedelta, written_at: datetime) -> datetime:
-    """Return when the sweep is to archive the run, if no one has by then."""
+    """Return when the sweep is to archive the run, if it is not archived by then."""
     archive = manifest.archive
     if archive is None or archive.not_before is None:
         return written_at + grace
@@ -433,7 +434,7 @@ class Draft:
 
     @property
     def _lapsed_unattended(self) -> bool:
-        """Whether no one was there when the lease ran out: time off, or an outage."""
+        """Whether no process was there when the lease ran out: time off, or an outage."""
         lease = self.before.position.lease
         return lease is not None and is_unattended(lease.expires_at, self.now)
 

@@ -39,7 +39,7 @@ class DeliveryState(StrEnum):
     """Where a delivery stands."""
 
     DUE = "due"  # to be announced, now or at its next try
-    CLAIMED = "claimed"  # someone sends it
+    CLAIMED = "claimed"  # a process sends it
     ANNOUNCED = "announced"  # the provider took it
     GIVEN_UP = "given_up"  # the provider refused it, or 24 hours were over
 
@@ -70,16 +70,16 @@ class Delivery(Stored):
     state: DeliveryState
     created_at: Moment
     updated_at: Moment
-    requested_at: Moment | None = None  # when someone asked for it again
+    requested_at: Moment | None = None  # when a person asked for it again
     alarm_at: Moment | None = None  # when its message is published again
     not_before: Moment | None = None  # of the next try
     give_up_at: Moment
 
     token: Count = 0  # how often it was claimed; each write of a claim is fenced by it
     claim: Claim | None = None
-    round: Count = 1  # more than 1: someone asked for it again
+    round: Count = 1  # more than 1: a person asked for it again
     tries: Count = 0  # of this round
-    unknown: Count = 0  # sends of which no one knows whether the provider took them
+    unknown: Count = 0  # sends whose result is unknown: the provider may have taken them
     published: Count = 0  # how often the sweep published its message again
     message_id: Text | None = None  # as the provider named it
     announced_at: Moment | None = None

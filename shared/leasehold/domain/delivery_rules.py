@@ -65,7 +65,7 @@ class Standing(StrEnum):
 
     DUE = "due"  # it can be claimed
     DUE_LATER = "due_later"
-    CLAIMED = "claimed"  # by someone whose claim still runs
+    CLAIMED = "claimed"  # by a sender whose claim still runs
     OVER = "over"  # announced, or given up
 
 
@@ -106,7 +106,7 @@ def claim(
 
 
 def is_held(current: Delivery, claimed: Delivery) -> bool:
-    """Return whether a claim is the one that is stored: no one has taken it away."""
+    """Return whether a claim is still the one that is stored."""
     mine, stored = claimed.claim, current.claim
     if mine is None or stored is None or not _is_same(current, claimed):
         return False
@@ -147,7 +147,7 @@ def announced(delivery: Delivery, now: datetime, *, message_id: str | None) -> D
 def tried(
     delivery: Delivery, now: datetime, *, error: str, wait: timedelta, is_unanswered: bool = False
 ) -> Delivery:
-    """Return the delivery after a try that failed, or that no one knows the outcome of.
+    """Return the delivery after a try that failed or whose result is unknown.
 
     Args:
         delivery: the delivery, claimed.
@@ -212,7 +212,7 @@ def is_hopeless(delivery: Delivery, now: datetime, rules: DeliveryRules) -> bool
 
 
 def cut_short(delivery: Delivery, now: datetime) -> Delivery:
-    """Return the delivery that ends everyone who sends it."""
+    """Return the delivery that ends every sender of it."""
     return given_up(_without_claim(delivery), now, why=GiveUpReason.OUT_OF_TIME)
 
 
@@ -297,7 +297,7 @@ def _due(delivery: Delivery, now: datetime, at: datetime) -> Delivery:
 
 
 def _without_claim(delivery: Delivery, *, is_counted: bool = True) -> Delivery:
-    """Return the delivery without the claim of someone who did not record what came of it."""
+    """Return the delivery without the claim of a sender that recorded no result."""
     if delivery.state is not DeliveryState.CLAIMED or not is_counted:
         return replace(delivery, claim=None)
     return replace(

@@ -98,7 +98,7 @@ class Rules:
         recovery_window: how long after a failure the next attempt may begin.
         backoff: the waits between failed attempts.
         grace: how long after its time a task may still come before the sweep looks for it.
-        channels_for: the channels that are told of an event in runs of a pipeline; None: not known
+        channels_for: the channels that get an event of runs of a pipeline; None: not known
             here, where there is no catalog.
         delivery: how patient deliveries to them are.
         code_hash: of the user's code as this process loaded it; empty: not known.

@@ -127,7 +127,7 @@ def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
 
 
 def is_awaited(effect: Effect) -> bool:
-    """Return whether someone waits for an effect; a message is owed by its own delivery."""
+    """Return whether a run waits for an effect; a message is owed by its own delivery."""
     return not isinstance(effect, EventMessage | Deletion | Archive)
 
 
@@ -152,15 +152,15 @@ def owed_messages(manifest: Manifest) -> tuple[EventMessage, ...]:
     told = manifest.announcement
     if told is None or told.event != state_event(manifest):  # an older version took it further
         return ()
-    if manifest.block is not None and manifest.block.looks > 0:  # people were told long ago
+    if manifest.block is not None and manifest.block.looks > 0:  # it was announced long ago
         return ()
     return tuple(map(EventMessage, deliveries_of(manifest, _NO_TIME)))
 
 
 def owed_deletions(manifest: Manifest) -> tuple[Deletion, ...]:
-    """Return the deletion of the temporary files that no one needs any more.
+    """Return the deletion of the temporary files that are not needed any more.
 
-    While someone works on the run, `left_behind` is for that worker to carry out.
+    While a worker holds the run, `left_behind` is for that worker to carry out.
     """
     if manifest.is_terminal or manifest.position.lease is not None:
         return ()
@@ -233,7 +233,7 @@ def _own(manifest: Manifest, folders: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in folders if each.startswith(within) and is_artifact_name(each))
 
 
-#: What is owed of each kind: tasks first, then messages, and what no one waits for last.
+#: The effects of each kind: tasks first, then messages, and last those that nothing waits for.
 OWED: Final[tuple[Callable[[Manifest], tuple[Effect, ...]], ...]] = (
     owed_tasks,
     owed_messages,

@@ -63,7 +63,7 @@ class EventMessage:
 
 
 def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:
-    """Return what people are told: what happened and where to look, never an input or an output.
+    """Return the announcement: the event and a link, never an input or an output.
 
     Each text is one line that is safe to display, of a bounded length: every channel relies on
     it.

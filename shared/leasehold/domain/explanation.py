@@ -63,7 +63,7 @@ def explain(
         rules: the rules in force.
         holder_gone: whether the holder of its lease is known to be gone.
         is_possible: whether an operation that its state allows would be done; no other is offered.
-        no_server: in words that no one is there to do what is due; None: someone is.
+        no_server: in words that no server works on the store; None: one does.
         asked: in words when a remote worker last asked for its step; empty: it is not known.
     """
     possible = tuple(filter(is_possible, decisions(manifest)))
@@ -225,7 +225,7 @@ def _then(change: Change) -> str:
     return _THEN.get(change.outcome, "the sweep looks at it again")
 
 
-# What people are still to be told of a run, and why they were not: `why`, a sentence a channel.
+# The announcements of a run that are due or were given up: a sentence for each channel in `why`.
 
 
 def unannounced(last: Announcement | None, deliveries: Sequence[Delivery]) -> list[Delivery]:

@@ -4,7 +4,7 @@ Each component that would begin an attempt checks here first: a hint that arrive
 settlement that would schedule a retry, and the sweep. So a run is given up for the same reasons and
 with the same words in each of them.
 
-An attempt that no one began in time is for the sweep alone, and only if a process looked all the
+Only the sweep gives up an attempt that did not begin in time, and only if a process looked all the
 time: a hint that arrives proves a queue that delivers, and a claim a worker.
 """
 
@@ -49,8 +49,8 @@ def verdict_on_wait(manifest: Manifest, now: datetime, rules: Rules) -> Verdict 
     """Return why the run waits no longer for its next attempt to begin, or None: it does.
 
     Args:
-        manifest: the run; its task is known to be lost and counted, or no one claimed the step.
-        now: the store's time, at which someone looks who looked before too.
+        manifest: the run; its task is known to be lost and counted, or no worker claimed the step.
+        now: the store's time, at which a process looks that looked before too.
         rules: the thresholds.
     """
     return _first(_OF_WAITS, manifest, now, rules)
@@ -147,7 +147,7 @@ def _unrecovered(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
 
 
 def _never_started(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
-    """Its tasks were lost again and again, or no one claimed it."""
+    """Its tasks were lost again and again, or no worker claimed it."""
     dispatch, step = manifest.position.dispatch, manifest.position.step
     if dispatch.claim_by is not None:
         if now < dispatch.claim_by:

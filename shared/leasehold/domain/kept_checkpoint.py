@@ -63,7 +63,7 @@ class KeptResults(NamedTuple):
 
 
 def read_results(run: Manifest, checkpoint: Checkpoint, load: Load) -> KeptResults:
-    """Return what a checkpoint holds, if it is this step's and no one has changed it.
+    """Return what a checkpoint holds, if it is this step's and unchanged.
 
     Args:
         run: the run.

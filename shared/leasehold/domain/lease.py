@@ -102,8 +102,8 @@ def ended_at_deadline(manifest: Manifest, fence: Fence, *, kept: str = "") -> Le
 def is_silent(manifest: Manifest, now: datetime, rules: Rules, lease: Lease) -> bool:
     """Return whether nothing was heard of the worker for longer than anything explains.
 
-    A lease that is over is ended by the next sweep, so no one may have looked either. For a
-    paused run it does not matter: no one waits for it.
+    A lease that is over is ended by the next sweep, so there may have been no sweep either. For a
+    paused run it does not matter, because nothing waits for it.
     """
     heard_at = manifest.position.heartbeat_at or lease.acquired_at
     expected_by = max(heard_at + rules.stuck_timeout, lease.expires_at)

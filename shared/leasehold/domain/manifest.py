@@ -147,7 +147,7 @@ class RunFields(Stored):
     announcement: Announcement | None = None  # the last one
     archive: OwedArchive | None = None  # what is still to be archived of an ended run
     traced: int = 0  # how many trace events are stored: the number of the next one
-    purged_at: AwareDatetime | None = None  # no one sees it any more, and it is being deleted
+    purged_at: AwareDatetime | None = None  # it is hidden, and being deleted
 
 
 class Manifest(RunFields):
@@ -174,7 +174,7 @@ class Manifest(RunFields):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no time moves the run: it is terminal, or a person decides and no one works."""
+        """Whether no time moves the run: terminal, or waiting for a person without a lease."""
         blocked = self.status is RunStatus.BLOCKED and self.look_at is None
         return self.is_terminal or ((self.paused or blocked) and self.position.lease is None)
 
@@ -182,7 +182,7 @@ class Manifest(RunFields):
     def is_moving(self) -> bool:
         """Whether an attempt runs or will: it has an alarm, and not only for what it left behind.
 
-        One that is blocked moves once someone has put it right, so no one waits for that.
+        A blocked run moves only once its cause is corrected, so nothing waits for that.
         """
         is_over = self.is_terminal or self.status is RunStatus.BLOCKED
         return self.alarm_at is not None and not is_over
@@ -335,7 +335,7 @@ def checked_run(run_id: str, run: Shape) -> Shape:
 def consistent(run: Shape) -> Shape:
     """Return the run, or raise UnreadableRunError where it stands at no step of its own.
 
-    Of one whose nonce is masked, no one can tell whose life it is.
+    If its nonce is masked, its life cannot be told.
     """
     step = run.position.step
     if step not in run.plan or not run.steps.keys() >= {*run.plan}:

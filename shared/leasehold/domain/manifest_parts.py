@@ -105,7 +105,7 @@ class Dispatch(Stored):
     remote: bool = False  # a remote worker claims it: there is no task
     schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
     redispatched: int = 0  # how many tasks were lost before this one, without a lease in between
-    lost_since: AwareDatetime | None = None  # since when they are lost, and someone looks
+    lost_since: AwareDatetime | None = None  # since when they are lost, and a process looks
     deferred: int = 0  # how many attempts in a row before this one met an outage
     seen_at: AwareDatetime | None = (
         None  # when the task was last in its queue, or a worker wanted it

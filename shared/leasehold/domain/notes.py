@@ -88,7 +88,7 @@ def tool_name(text: str) -> str:
 
 
 def said(text: str) -> str:
-    """Return what someone says as it is kept: without secrets."""
+    """Return a text of a handler as it is kept: without secrets."""
     if not text:
         return ""
     from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when there is a text

@@ -123,7 +123,7 @@ def _override(document: Document) -> Override:
     if isinstance(document, UnreadableDocument):
         raise _UnusableError(f"it cannot be read: {printable(document.problem)}.")
     unknown = [name for name in document if name not in _FIELDS]
-    if unknown:  # a limit whose name is mistyped would not hold, and no one would know
+    if unknown:  # a limit with a wrong name would silently not apply
         raise _UnusableError(f"unknown field {_shown(unknown[0])}; known: {', '.join(_FIELDS)}.")
     timeout, deadline = _timeout(document), _deadline(document)
     if timeout is None and deadline is None:

@@ -451,7 +451,7 @@ def masked(secret: str) -> str:
 
 
 def masked_run(run: Manifest) -> Manifest:
-    """Return the run as everyone may see it."""
+    """Return the run for readers, without its secrets."""
     lease, last = run.position.lease, run.position.last_settlement
     return replace(
         run,
@@ -465,7 +465,7 @@ def masked_run(run: Manifest) -> Manifest:
 
 
 def masked_event(event: TraceEvent) -> TraceEvent:
-    """Return the event as everyone may see it."""
+    """Return the event for readers, without its secrets."""
     facts = event.model_dump(exclude_none=True)
     secrets = {name: masked(str(facts[name])) for name in _SECRETS if name in facts}
     return TraceEvent.model_validate({**facts, **secrets}) if secrets else event

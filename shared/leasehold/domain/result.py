@@ -92,7 +92,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The attempt met an outage, which is no one's failure: what was missing, and the problem."""
+    """The attempt met an outage, which is not a failure: what was missing, and the problem."""
 
     reason: Termination
     detail: str

@@ -54,7 +54,7 @@ _LONG_MARKS: Final = (
     *("shpat_", "shpca_", "shppa_", "shpss_", "age-secret-key"),
 )
 _SAID_MARKS: Final = ("passw", "passphrase", "secret", "key")
-#: Addresses that anyone who knows them may post to.
+#: Addresses that need no sign-in: knowing them is enough to post to them.
 _WEBHOOK: Final = (
     r"\bhooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/([\w/-]+)"
     r"|\bdiscord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/(\d{1,25}/[\w-]+)"

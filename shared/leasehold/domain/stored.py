@@ -88,14 +88,14 @@ class Write(Generic[Answer]):
 DecideDocument = Callable[[Document | None, datetime], Write[Answer]]
 
 
-#: A time that someone may have edited: in any zone, and some days before or after it, there is one
+#: A time that a person may have edited: in any zone, and some days before or after it, there is one
 #: that a calendar has.
 Moment = Annotated[
     AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))
 ]
-#: A text that someone may have edited: no half of a character, and no more than a bus takes.
+#: A text that a person may have edited: no half of a character, and no more than a bus takes.
 Text = Annotated[str, Field(max_length=1000)]
-#: A count that someone may have edited: each store keeps it, and the one after it.
+#: A count that a person may have edited: each store keeps it, and the one after it.
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 #: What an instance of a model consists of, set past the check that it is frozen. `setattr` would
@@ -106,7 +106,7 @@ _set_values: Final = _SLOTS["__dict__"].__set__
 _set_extra: Final = _SLOTS["__pydantic_extra__"].__set__
 _set_given: Final = _SLOTS["__pydantic_fields_set__"].__set__
 _set_private: Final = _SLOTS["__pydantic_private__"].__set__
-_NONE_GIVEN: Final = set[str]()  # no one asks a value which of its fields were given
+_NONE_GIVEN: Final = set[str]()  # which fields of a value were given is never used
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Stored")
@@ -180,7 +180,7 @@ def _defaults(model: type[Stored]) -> dict[str, Any]:
 class StoredDocument(Mapping[str, Any]):
     """A value as the document that it is stored as.
 
-    The tree is made once someone looks at it. A store that keeps JSON text takes that, and what
+    The tree is made at its first use. A store that keeps JSON text takes that, and what
     it has indexes of, from the value itself; and the caller that gets the document back has the
     value without reading it.
 

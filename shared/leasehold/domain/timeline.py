@@ -170,7 +170,7 @@ def _planned_of(
         record: what became of it.
         ended: how many attempts ended without an output that counts.
         trial: in which trial.
-        calls: those that it made once, in all trials; None: told with another one.
+        calls: those that it made once, in all trials; None: shown with another one.
     """
     facts: dict[str, Any] = {"step": step, "trial": trial}
     for type_, at, attempt in (

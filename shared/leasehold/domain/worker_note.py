@@ -1,7 +1,7 @@
 """Who works here: each process that does notes that it lives (`workers/{process}`).
 
 One small document a process, written at most once a minute, and one for each step that remote
-workers ask for. No one's work depends on them: they are for people who ask why nothing happens,
+workers ask for. No work depends on them: they are for people who ask why nothing happens,
 and for processes that have to know which steps some living process knows.
 """
 
@@ -37,7 +37,7 @@ class WorkerKind(StrEnum):
     REMOTE = "remote"  # asks for one step over HTTP; noted by the answering process
 
 
-#: No one looks after runs by these: they work when they are called, or ask for one step.
+#: These do not look after runs: they work when they are called, or ask for one step.
 _COME_WHEN_CALLED: Final = (WorkerKind.FUNCTION, WorkerKind.REMOTE)
 
 
@@ -88,12 +88,12 @@ def worker_ref(process: str, mark: str) -> Ref:
 
 
 def remote_ref(step_type: str) -> Ref:
-    """Return the name of the note that someone asked for a remote step."""
+    """Return the name of the note that a worker asked for a remote step."""
     return Ref("workers", f"{WorkerKind.REMOTE}:{step_type}")
 
 
 def worker_note_of(document: Document) -> WorkerNote | None:
-    """Return the note that a document is; None: someone edited it, and it says nothing."""
+    """Return the note that a document is; None: it was edited, and says nothing."""
     try:
         return WorkerNote.model_validate(document)
     except ValidationError:

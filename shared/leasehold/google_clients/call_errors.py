@@ -112,7 +112,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def exists_already(error: BaseException) -> bool:
-    """Return whether a create was refused because someone else was first."""
+    """Return whether a create was refused because another caller was first."""
     from google.api_core.exceptions import Aborted, Conflict  # noqa: PLC0415 - as above
 
     return isinstance(error, Conflict) and not isinstance(error, Aborted)

@@ -206,7 +206,7 @@ def _check_address(name: str, value: str, begins: str) -> None:
 # Names of IAM that provisioning writes, and the doctor looks for.
 
 
-#: Members that are everyone, and what they are called to people: neither ever calls a function.
+#: Members that mean everyone, and their names for people: neither may call a function.
 EVERYONE: Final[Mapping[str, str]] = {
     "allUsers": "EVERYONE",
     "allAuthenticatedUsers": "EVERYONE WITH A GOOGLE ACCOUNT",

@@ -1,4 +1,4 @@
-"""What has to happen at its time: runs that no one moves any more are looked for and moved on."""
+"""The clockwork of one process: it finds runs whose alarm is due, and moves them on."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Clockwork:
         self._width = width
         self._closing = closing
         self._mine: set[str] = set()  # the runs that this engine is to bring to their end
-        self._ended: set[str] = set()  # those of which someone may still have to be told
+        self._ended: set[str] = set()  # those with announcements that may still be due
         self._every_run = False
         self._tick_s = TICK_S
         self._looked_at = -math.inf
@@ -107,7 +107,8 @@ class Clockwork:
     def adopt_all(self) -> int:
         """Take up every live run of the store; return how many that are.
 
-        No one sweeps meanwhile: what was due while no one was here is taken up, and not given up.
+        There is no sweep meanwhile: runs that were due while no process worked are
+        continued, and not given up.
         """
         self._is_taking_up = True
         try:
@@ -144,14 +145,14 @@ class Clockwork:
             self._mine.discard(manifest.run_id)
 
     def tick(self) -> None:
-        """Look for runs that no one moves any more, until this is to end."""
+        """Look for runs whose alarm is due, until this is to end."""
         warn = without_repeats(_LOG.warning, self._engine.clock.monotonic)
         while not self._closing.wait(self._tick_s):
             try:
                 self.look()
             except LeaseholdError as error:
                 warn(f"the sweep failed, again in {self._tick_s:g} s: {error}")
-            except Exception:  # noqa: BLE001 - no one else would look for them
+            except Exception:  # noqa: BLE001 - nothing else would look for them
                 _LOG.exception("the sweep failed, again in %g s", self._tick_s)
             self._presence.note(self._engine)
             self._look_at_code()
@@ -219,7 +220,7 @@ class Clockwork:
         self._followed = step
 
     def _forget_told(self) -> None:
-        """Look after ended runs no longer of which no one is to be told any more."""
+        """Stop looking after ended runs that owe no announcement any more."""
         if ended := tuple(self._ended):
             owing = runs_that_owe(self._engine, self._engine.clock.now())
             self._ended.difference_update(run_id for run_id in ended if run_id not in owing)

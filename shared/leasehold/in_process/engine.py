@@ -230,7 +230,7 @@ class InProcessEngine:
         )
 
     def _start_threads(self) -> None:
-        """Start all threads, or none: with a part of them, runs would wait and no one see why."""
+        """Start all threads, or none: with only some, runs would wait without a visible reason."""
         try:
             for thread in self._threads:
                 thread.start()
@@ -311,7 +311,7 @@ class InProcessEngine:
         return self._bundle.sources
 
     def import_all(self) -> None:
-        """Have all handlers imported now, for the attempts to come; no one waits for it."""
+        """Import all handlers now, in the background, for later attempts."""
         self._bundle.processes.import_all()
 
     @property

@@ -131,7 +131,7 @@ def is_event(record: logging.LogRecord) -> bool:
 
 
 def name_attempts_in_records() -> None:
-    """Have each record of this process name its attempt, unless someone else makes the records."""
+    """Have each record of this process name its attempt, unless other code makes the records."""
     if logging.getLogRecordFactory() is logging.LogRecord:
         logging.setLogRecordFactory(AttemptLogRecord)
 
@@ -158,7 +158,7 @@ def keep(handler: logging.Handler) -> None:
     """Have this handler get what all loggers of this process say, from now on.
 
     A plain handler of the root logger for stderr or stdout gives way to it, unless its format has
-    the run. Others stay, and so does the level: those are someone's choice.
+    the run. Others stay, and so does the level: those are the user's choice.
     """
     _kept[:] = [handler]
     logging.root.addHandler(handler)

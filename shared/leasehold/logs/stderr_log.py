@@ -180,7 +180,7 @@ def log_to_stderr() -> None:
 def log_as_json() -> None:
     """Have all loggers of this process write entries to stderr, where Cloud Run reads them.
 
-    What functions-framework has set up is not someone's choice, and gives way.
+    What functions-framework has set up is not the user's choice, and gives way.
     """
     for handler in list(logging.root.handlers):
         if handler.get_name() == _OF_THE_FRAMEWORK:
@@ -189,7 +189,7 @@ def log_as_json() -> None:
 
 
 def log_by(formatter: logging.Formatter) -> None:
-    """Have all loggers of this process write to stderr, unless someone has set them up.
+    """Have all loggers of this process write to stderr, unless the user has set them up.
 
     LEASEHOLD_LOG_LEVEL says from which level on each of them does.
     """

@@ -101,7 +101,7 @@ class Artifacts(Protocol):
     def compress(self, prefix: str, texts: Sequence[str] = ()) -> None:
         """Store what lies below the folder `prefix` in less space, where that gains enough.
 
-        No one who reads sees a difference: each artifact keeps its name, its content and its size.
+        Readers see no difference: each artifact keeps its name, its content and its size.
         An artifact whose address stands in one of `texts` keeps its address, too.
         One that is put meanwhile is not overwritten. It may be cut off anywhere, and repeated.
 

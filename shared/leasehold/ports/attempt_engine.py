@@ -36,7 +36,7 @@ class AttemptEngine(Protocol):
 
     @property
     def threads(self) -> Threads:
-        """What makes calls that no one needs the end of now."""
+        """What makes calls in the background."""
         ...
 
     def dispatch_rules(self) -> Rules:

@@ -16,12 +16,12 @@ class Channel(Protocol):
 
         Args:
             delivery: what to tell; its `key` is the same at each try of the same announcement.
-            timeout: seconds after which to give up, all told.
+            timeout: seconds in total, after which to give up.
 
         Raises:
             ChannelRefusedError: the provider refused it for good: trying again cannot help.
             ChannelUnavailableError: it was not taken, and may be later.
-            ChannelUnansweredError: no one knows whether it was taken.
+            ChannelUnansweredError: it is unknown whether it was taken.
         """
         ...
 

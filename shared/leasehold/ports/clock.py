@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, in the two kinds that must not be mixed, and names no one else has."""
+    """Time, in the two kinds that must not be mixed, and unique names."""
 
     @property
     def skip(self) -> Callable[[float], object] | None:
@@ -51,7 +51,7 @@ class Threads:
     pause: Callable[[float], None]
 
     def errand(self, call: Callable[[], object], patience_s: float | None = None) -> bool:
-        """Make a call that no one needs the end of now, and return whether it is over.
+        """Make a call in the background, and return whether it is over.
 
         One that hangs goes on without the caller, or is not made.
 

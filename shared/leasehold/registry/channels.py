@@ -1,4 +1,4 @@
-"""The channel registry: where people are told that a run has ended, or waits for them.
+"""The channel registry: the receivers of messages that a run ended, or waits for a person.
 
 The secrets of a channel are in the environment. An entry names the variables, and nothing
 of it is a secret.

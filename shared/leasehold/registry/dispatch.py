@@ -111,7 +111,7 @@ def _shown(value: object) -> object:
 #: Cloud Tasks listens to an HTTP target for at least and at most this long.
 MIN_DEADLINE: Final = timedelta(seconds=15)
 PLATFORM_DEADLINE: Final = timedelta(minutes=30)
-#: Where no one has to listen, a heartbeat notices a worker that died.
+#: Where no queue waits for an answer, a heartbeat notices a worker that died.
 MAX_DEADLINE: Final = timedelta(days=7)
 
 #: The engine's own variables: no step type may be overridden by one of them.
@@ -418,7 +418,7 @@ def deadline_cap(entry: StepDispatchEntry, *, on_platform: bool) -> timedelta:
     """Return the longest dispatch deadline that a step may have.
 
     Args:
-        entry: the step; no one listens to a remote worker.
+        entry: the step; no queue waits for a remote worker.
         on_platform: whether Cloud Tasks calls the steps.
     """
     is_called = on_platform and entry.handler != REMOTE

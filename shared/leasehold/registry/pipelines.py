@@ -187,7 +187,7 @@ class Catalog:
         return tuple(dict.fromkeys(topics))
 
     def channels_for(self, pipeline: str, event: AnnouncedEvent) -> tuple[str, ...] | None:
-        """Return the channels that are told of an event in runs of a pipeline; None: not known."""
+        """Return the channels that get an event of runs of a pipeline; None: not known."""
         if self is NO_CATALOG:
             return None
         return tuple(entry.name for entry in self.channels if entry.wants(pipeline, event))

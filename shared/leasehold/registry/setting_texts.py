@@ -15,8 +15,8 @@ _PUBLIC_URL: Final = re.compile(r"https?://[^\s?#@]+")
 
 #: Callers are all that IAM lets in: Cloud Run has asked it, before a function is called.
 IAM: Final = "iam"
-#: As a token has it: `user:` and the like are of IAM, and would be no one; what separates accounts
-#: and rights is no part of one, or a slip would name an account that no one has.
+#: As a token has it: `user:` and the like belong to IAM, and would match no account. The signs that
+#: separate accounts and rights are not part of one, or a slip would name an unknown account.
 _EMAIL: Final = re.compile(
     r"(?!(?i:user|group|domain|serviceAccount):)[\w.!#$%&'+/:?^`{}~-]+@[\w.-]+", re.ASCII
 )
@@ -106,7 +106,7 @@ def events_address(text: str) -> str:
 
 
 def _is_loopback(text: str) -> bool:
-    """Return whether it is a server of this machine: no one signs in there."""
+    """Return whether it is a server of this machine, which has no sign-in."""
     port = text.removeprefix("http://127.0.0.1:")
     return port != text and whole(1, _LAST_PORT)(port) > 0
 

@@ -427,7 +427,7 @@ def check_functions(settings: Settings, environ: Mapping[str, str]) -> None:
     """Refuse what a function cannot work with, which runs nothing unless a task tells it to.
 
     Raises:
-        SettingError: its runs would be gone with the instance, or no one would run them.
+        SettingError: its runs would be gone with the instance, or never run.
     """
     if ON_CLOUD_RUN in environ and not _is_shared(settings):
         reason = "the disk of a function is gone with its instance, and the runs with it"
@@ -442,7 +442,7 @@ def check_functions(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 def check_callers(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Refuse a function that no one may call, or anyone.
+    """Refuse a function that no caller may call, or any caller.
 
     Raises:
         SettingError: it is not said who may call it, or whom their tokens are for.

@@ -94,7 +94,7 @@ class _MovedOnError(Exception):
 def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
     """Give the worker the step of this type that waits longest.
 
-    One whose values cannot be loaded keeps no one from those behind it.
+    A step whose values cannot be loaded delays no step behind it.
 
     Raises:
         UnknownKeyError, InvalidRequestError: no step type for remote workers has that name.

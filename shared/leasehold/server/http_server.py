@@ -133,7 +133,7 @@ class HttpServer:
         while not self._stopping.is_set():
             try:
                 self._map.turn(_LOOK_S)
-            except Exception:  # noqa: BLE001 - such as no memory: no one else serves
+            except Exception:  # noqa: BLE001 - such as no memory: no other thread serves
                 _LOG.exception("the HTTP server goes on after an error")
                 self._stopping.wait(_LOOK_S)
         self._close()

@@ -46,7 +46,7 @@ class LocalEngine:
 
     Args:
         local: the engine.
-        callers: no one signs in; pages of strangers are kept off.
+        callers: there is no sign-in; web pages of other origins are refused.
     """
 
     local: InProcessEngine

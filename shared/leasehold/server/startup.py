@@ -31,7 +31,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on the address.
 
     Raises:
-        SettingError: no one can listen there; it names --host or --port.
+        SettingError: the address cannot be listened on; it names --host or --port.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -80,7 +80,7 @@ def begin_to_answer(host: str, port: int) -> HttpServer:
     """Listen, and answer from now on: `/health` that the process runs, all else that it starts.
 
     Raises:
-        SettingError: no one can listen there.
+        SettingError: the address cannot be listened on.
         RuntimeError: the system has no threads for it.
     """
     from leasehold.server.http_server import HttpServer  # noqa: PLC0415 - an extra has it
@@ -103,7 +103,7 @@ def _body_limit(_head: Mapping[str, str]) -> int:
 
 
 def answer(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a request, as WSGI has it: the same to everyone, so no one is kept out."""
+    """Answer a request, as WSGI has it: the same to every caller, so none needs a check."""
     asks = environ["PATH_INFO"] == "/health" and environ["REQUEST_METHOD"] in ("GET", "HEAD")
     status, body = ("200 OK", _HEALTHY) if asks else ("503 Service Unavailable", _REFUSED)
     start_response(

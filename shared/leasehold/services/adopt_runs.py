@@ -46,8 +46,8 @@ _A_MOMENT: Final = timedelta(microseconds=1)
 def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> None:
     """Take up a run where another process left it.
 
-    A remote step whose time to be claimed was over before anyone came waits anew: there was
-    no one whom its workers could have asked. Times of a clock that was set since, ahead or back,
+    A remote step whose time to be claimed was over before a server came waits anew: there was
+    no server that its workers could have asked. Times of a clock that was set since, ahead or back,
     become times of the clock as it is now.
 
     Args:
@@ -176,7 +176,7 @@ def live_runs(documents: Queries) -> Iterator[str]:
 
 
 def any_waits(documents: Queries) -> bool:
-    """Return whether a run waits for someone to move it, or to see whether its code is right."""
+    """Return whether a run waits for a process to move it, or for corrected code."""
     found_runs = (found.document for found in _by_alarm(documents, _ANY_ALARM, fields=_STATE))
     ended = RunStatus.COMPLETED.value
     return any(run.get("status") != ended and not _is_over(run) for run in found_runs)

@@ -1,7 +1,7 @@
-"""The archive of an ended run: all steps of it, whatever fails, once people have been told.
+"""The archive of an ended run: all steps of it, whatever fails, once the end was announced.
 
-No one waits for it. What fails, and what a kill cuts short, is done by the sweep: each step may be
-done again, and changes nothing then.
+It runs in the background. The sweep repeats steps that failed or were cut short by a kill: a step
+that is done again changes nothing.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Written:
     Args:
         delivery: the delivery; None: it is gone.
         is_ours: whether it is what was decided here.
-        unknown: how many sends that no one knows the outcome of came with it.
+        unknown: how many sends with an unknown result it adds.
     """
 
     delivery: Delivery | None
@@ -127,7 +127,7 @@ class DeliveryRecord:
         return self._commit(rule, is_due, lambda _: False)
 
     def if_held(self, claimed: Delivery, rule: Rule) -> Written:
-        """Apply a rule to the delivery, if no one has taken the claim away."""
+        """Apply a rule to the delivery, if the claim is still held."""
 
         def is_held(current: Delivery, _: datetime) -> bool:
             return delivery_rules.is_held(current, claimed)
@@ -163,7 +163,7 @@ class DeliveryRecord:
             return Write(written, StoredDocument(after), puts=puts)
 
         documents, known = self._engine.documents, self._known
-        self._known = None  # until a commit stands, no one knows
+        self._known = None  # unknown until a commit succeeds
         try:
             committed = documents.transact(self._ref, decide, if_version=known, within=_WITHIN_S)
         except VersionConflictError:
@@ -197,7 +197,7 @@ def _event_of(delivery: Delivery, now: datetime) -> TraceEvent | None:
 
 #: So long a breaker that was read is believed.
 BELIEVED_S: Final = 5.0
-#: The longest time for a note of a channel's result: no one waits for it.
+#: The longest time for a note of a channel's result; nothing waits for it.
 _NOTED_WITHIN_S: Final = 2.0
 
 
@@ -274,9 +274,9 @@ class DeliveryOutcome(StrEnum):
     ANNOUNCED = "announced"
     GIVEN_UP = "given_up"
     DUE_LATER = "due_later"  # its alarm brings it back
-    CLAIMED = "claimed"  # someone else sends it now
+    CLAIMED = "claimed"  # another process sends it now
     DUPLICATE = "duplicate"  # it was announced, or given up, before
-    UNKNOWN = "unknown_delivery"  # no one owes the channel anything
+    UNKNOWN = "unknown_delivery"  # nothing is due to the channel
     UNREADABLE = "unreadable_delivery"  # no message can help with that
 
 
@@ -507,7 +507,7 @@ def deliver_message(engine: Engine, message: EventMessage) -> datetime | None:
 
     Raises:
         StoreUnavailableError: it is not known what became of it.
-        UnreadableDeliveryError: someone edited it meanwhile.
+        UnreadableDeliveryError: it was edited meanwhile.
     """
     about = message.delivery
     hint = DeliveryHint(about.run_id, about.occurrence, about.channel)

@@ -82,7 +82,7 @@ def request_delivery(
             if current.created_at > new.created_at:  # this run was purged, and begun anew
                 raise UnknownDeliveryError(run_id=run_id, channel=channel)
             current = new  # in place of what an earlier run of this id left
-        if current is new and told.event != state_event(run):  # no one knows its words any more
+        if current is new and told.event != state_event(run):  # its words are not known any more
             raise UnknownDeliveryError(run_id=run_id, channel=channel)
         if standing(current, now) is Standing.CLAIMED:
             raise DeliveryClaimedError(run_id=run_id, channel=channel)

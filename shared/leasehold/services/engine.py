@@ -235,12 +235,12 @@ class Engine:
         Args:
             run_id: the run.
             transition: what is to become of it.
-            known: decide on this, without reading, and write only if no one has changed it since.
+            known: decide on this, without reading, and write only if it has not changed since.
             in_transaction: for a lease; see `Documents.transact`.
             within: seconds after which to give up.
 
         Raises:
-            VersionConflictError: someone has changed what was `known`; nothing was written.
+            VersionConflictError: another process changed what was `known`; nothing was written.
             Everything that `change_run` raises.
         """
         if known is None:
@@ -387,7 +387,7 @@ def _publish_messages(engine: Engine, messages: Sequence[EventMessage]) -> None:
 
 
 def _delete_folders(engine: Engine, deletions: Sequence[Deletion]) -> None:
-    """Delete temporary files; files that cannot be deleted now delay no one, and are owed still."""
+    """Delete temporary files; those that cannot be deleted now are still owed."""
     for deletion in deletions:
         if not engine.threads.errand(partial(_delete_now, engine, deletion)):
             problem = "the artifacts store has not answered yet"

@@ -48,7 +48,7 @@ class Hint:
 
 
 def execute_step(engine: Engine, hint: Hint) -> Outcome:
-    """Run the attempt that the hint names, if it is due and no one else has it.
+    """Run the attempt that the hint names, if it is due and no other worker has it.
 
     A worker that may continue runs the steps after it as well, each under its own lease.
 

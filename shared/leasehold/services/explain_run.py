@@ -32,7 +32,7 @@ class ExplainedRun:
     Args:
         run: the run.
         explanation: what it waits for.
-        unannounced: what channels are still to be told of it, or will not be.
+        unannounced: its announcements that are due or were given up.
         owed: a sentence on each of those.
     """
 

@@ -112,6 +112,6 @@ def _fits(value: Any) -> bool:
 
 
 def _is_id(value: Any) -> bool:
-    """Return whether a document could have this id, if someone made it by hand."""
+    """Return whether a document could have this id, if a person made it by hand."""
     fits = isinstance(value, str) and 0 < len(value) <= _LONGEST_ID and "/" not in value
     return fits and not value.startswith(("__", "."))

@@ -47,7 +47,7 @@ WIDTH: Final = 4
 #: Why a run is kept that is old enough: one that was recreated from it is there.
 NEEDED: Final = "needed"
 
-#: Why a run is marked and not deleted: an announcement of it is due, as someone has just asked.
+#: Why a run is marked and not deleted: an announcement of it is due, as a person has just asked.
 ANNOUNCING: Final = "announcing"
 
 Found = Iterator[Snapshot]
@@ -123,7 +123,7 @@ class Purge:
         self.query: Query = replace(query_of(replace(wanted, until=before)), limit=WHOLE_RUNS)
         self._matched = 0
         self._kept: list[tuple[str, str]] = []
-        self._owing: frozenset[str] | None = None  # runs of which someone is still to be told
+        self._owing: frozenset[str] | None = None  # runs with an announcement that is still due
 
     def result(self) -> PurgeResult:
         """Return what it came to so far."""
@@ -225,11 +225,11 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> bool:
     """Mark the run, anew where it is, and delete all there is of it.
 
     Returns:
-        Whether it is gone; if not, someone asked for an announcement of it meanwhile, and the
+        Whether it is gone; if not, an announcement of it was requested meanwhile, and the
         rest is deleted by the first purge after that is sent.
 
     Raises:
-        VersionConflictError: someone has changed it since; nothing was deleted, or another purge
+        VersionConflictError: it has changed since; nothing was deleted, or another purge
             marked it anew and deletes the rest.
         ArtifactNameError, StoreUnavailableError: it is marked, and not all of it is deleted.
     """
@@ -292,7 +292,7 @@ def is_still_to_be_owed(engine: Engine, run: Manifest, now: datetime) -> bool:
 def delete_deliveries(engine: Engine, run: Manifest) -> bool:
     """Delete the deliveries of a run that is marked, and return whether all are gone.
 
-    One that someone asked for meanwhile stays until it is sent. Those of the next life of the
+    One that was requested meanwhile stays until it is sent. Those of the next life of the
     run's id stay too: this purge is late then, and another one was faster.
     """
     query = Query(
@@ -312,7 +312,7 @@ def _goes_with(run: Manifest, found: Snapshot) -> bool:
 
 
 def _delete(engine: Engine, found: Snapshot) -> bool:
-    """Delete a delivery unless it is to be sent, or someone has changed it since."""
+    """Delete a delivery unless it is to be sent, or has changed since."""
     if _is_owed(engine, found):
         return False
     try:
@@ -325,7 +325,7 @@ def _delete(engine: Engine, found: Snapshot) -> bool:
 def _is_owed(engine: Engine, found: Snapshot) -> bool:
     try:
         delivery = delivery_of(found.ref, found.document)
-    except UnreadableDeliveryError:  # no one can send it
+    except UnreadableDeliveryError:  # it cannot be sent
         return False
     is_young = found.read_at - delivery.due_since < _given_up_after(engine)
     return delivery.state in _OWED and is_young
@@ -390,7 +390,7 @@ def forget_old_runs(engine: Engine, over_at: float) -> int:
     begun: list[Snapshot] = []
     try:
         found = engine.documents.query(replace(query, limit=LOOKED_AT, after=retention.place))
-        if found:  # by the store's time, which is no one's but its own: this machine's may be wrong
+        if found:  # by the store's time, because this machine's may be wrong
             read_at = found[0].read_at
             until = min(until, read_at - retention.after)
             work = Purge(engine, RunFilter(), until, marked_before=read_at - MARKED)

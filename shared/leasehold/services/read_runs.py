@@ -99,7 +99,7 @@ def get_run(engine: Engine, run_id: str) -> Manifest:
 
 
 def read_run(engine: Engine, run_id: str) -> Manifest:
-    """Return the run as everyone may see it; UnknownRunError where there is none."""
+    """Return the run for readers; UnknownRunError where there is none."""
     return masked_run(get_run(engine, run_id))
 
 
@@ -296,7 +296,7 @@ def _mark_of(wanted: RunFilter) -> str:
 
 
 def read_timeline(engine: Engine, run_id: str) -> list[TraceEvent]:
-    """Return all that happened to a run, oldest first, as everyone may see it."""
+    """Return all that happened to a run, oldest first, for readers."""
     return [masked_event(event) for event in timeline_of(engine, run_id)]
 
 

@@ -105,7 +105,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
     if not was_there:
         try:
             _store(engine, new, text, request.files)
-        except LeaseholdError:  # a part of it may be there, and no one begins the life
+        except LeaseholdError:  # a part of it may be there, and nothing else begins the life
             _drop_artifacts(engine, new)
             raise
     started: _Start = partial(lifecycle.start, rules=engine.dispatch_rules(), new=new)

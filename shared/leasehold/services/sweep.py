@@ -43,7 +43,7 @@ def sweep_time(function: str) -> timedelta:
 SWEEP_TIME: Final = sweep_time("sweep_dead_letters")
 
 #: How many runs are attended at once, and for how long each may be tried: one that cannot be
-#: written takes one of these places for that long, and holds up no one.
+#: written takes one of these places for that long, and delays no other run.
 WIDTH: Final = 8
 ATTEND_WITHIN_S: Final = 3.0
 
@@ -52,7 +52,7 @@ ATTEND_WITHIN_S: Final = 3.0
 LOOK_AGAIN_S: Final = 20.0
 
 
-# What a sweep did: counts for its caller, and a line of the log for everyone else.
+# What a sweep did: counts for its caller, and a line of the log.
 
 
 #: The `event` of the line.
@@ -158,7 +158,7 @@ class Report(StrEnum):
 
 
 def line_of(result: SweepResult) -> Mapping[str, Any]:
-    """Return a sweep as one structured line of the log; no one reads its answer."""
+    """Return a sweep as a structured line of the log: Cloud Scheduler drops its answer."""
     reasons = ", ".join(f"{count} {reason}" for reason, count in result.by_reason.items())
     given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
     waits, detail = result.oldest_pending_s, result.failure and result.failure[:_MAX_DETAIL]
@@ -318,10 +318,10 @@ def sweep(
 ) -> SweepResult:
     """Attend to each run whose alarm is due, until none is or the time is over.
 
-    Leases that are over come first: someone's step was cut short, while a run behind them may
+    Leases that are over come first: a step was cut short, while a run behind them may
     only wait in a long queue. They are looked for again from time to time, as further ones end
     while a sweep runs. Then come deliveries, for half of what time is left, and whatever else is
-    due. Archives come last, as no one waits for them; then, if there still is time, ended runs go
+    due. Archives come last, as nothing waits for them; then, if there still is time, ended runs go
     that are too old to be kept: see `services.retention`.
 
     Args:
@@ -388,7 +388,7 @@ class _Sweep:
         self._unattended: list[str] = []
         self._unwritten_leases: list[str] = []
         self._waits: list[float] = []  # the seconds of each run that waits in a queue
-        self._known_elsewhere: AbstractSet[str] | None = None  # None: no one had to know yet
+        self._known_elsewhere: AbstractSet[str] | None = None  # None: not needed yet
         self._asked: set[tuple[str, str]] = set()
         self._failed: dict[str, StoreUnavailableError] = {}  # by queue
 
@@ -532,7 +532,7 @@ class _Sweep:
             change = committed.answer
             announce(self._engine, change)
         except VersionConflictError:
-            return  # someone moved it on meanwhile
+            return  # it was moved on meanwhile
         except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run
             is_outage = isinstance(error, StoreUnavailableError)  # which took all of its time
             if is_outage and known.manifest.position.lease is not None:

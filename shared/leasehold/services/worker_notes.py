@@ -66,7 +66,7 @@ def steps_known_elsewhere(engine: Engine) -> set[str]:
 def missing_server(engine: Engine) -> str | None:
     """Return in words that live runs wait and no server works on the store; None: all is well.
 
-    Where functions work, no one is missed: they come when they are called.
+    Functions are never missed: they start when they are called.
 
     Raises:
         StoreUnavailableError: the store did not answer.
@@ -176,7 +176,7 @@ class Presence:
 
     def _write_end(self, engine: Engine, ref: Ref) -> None:
         try:
-            if self._kind is WorkerKind.IN_PROCESS:  # many come and go, and no one asks since when
+            if self._kind is WorkerKind.IN_PROCESS:  # many come and go; their start is not needed
                 engine.documents.delete(ref)
             else:
                 engine.documents.transact(ref, partial(self._noted, engine), within=_WITHIN_S)
@@ -187,7 +187,7 @@ class Presence:
 def note_asked(engine: Engine, step_type: str, holder: str) -> None:
     """Note that a remote worker asks for a step, unless that was done here less than a minute ago.
 
-    No one waits for it.
+    The caller does not wait for it.
     """
     now, ref = engine.clock.monotonic(), remote_ref(step_type)
     if now - engine.process.asked_for.get(step_type, -math.inf) < NOTED_EVERY.total_seconds():

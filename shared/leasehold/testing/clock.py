@@ -12,7 +12,7 @@ from typing import Final
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
-#: While someone watches, time moves in steps of this many seconds at most.
+#: While a caller watches, time moves in steps of this many seconds at most.
 _STEP_S: Final = 1.0
 
 

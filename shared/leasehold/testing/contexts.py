@@ -478,7 +478,7 @@ class MemoryEngine:
         within: float | None = None,  # noqa: ARG002 - as above
     ) -> Committed[Change]:
         """Tell the test what is new in the run; its lease ends when it would have ended."""
-        assert known is not None, run_id  # noqa: S101 - no one else changes the run
+        assert known is not None, run_id  # noqa: S101 - nothing else changes the run
         run, snapshot = known
         change = transition(run, run.updated_at)
         after = change.manifest
@@ -488,7 +488,7 @@ class MemoryEngine:
         return Committed(change._replace(manifest=after), snapshot)
 
     def publish_or_leave(self, change: Change) -> Change:
-        """Do nothing: no one is to hear of it."""
+        """Do nothing."""
         return change
 
     def _tell(self, before: Manifest, after: Manifest) -> None:

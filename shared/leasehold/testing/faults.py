@@ -137,7 +137,7 @@ class AnnouncementFaults(ABC):
     def channel_late(self, seconds: float, channel: str | None = None) -> None:
         """Have a provider take an announcement, and answer so late.
 
-        After the timeout of the send no one hears that: it is sent again, with the same key.
+        After the timeout of the send its result is lost: it is sent again, with the same key.
         """
         seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
         self._order_announcement("channel late", channel, seconds=seconds)
@@ -268,7 +268,7 @@ class Faults(AnnouncementFaults):
         self._order("deliver twice", step, concurrently=concurrently)
 
     def lose_answer(self, step: str | None = None) -> None:
-        """Lose the answer to the commit that ends an attempt: it stands, and no one knows."""
+        """Lose the answer to the commit that ends an attempt: the commit stands."""
         self._order("lose answer", step)
 
     def store_away(self, seconds: float, step: str | None = None) -> None:
@@ -437,7 +437,7 @@ class Reached:
 
 
 class FaultyDocuments(Reached):
-    """The documents port; each commit is told to the faults, before it and after it."""
+    """The documents port; the faults are called before and after each commit."""
 
     def __init__(self, inner: Documents, faults: Faults) -> None:
         super().__init__(inner, lambda: faults.check_reachable("store"))

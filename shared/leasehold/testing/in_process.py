@@ -61,7 +61,7 @@ from leasehold.testing.faults import (
 from leasehold.testing.operations import Operations
 from leasehold.testing.remote_worker import RemoteFunction, checked_remote, play_remote
 
-# The bus and the channels of a test: nothing leaves the process, and what was told is there.
+# The bus and the channels of a test: nothing leaves the process, and announcements can be read.
 
 
 class FaultyEvents:
@@ -157,7 +157,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     With `workers=0` and a FrozenClock nothing happens unless the test has it happen:
     `run_until_idle` runs what is due, `run_until_settled` moves the clock as well.
 
-    Nothing is announced to anyone: channels of a test only note what they get.
+    Nothing leaves the process: channels of a test only note what they get.
 
     Attributes:
         remote: what plays the remote worker of a step: `(step, given)`, by the name of the step.

@@ -85,7 +85,7 @@ class CallerCheck:
         return cls(accounts, audiences, rights, environ.get(ON_CLOUD_RUN, ""))
 
     def caller_of(self, environ: Mapping[str, Any]) -> str:
-        """Return the email of who calls; empty: a program of this machine, which no one asks.
+        """Return the email of who calls; empty: a program of this machine, which does not sign in.
 
         Args:
             environ: the request, as WSGI has it.
@@ -128,7 +128,7 @@ class CallerCheck:
 
     def _check_account(self, identity: Identity) -> None:
         if self.accounts == (IAM,):
-            if not identity.is_checked_by_google:  # anyone has an account of Google's
+            if not identity.is_checked_by_google:  # every person may have an account of Google's
                 raise CallerNotAllowedError(problem="IAM was not asked whether it may")
         elif identity.email not in self.accounts:
             raise CallerNotAllowedError(problem=f"{identity.email} is not one of LEASEHOLD_CALLERS")
@@ -150,7 +150,7 @@ class CallerCheck:
 
 
 def caller_of(request: Request) -> str:
-    """Return the email of the caller that was checked; empty: no one was asked for one."""
+    """Return the email of the caller that was checked; empty: none was required."""
     email: str = request.environ.get(_CALLER, "")
     return email
 
@@ -181,7 +181,7 @@ def _is_loopback(peer: str) -> bool:
 
 
 #: The account that Identity-Aware Proxy signed in. It puts its header in the place of one that a
-#: browser sends; from anyone else the header says nothing.
+#: browser sends; from other callers the header means nothing.
 _SIGNED_IN: Final = "X-Goog-Authenticated-User-Email"
 _PROXY: Final = re.compile(r"service-\d+@gcp-sa-iap\.iam\.gserviceaccount\.com", re.ASCII)
 _NOBODY: Final = "api"
@@ -194,8 +194,8 @@ def actor_of(headers: Headers, caller: str = "") -> str:
 
     Args:
         headers: of the request.
-        caller: the email of who calls, as it was checked; empty: no one signed in, and the trace
-            has what the caller says.
+        caller: the email of who calls, as it was checked; empty: without a sign-in, the trace has
+            what the caller says.
 
     Raises:
         InvalidRequestError: the name is not one that a trace can show.

@@ -1,4 +1,4 @@
-"""The function deliver_notification: a message of Pub/Sub in, one channel told.
+"""The function deliver_notification: a message of Pub/Sub in, one announcement sent.
 
 Any answer but 2xx has Pub/Sub come again, for a day. A message that cannot succeed later is
 logged in one line and acknowledged; whatever the message was about has its own alarm.

@@ -89,7 +89,7 @@ class EngineProvider:
         return row.answer(self.engine, request)
 
     def note_presence(self) -> None:
-        """Note that this process works, in a call that no one waits for; once a minute at most.
+        """Note that this process works, in the background; once a minute at most.
 
         That it ends is not noted: a process that is to end has its leases to release.
         """

@@ -61,7 +61,7 @@ class HasCallers(Protocol):
 
     @property
     def callers(self) -> Callers | None:
-        """Who may call; None: everyone."""
+        """The allowed callers; None: all."""
         ...
 
 
@@ -96,7 +96,7 @@ def check_every_request(opened: HasCallers) -> None:
     """Have the framework ask who calls before it does anything else with a request.
 
     It answers some paths itself, and reads an event whole before it calls the function. Without
-    an application no one serves: the function is only imported.
+    an application that is not served: the function is only imported.
     """
 
     def refused() -> flask.Response | None:

@@ -254,7 +254,7 @@ def _read(url: str) -> tuple[Mapping[str, str], float]:
     found = pydantic_core.from_json(bytes(text))
     pairs = found.items() if isinstance(found, dict) else ()
     known = {key: pem for key, pem in pairs if _is_certificate(pem)}
-    if not known:  # an error, told with 200: those that were known stay
+    if not known:  # an error, answered with 200: those that were known stay
         raise ValueError(url)
     return known, min(float(age[1]), _LONGEST_AGE_S) if age else _USUAL_AGE_S
 

@@ -1,6 +1,6 @@
 """Who may call a server that asks for no sign-in: programs, and its own pages origin.
 
-No one signs in to `leasehold dev` and `leasehold serve`, and a browser carries requests of any
+`leasehold dev` and `leasehold serve` have no sign-in, and a browser carries requests of any
 page it shows to any address of its machine. They are recognised by what a page cannot choose: the
 host that the browser was sent to, the origin it names, and a content type that needs a preflight
 request.

@@ -49,7 +49,7 @@ class EngineSource(Protocol):
 
     @property
     def callers(self) -> Callers | None:
-        """Who may call; None: everyone."""
+        """The allowed callers; None: all."""
         ...
 
     def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
@@ -68,7 +68,7 @@ class Routes:
     """Rows by their methods and paths.
 
     Attributes:
-        rows: the rows, in the order in which a caller is told of them.
+        rows: the rows, in the order in which a caller sees them.
         paths: those that are served, as werkzeug writes them.
     """
 
@@ -122,7 +122,7 @@ def _given(row: AnyRow, request: flask.Request) -> Any:
 
 
 def _query(request: flask.Request, takes: type[RequestModel]) -> dict[str, str | list[str]]:
-    """Return the query; which of two values is meant, no one knows, but where both may be."""
+    """Return the query; a value that is given twice is ambiguous, unless several may be given."""
     repeatable = {name for name, field in fields_of(takes).items() if field.takes_several}
     query: dict[str, str | list[str]] = {}
     for name, values in request.args.lists():
@@ -148,7 +148,7 @@ def _respond(row: AnyRow, answer: Any, request: CallRequest[Any]) -> flask.Respo
 def _respond_file(opened: AbstractContextManager[ArtifactContent], name: str) -> flask.Response:
     """Answer with the bytes of a file, block by block.
 
-    It may be anything, and come from anyone. A browser is told to save it, and never to show it
+    It may be anything, from any source. A browser is told to save it, and never to show it
     as a page of this address, whose scripts could do what the reader may do here.
     """
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Messages and sends of announcements: one that hangs holds up no one for long.
+"""Messages and sends of announcements: one that hangs delays the others only briefly.
 
 `BoundedSends` is the bound of every send, whatever class of channel makes it. Those of ours end by
 themselves before it: `adapters.channels.bounded_call` knows what was sent by then, and cuts the
@@ -90,7 +90,7 @@ class BoundedSends:
 class BoundedEvents:
     """Publishes in its own thread, and waits for a limited time.
 
-    Its threads are no one else's: files that cannot be deleted keep no message from being sent.
+    Its threads are its own: files that cannot be deleted keep no message from being sent.
 
     Args:
         bus: where the messages go.

@@ -63,7 +63,7 @@ class ProcessRunner:
             return self._interrupts.stopped_by(error, attempt.stop.reason)
 
     def import_all(self) -> None:
-        """Have all handlers imported now, for the attempts to come; no one waits for it."""
+        """Import all handlers now, in the background, for later attempts."""
         self._opened().import_all()
 
     def close(self) -> None:

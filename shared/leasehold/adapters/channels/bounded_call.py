@@ -28,7 +28,7 @@ _calls: Final[dict[str, BoundedCalls]] = {}
 
 
 class CallOverError(TimeoutError):
-    """No one waits for the call any more."""
+    """The caller does not wait for the call any more."""
 
 
 class BoundedCall:
@@ -36,7 +36,7 @@ class BoundedCall:
 
     Args:
         channel: the channel that it tells.
-        timeout: seconds it may take, all told.
+        timeout: seconds it may take in total.
     """
 
     def __init__(self, channel: str, timeout: float) -> None:

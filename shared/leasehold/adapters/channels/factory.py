@@ -41,7 +41,7 @@ class ChannelOpener:
         clock: the time.
         report: logs the facts of an announcement.
         find_sender: returns the function of a custom channel.
-        base_url: where the runs API is, for links; empty: no one said.
+        base_url: where the runs API is, for links; empty: not set.
         allow_local: see `AddressGuard`.
         resolve: asks for the addresses of a host; None: as the system does.
     """

@@ -59,7 +59,7 @@ _LOCAL: Final = tuple(
         ),
     )
 )
-#: All of IPv6 that is given to anyone on the internet.
+#: All of IPv6 that is assigned on the internet.
 _GLOBAL: Final = ipaddress.ip_network("2000::/3")
 #: IPv6 addresses that lead to the IPv4 address in them: where it ends, in bits from the right.
 _CARRIERS: Final = (
@@ -130,7 +130,7 @@ class AddressGuard:
 
         Raises:
             ChannelRefusedError: one of them is not allowed.
-            OSError: there are none, or no one says.
+            OSError: there are none, or the name cannot be looked up.
         """
         found = self._resolve(endpoint.host, endpoint.port)
         if not found:
@@ -165,7 +165,7 @@ def addresses_of(host: str, port: int) -> Sequence[str]:
     """Return the addresses of a host as the system knows them, each once.
 
     Raises:
-        OSError: there are none, or no one says.
+        OSError: there are none, or the name cannot be looked up.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -98,7 +98,7 @@ class EmailSender:
                 _expect(server.rcpt(recipient))
             except smtplib.SMTPResponseException as refusal:
                 if not _is_for_good(refusal.smtp_code):
-                    raise  # all are tried again, and no one has it so far
+                    raise  # all are tried again, and none has it so far
                 refusals.append(refusal)
         if len(refusals) == len(self._entry.recipients):
             raise refusals[0]

@@ -164,7 +164,7 @@ class Connection:
         """Close the connection of this process; the next call opens it again.
 
         A call that is cut off is tried again, as one whose answer was lost; one that comes to a
-        closed connection fails as an outage. From the first line on no one gets the client that
+        closed connection fails as an outage. From the first line on no caller gets the client that
         is closed, and who has it finds that it was closed since.
         """
         api, self._api = self._api, None

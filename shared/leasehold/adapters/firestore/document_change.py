@@ -60,8 +60,8 @@ class DocumentChange(Generic[Answer]):
 
         The read takes no lock, also where the write is a transaction's: that is begun once there
         is something to write, and is held to what was read by preconditions. So a process that is
-        killed in between leaves no lock behind, which would keep everyone from the document for
-        a minute.
+        killed in between leaves no lock behind, which would block the document
+        for a minute.
         """
         return self._budget.run(partial(self._read_and_commit, in_transaction=in_transaction))
 

@@ -155,7 +155,7 @@ class SqliteDocuments:
     def close(self) -> None:
         """Close all connections; a read that still runs closes its own when it is done.
 
-        To close one in use ends the process, and a thread that no one waits for may be reading.
+        To close one in use ends the process, and a background thread may be reading.
         """
         self._is_closed = True
         self._close_writer()

@@ -42,7 +42,7 @@ _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 class _Way(StrEnum):
     """How a file is read, as SQLite has it in addresses, so that nothing beside it is made.
 
-    Who has a store open has its log's index, `-shm`, too: without one, no one has.
+    A process that has a store open has its log's index, `-shm`, too: without one, none has.
     """
 
     #: As a file that does not change: else SQLite would make a log.

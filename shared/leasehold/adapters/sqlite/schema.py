@@ -58,7 +58,7 @@ def prepare(
 
 
 def is_prepared(connection: sqlite3.Connection, store: str) -> bool:
-    """Return whether the file has our tables; False for one that no one has used. Only reads.
+    """Return whether the file has our tables; False for an unused one. Only reads.
 
     Raises:
         StoreVersionError: another Leasehold wrote the file.
@@ -137,7 +137,7 @@ def _index(collection: Collection, fields: tuple[str, ...]) -> str:
 
 # Free pages of the file: what was deleted leaves them, and they are given back in small parts.
 #
-# `VACUUM` would write the whole file anew, and keep everyone from it meanwhile. A file that is
+# `VACUUM` would write the whole file anew, and block every process meanwhile. A file that is
 # made with `auto_vacuum = INCREMENTAL` knows where each page belongs, so its last pages can take
 # the places of free ones, a few at a time.
 
@@ -164,7 +164,7 @@ def give_back_pages(connection: sqlite3.Connection) -> bool:
 
 
 def checkpoint_log(connection: sqlite3.Connection) -> None:
-    """Write the log into the file, which gets shorter then; no one is waited for."""
+    """Write the log into the file, which gets shorter then, without waiting for readers."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 

@@ -75,7 +75,7 @@ BUILD_ENVIRONMENT: Final[Mapping[str, str]] = {"SOURCE_DATE_EPOCH": "315532800"}
 BUNDLE: Final = "build/bundle"
 SETTINGS: Final = "build/settings"
 
-#: A file that begins otherwise is someone's own.
+#: A file that begins otherwise was written by the user.
 HEADER: Final = "# Generated from deployment.py by `leasehold deploy init`.\n"
 
 _INSTALL: Final = f"""\
@@ -199,7 +199,7 @@ def _flags(function: FunctionEntry) -> Iterator[str]:
     elif function.secrets:
         yield f"--set-secrets={','.join(secret.reference for secret in function.secrets)}"
     else:
-        yield "--clear-secrets"  # what someone has set by hand does not stay
+        yield "--clear-secrets"  # what was set by hand does not stay
     yield f"--run-service-account={_email(function.account)}"
     yield f"--build-service-account=projects/$PROJECT_ID/serviceAccounts/{_email(BUILDER)}"
     yield "--serve-all-traffic-latest-revision"  # also after traffic was sent to an older one
@@ -212,7 +212,7 @@ def _trigger(function: FunctionEntry) -> Iterator[str]:
         yield from ("--trigger-topic=${_TOPIC}", "--retry", f"--trigger-service-account={account}")
     else:
         yield "--trigger-http"
-    yield "--no-allow-unauthenticated"  # takes away what someone gave the public
+    yield "--no-allow-unauthenticated"  # removes a public permission
     yield f"--ingress-settings={'all' if function.trigger.is_by_users else 'internal-only'}"
 
 

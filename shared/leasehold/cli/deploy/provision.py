@@ -107,7 +107,7 @@ def _apply(installation: Installation, *, update: bool, before_deploy: bool, as_
 
 
 def _unread(print_it: Callable[[], None]) -> OSError | None:
-    """Print what was done; return why no one reads it, for which no work is left half done."""
+    """Print what was done; return why it could not be written. That stops no work."""
     try:
         print_it()
         sys.stdout.flush()

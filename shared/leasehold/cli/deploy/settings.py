@@ -76,7 +76,7 @@ def check(function: FunctionEntry, settings: Mapping[str, str]) -> None:
 
 
 def _refuse_threshold(line: str) -> None:
-    """Refuse what a function would only report: here someone looks."""
+    """Refuse what a function would only report: here a person reads it."""
     raise click.ClickException(line)
 
 

@@ -59,7 +59,7 @@ class NoTokenError(Exception):
 
 
 class NoAnswerError(Exception):
-    """No one answered; the message says why."""
+    """There was no answer; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ServiceCalls:
         """Call a function as a stranger would.
 
         Raises:
-            NoAnswerError: no one answered.
+            NoAnswerError: there was no answer.
         """
         return self._call(urllib.request.Request(f"{self.url_of(name)}/", b"{}"))  # noqa: S310 - our own
 
@@ -112,7 +112,7 @@ class ServiceCalls:
 
         Raises:
             NoTokenError: nothing can be called.
-            NoAnswerError: no one answered.
+            NoAnswerError: there was no answer.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -196,14 +196,14 @@ def _asked(request: urllib.request.Request, within_s: float) -> Answer:
 def _json_of(body: bytes) -> Any:
     try:
         return pydantic_core.from_json(body)
-    except ValueError:  # or it is nested so deep that no one could read it
+    except ValueError:  # or it is nested too deep to be read
         return None
 
 
 #: The label of its runs.
 LABEL: Final = "smoke-test"
 
-#: 401 and 403: IAM lets no one in. 404: Google answers so where a service is not reached at all.
+#: 401 and 403: IAM refuses the caller. 404: Google answers so for a service that is not reached.
 _REFUSALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 #: What passes: who may call is known everywhere after some minutes, and an instance has to start.
 _NOT_YET: Final = frozenset(
@@ -249,7 +249,7 @@ class Smoke:
         """Call a function without a token, and want an answer of Google's; return what was found.
 
         Raises:
-            SmokeError: anyone may call it, or it could not be asked.
+            SmokeError: it is public, or it could not be asked.
         """
         try:
             answer = self.calls.without_token(function.name)
@@ -356,7 +356,7 @@ def _why(run_id: str) -> str:
 
 
 def _short(value: object) -> str:
-    """Return what someone sent in one line."""
+    """Return a received text in one line."""
     return one_line(value if isinstance(value, str) else json.dumps(value), _LONGEST)
 
 

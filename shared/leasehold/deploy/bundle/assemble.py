@@ -158,7 +158,7 @@ def _catches(node: ast.Try) -> bool:
     return None in kinds or not _CAUGHT.isdisjoint(names)
 
 
-# The folder of a bundle: written so that nothing of anyone else is lost in it.
+# The folder of a bundle: written so that no file of another origin is lost in it.
 #
 # `contents.sha256` lists what this program wrote, for people and for `sha256sum --check`. It is
 # written before the files, so whatever ends in the middle leaves nothing that the next call does
@@ -166,7 +166,7 @@ def _catches(node: ast.Try) -> bool:
 
 
 CONTENTS: Final = "contents.sha256"
-#: A list without this line is someone else's, and so are the files that it names.
+#: A list without this line was not made here, and neither were the files that it names.
 _HEADER: Final = "# what `leasehold deploy bundle` wrote here"
 _NEW: Final = f"{CONTENTS}.new"
 _CACHE: Final = "__pycache__"  # of modules that were imported from it

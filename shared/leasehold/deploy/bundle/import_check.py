@@ -25,7 +25,7 @@ _MODULES: Final = Path(__file__).with_name("modules.py")
 _AT_MOST_S: Final = 120
 _NAME_IT: Final = "name the package in pipelines/requirements.txt, or an extra: --extra NAME"
 #: Its answer has its own file: what is imported may write anything to stdout, or leave
-#: threads and processes behind, which no one waits for.
+#: threads and processes behind, which are not waited for.
 _PROGRAM: Final = """
 import contextlib, json, os, sys
 given = json.load(sys.stdin)

@@ -238,8 +238,8 @@ def _distribution(name: str) -> Distribution:
 #
 # A version alone says which release is meant; its hash says which bytes. They are kept in
 # `hashes.txt`, in the form of a requirements.txt, and a bundle has them. Only wheels for Linux on
-# x86-64 count: nothing is built, so no one's set-up script runs while the image of a function is
-# made. The index is asked that pip is set up with.
+# x86-64 count: nothing is built, so no set-up script of a package runs in the build of an image.
+# The index is that of pip's configuration.
 
 
 #: The newest C library that an image of functions has is 2.39, of Ubuntu 24.04.

@@ -28,7 +28,7 @@ from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.registry import Registry
 
-# When someone is told: one row an alert, each with what to do about it; see docs/alerts.md.
+# The alerts: one row each, with what to do about it; see docs/alerts.md.
 
 
 Severity = Literal["CRITICAL", "ERROR", "WARNING"]
@@ -336,7 +336,7 @@ class AlertPolicy:
 
     @property
     def needs(self) -> Sequence[Resource]:
-        """The address: a policy that is created without it would tell no one for good."""
+        """The address: a policy that is created without it would never notify a person."""
         given = self.existing.installation.alert_email
         return (EmailAddress(self.existing),) if given else ()
 

@@ -56,7 +56,7 @@ class Bucket:
         return Look(State.DIFFERENT, differences, repair=self._repair(differences))
 
     def create(self) -> None:
-        """Create it; names are unique in the world, so someone else may have this one."""
+        """Create it; names are unique in the world, so another project may have this one."""
         bucket = self.clients.storage.bucket(self.name)
         bucket.iam_configuration.uniform_bucket_level_access_enabled = True
         bucket.iam_configuration.public_access_prevention = "enforced"
@@ -95,7 +95,7 @@ class Bucket:
 
 
 def _deletes_live_files(rule: Mapping[str, Any]) -> bool:
-    """Return whether a rule deletes objects that no one has replaced or deleted.
+    """Return whether a rule deletes objects that are current.
 
     Leasehold deletes unneeded files itself; a run may need its files for months.
     """

@@ -82,7 +82,7 @@ class Database:
             yield Difference("point-in-time recovery", found="off", wanted="on")
 
     def _lacks_recovery(self, found: Found) -> bool:
-        """Return whether it should be on and is not; one that is on is someone's choice."""
+        """Return whether it should be on and is not; one that is on was chosen by a person."""
         is_on = found.point_in_time_recovery_enablement == _RECOVERABLE
         return bool(self.installation.backup_days) and not is_on
 

@@ -1,6 +1,6 @@
 """The indexes of Firestore, as `firestore.indexes.json` declares them.
 
-Firestore builds an index in the background. No one waits for it here: until it is ready, the
+Firestore builds an index in the background. Nothing here waits for it: until it is ready, the
 queries that need it fail, and a look says that it is being built. While it builds some it refuses
 others (ABORTED, too much contention); that is waited for.
 https://github.com/firebase/firebase-tools/issues/1119
@@ -188,7 +188,7 @@ class CompositeIndex:
 
 @dataclass(frozen=True, slots=True)
 class FieldIndexes:
-    """The indexes of single fields: mostly none, or each write would pay for what no one asks."""
+    """The indexes of single fields: mostly none, as each write pays for each index."""
 
     existing: Existing
     group: str
@@ -391,7 +391,7 @@ class Expiry:
         return Look(State.DIFFERENT, (difference, *look.differences), repair=self._repair())
 
     def create(self) -> None:
-        """Set it; Firestore then goes through all entries, for which no one waits."""
+        """Set it; Firestore then goes through all entries in the background."""
         field = {"name": self._full_name(), "ttl_config": {"expiration_offset": self.kept}}
         asked = {"field": field, "update_mask": {"paths": ["ttl_config"]}}
         try:

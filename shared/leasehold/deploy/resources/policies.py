@@ -78,7 +78,7 @@ class PolicyAccess:
         """Write a policy that was read.
 
         Raises:
-            Aborted: someone has changed it meanwhile; it may be read again.
+            Aborted: it was changed meanwhile; it may be read again.
         """
         self.__dict__.pop("seen", None)
         try:
@@ -176,7 +176,7 @@ _GCLOUD: Final = {
 def policies(
     clients: GoogleClients, installation: Installation, catalog: Catalog
 ) -> Iterator[Permissions]:
-    """Yield the permissions at each place; a service that no one is to call is a place too."""
+    """Yield the permissions at each place; a service without callers is a place too."""
     wanted: dict[Place, list[Permission]] = {
         service_of(function, installation): [] for function in installation.functions
     }
@@ -193,7 +193,7 @@ def _rank(place: Place) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Permissions:
-    """What must be allowed at one place, and that no one may do anything there without a name."""
+    """What must be allowed at one place, and that nothing there is public."""
 
     place: Place
     wanted: Sequence[Permission]
@@ -209,7 +209,7 @@ class Permissions:
 
     @property
     def needs(self) -> Sequence[Resource]:
-        """The bucket, which may be someone else's."""
+        """The bucket, which may belong to another project."""
         is_of_bucket = self.place.kind is Kind.BUCKET
         return (Bucket(self.policy.clients, self.installation),) if is_of_bucket else ()
 
@@ -230,7 +230,7 @@ class Permissions:
         """Add what is missing to the policy as it is now.
 
         Raises:
-            Aborted: someone has changed it at the same time.
+            Aborted: it was changed at the same time.
             NotYetError: there is no such place, or it is so new that it is not known everywhere.
         """
         try:
@@ -260,7 +260,7 @@ class Permissions:
         if isinstance(error, Forbidden):
             raise error
         if not self.wanted:
-            return PRESENT  # what is not there lets no one in
+            return PRESENT  # a service that is not there admits no caller
         if self.place.kind is Kind.SERVICE:
             return Look(State.WAITING, why=f"{self.place.short_name} to be deployed")
         return MISSING  # it is created before its permissions are

@@ -77,7 +77,7 @@ class Resource(Protocol):
     raises AlreadyExists, it is looked at again. Calls have the keywords `**ONE_TRY` of
     `leasehold.google_clients.clients`: `leasehold.deploy.steps` calls either once more for what may
     pass, as an outage, or an etag that is another one meanwhile, and waits where `create`
-    raises BusyError. What is raised in the end is told in one line (see
+    raises BusyError. The last error is reported in one line (see
     `leasehold.google_clients.call_errors`), and the other resources go on.
     """
 

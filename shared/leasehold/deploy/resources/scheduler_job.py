@@ -1,6 +1,6 @@
 """The jobs of Cloud Scheduler: one for each function of the table that has a schedule.
 
-They are the one kind that `apply --update` changes: a job has nothing that someone would set by
+They are the one kind that `apply --update` changes: a job has nothing that a person would set by
 hand and keep, and its time follows the table.
 """
 

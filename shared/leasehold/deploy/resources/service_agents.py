@@ -60,7 +60,7 @@ class _AgentRole:
         return Look(State.MISSING, why=f"{role} for {wanted.member}")
 
     def _allow_at(self, place: Place, role: str, service: str = "pubsub") -> None:
-        """Add the role to the policy as it is now; Aborted: someone changes it just now."""
+        """Add the role to the policy as it is now; Aborted: it is being changed."""
         access = PolicyAccess(self.clients, place)
         policy = access.read()
         for permission in missing_from(policy, [self._permission(place, role, service)]):

@@ -167,7 +167,7 @@ MAX_RETRY: Final = timedelta(seconds=600)
 #: After so many deliveries, over two hours, a message is given up. It was a hint: what it is about
 #: stands in the store, and the sweep publishes again what is due.
 ATTEMPTS: Final = 20
-#: What Pub/Sub waits for an answer where no one has said how long; Eventarc may leave it at that.
+#: What Pub/Sub waits for an answer where no time is set; Eventarc may leave it at that.
 #: https://github.com/hashicorp/terraform-provider-google/issues/17701
 _UNSAID_ACK_S: Final = 10
 _BY_EVENTARC: Final = "eventarc-"

@@ -57,7 +57,7 @@ _URL: Final = re.compile(r"[!-\[\]-~]+", re.ASCII)
 
 
 class AllowedHosts:
-    """The hosts that tasks may be delivered to: this machine, and those that someone allowed.
+    """The hosts that tasks may be delivered to: this machine, and those that were allowed.
 
     The service delivers to any address; on a developer's machine that would let any caller of
     the double send requests of their choice into the networks that the machine is in.
@@ -169,7 +169,7 @@ class HttpClient:
 
 
 def _read_to_end(response: urllib3.BaseHTTPResponse, deadline: float) -> bool:
-    """Read the body, which no one needs: a response counts once it is complete.
+    """Read the body, which is not needed: a response counts once it is complete.
 
     Returns:
         Whether it was complete before the deadline, in monotonic seconds.

@@ -297,7 +297,7 @@ class Queues:
 
     Args:
         clock: says what is due.
-        defaults: the settings of a queue that no one created.
+        defaults: the settings of a queue that was not created explicitly.
         strict: refuse tasks for such queues, as the service does.
 
     A thread that reads or changes a queue holds `changed`, and notifies it when something may be

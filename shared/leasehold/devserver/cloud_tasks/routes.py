@@ -339,7 +339,7 @@ class Policies:
         self._policies: dict[str, tuple[int, dict[str, Any]]] = {}  # with the number of its change
 
     def get(self, queue: str) -> dict[str, Any]:
-        """Return the policy of a queue; one that no one has set is empty."""
+        """Return the policy of a queue; it is empty unless it was set."""
         change, policy = self._policies.get(queue, (0, {}))
         return {**policy, "etag": base64.b64encode(b"%d" % change).decode()}
 

@@ -128,7 +128,7 @@ class CloudTasksDouble:
     signed. It keeps nothing on disk: what it held when it stopped is gone.
 
     Args:
-        defaults: the settings of a queue that no one created.
+        defaults: the settings of a queue that was not created explicitly.
         strict: refuse tasks for such queues with NOT_FOUND, as the service does.
         shortest_deadline: the shortest dispatch deadline that is accepted; the service: 15 s.
         threads: how many deliveries run at a time at most, over all queues.
@@ -167,7 +167,7 @@ class CloudTasksDouble:
             port: 0: one that is free.
 
         Raises:
-            OSError: someone has the port.
+            OSError: the port is in use.
         """
         address = self._server.start(port)
         self._dispatcher.start()

@@ -37,7 +37,7 @@ def arrive(
     lease_id: str,
     holder: str,
 ) -> Change:
-    """Give the lease to the bearer of a hint, if it is the current one and no one holds it.
+    """Give the lease to the bearer of a hint, if the hint is current and the lease is free.
 
     Args:
         manifest: the run.
@@ -80,8 +80,8 @@ def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
 def acquired_before(draft: Draft, lease_id: str) -> Change | None:
     """Return the lease once more that this very call got; None: it got none.
 
-    The answer to its commit was lost, and someone changed the run since; no one else knows the
-    lease, and the run would wait for its end.
+    The answer to its commit was lost, and another process changed the run since. No other worker
+    knows the lease, so the run would wait for its end.
     """
     lease = draft.before.position.lease
     if lease is None or lease.lease_id != lease_id or lease.expires_at <= draft.now:
@@ -167,7 +167,7 @@ def acquire(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> Cha
 def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> None:
     """Give the lease, with the next token; a step that left a checkpoint goes on from there.
 
-    No one here sees what a remote worker does: the process that takes its checkpoint may be killed
+    Nothing here sees what a remote worker does: the process that takes its checkpoint may be killed
     before the commit, or the worker go on without an answer. So the folder is owed from here on;
     its files may be there, too.
     """
@@ -219,7 +219,7 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
         holder: the worker that claims it.
 
     Raises:
-        LeaseHeldError: someone holds the lease.
+        LeaseHeldError: another worker holds the lease.
         NothingToClaimError: the run waits for no worker now; its state says for what.
     """
     draft = Draft(manifest, now, rules)
@@ -269,7 +269,7 @@ def then_arrive(
 
     A worker that would take that hint from its own queue a moment later saves the task, a
     transaction and its sync. The next step is dispatched as always, with its own generation,
-    lease and token, and waits for no one only because its worker is already there.
+    lease and token, and needs no queue only because its worker is already there.
     """
 
     def both(manifest: Before, now: datetime) -> Change:
@@ -289,9 +289,9 @@ def then_arrive(
 
 
 def _again(draft: Draft, lease_id: str, answer: Change) -> Change:
-    """Return the first answer; with the lease that came with it, if no one has taken that over.
+    """Return the first answer; with the lease that came with it, unless that was taken over.
 
-    The answer was lost, so no one has begun the step: its lease runs from now, as after an answer.
+    The answer was lost, so the step has not begun: its lease runs from now, as after an answer.
     """
     run, lease = draft.run, draft.position.lease
     if lease is None or lease.lease_id != lease_id:

@@ -44,7 +44,7 @@ def dispatch_next(
         outcome: the answer for the caller.
         wait: how long the attempt waits.
         redispatched: how many tasks were lost before this one, without a lease in between.
-        lost_since: since when they are lost, and someone looks.
+        lost_since: since when they are lost, and a process looks.
         deferred: how many attempts in a row before this one met an outage.
     """
     run = draft.run
@@ -117,7 +117,7 @@ def under_next_generation(dispatch: Dispatch) -> Dispatch:
     """Return the dispatch of a run that stops, under its own generation.
 
     A generation names one attempt or one block, and never two: a decision that names it cannot
-    hit a block that no one has looked at.
+    hit a block that its caller has not seen.
     """
     return replace(dispatch, generation=dispatch.generation + 1)
 

@@ -101,7 +101,7 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
     """Return a new run with trial, checkpoint and results of calls of the old one.
 
     Their files stay where they are: a run is purged after those that were made of it. An output
-    that no one could judge yet is judged, and the step not done once more.
+    that was not judged yet is judged, and the step not done once more.
 
     Args:
         old: the run that it is made of.

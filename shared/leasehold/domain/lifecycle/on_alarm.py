@@ -21,10 +21,10 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 
-# A dispatch that no one took in time: its task is lost, or waits in a long queue.
+# A dispatch that no worker took in time: its task is lost, or waits in a long queue.
 #
-# A lost task counts against the run only while someone looks all the time: where a look comes
-# so late that no one was there before, the count begins anew.
+# A lost task counts against the run only while a process looks all the time: where a look comes
+# so late that none was there before, the count begins anew.
 
 
 def redispatch(
@@ -41,7 +41,7 @@ def redispatch(
 
     A queue may refuse the name of a task for a day after it had it, so a lost task is replaced by
     one of the next generation; a step whose tasks are lost again and again is given up, and so is
-    one that no one claimed in its time. A task of which nothing can be known may wait where only
+    one that no worker claimed in its time. A task of which nothing can be known may wait where only
     another process sees it: nothing is written of it, and the next process takes it as it is.
 
     Args:
@@ -92,7 +92,7 @@ def _not_begun(draft: Draft, in_queue: bool | None, sweep_job_id: str | None) ->
 
 
 def _is_late(draft: Draft) -> bool:
-    """Return whether no one was there to look when the alarm of the run was due."""
+    """Return whether no process was there when the alarm of the run was due."""
     alarm_at = draft.before.alarm_at
     return alarm_at is not None and is_unattended(alarm_at, draft.now)
 
@@ -137,7 +137,7 @@ def _still_queued(draft: Draft, in_queue: bool | None) -> Change:
 
 
 def _still_unclaimed(draft: Draft) -> Change:
-    """Let a remote step wait on; where no one was there to look, its time begins anew."""
+    """Let a remote step wait on; where no process was there to look, its time begins anew."""
     if _is_late(draft):
         draft.position = replace(
             draft.position, dispatch=replace(draft.position.dispatch, seen_at=draft.now)
@@ -150,7 +150,7 @@ def not_created(
 ) -> Change:
     """Take back that a task counts as lost whose successor could not be created.
 
-    Its queue is away, so no one knows that it was ever there: an outage gives no run up.
+    Its queue is down, so it is unknown whether it was ever there: an outage gives no run up.
 
     Args:
         manifest: the run.

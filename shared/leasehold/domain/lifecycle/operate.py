@@ -243,8 +243,8 @@ def recreate(
     """Begin a new run, with the outputs before the step that it begins at. Both know the other.
 
     Where that is the step that the old run stopped at, the new one goes on with what the step has
-    kept: it is in the same trial, with its checkpoint and its results of calls. No one need say
-    then that a PARTIAL output before it is to be kept, unless the step is named: the old run went
+    kept: it is in the same trial, with its checkpoint and its results of calls. A PARTIAL output
+    before it is kept without a request then, unless the step is named: the old run went
     on with it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Purging: an ended run is marked, and deleted after that; no one sees it from the mark on.
+"""Purging: an ended run is marked, and deleted after that; it is hidden from the mark on.
 
 A purge that is cut off between the two leaves a mark, which the next purge finds.
 """
@@ -68,7 +68,7 @@ def goes_with(run: Manifest, mark: str | None, at: object) -> bool:
 def _is_before(at: object, then: datetime) -> bool:
     try:
         return (at if isinstance(at, datetime) else time_or_date(str(at))) < then
-    except (ValueError, TypeError):  # someone edited it
+    except (ValueError, TypeError):  # it was edited
         return False
 
 
@@ -123,7 +123,7 @@ def note_archive(
 def _may_be_written_until(manifest: Manifest, now: datetime) -> datetime | None:
     """Return until when a worker may write a temporary file; None: none may any more.
 
-    It may, if no one heard that its attempt was over.
+    It may, if the end of its attempt was not heard of.
     """
     last, heard_at = manifest.position.last_settlement, manifest.position.heartbeat_at
     if heard_at is None or heard_at + SILENT_FOR <= now:

@@ -58,7 +58,7 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
     if leased and lease is None:
         yield Breach("no_lease", "It is IN_PROGRESS, but no worker holds a lease.", _AGAIN)
     if lease is not None and not leased:
-        finding = f"It is {manifest.state}, and {lease.holder or 'no one'} holds a lease."
+        finding = f"It is {manifest.state}, and {lease.holder or 'no worker'} holds a lease."
         yield Breach("stray_lease", finding, "The lease is taken away.")
     elif lease is not None and not lease.holder:
         yield Breach("no_holder", "Its lease names no holder.", _AGAIN)
@@ -95,7 +95,7 @@ def flaws_at(manifest: Manifest, now: datetime) -> Iterator[Breach]:
 
 
 def repair(manifest: Manifest, now: datetime, rules: Rules, broken: tuple[Breach, ...]) -> Change:
-    """Repair these breaches, but for an overdue alarm; what no one holds is dispatched again."""
+    """Repair these breaches, but no overdue alarm; a step without a lease is dispatched again."""
     codes = {breach.code for breach in broken}
     draft = Draft(manifest, now, rules)
     findings = " ".join(breach.finding for breach in broken)
@@ -185,7 +185,7 @@ def set_times_from_now(draft: Draft) -> None:
     """Leave no time ahead of now in the run that an alarm or a verdict would wait for.
 
     A lease stays with its holder and runs from now: a worker that is alive renews it, and one
-    that is dead lets it run out. Which it is, no one can know from here.
+    that is dead lets it run out. From here it is unknown which it is.
     """
     run, now = draft.run, draft.now
     dispatch, lease = run.position.dispatch, run.position.lease

@@ -1,7 +1,7 @@
 """An operation as a person requests it: bound to what that person looked at, and done once.
 
 A person looks at a run and decides. By the time the decision arrives, the run may have moved on:
-the answer to an earlier try was lost, someone else was faster, or a batch was given twice. The
+the answer to an earlier try was lost, another person was faster, or a batch was given twice. The
 run remembers what people did last (`operations`), and its generation names what it is at.
 """
 
@@ -121,7 +121,7 @@ def _repeated(
 
 
 def _decides(manifest: Manifest, request: BoundOperation) -> bool:
-    """Return whether it hands off or drops an output that someone is to have looked at.
+    """Return whether it hands off or drops an output that a person has to see first.
 
     A retry drops none that no gate has judged: it has the gates asked now, as a look does.
     """

@@ -283,7 +283,7 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     if last is None or last.lease_id != fence.lease_id:
         return None
     if last.fencing_token != fence.fencing_token:
-        return None  # someone else's token: held_lease says what is known
+        return None  # another worker's token: held_lease says what is known
     return unchanged(manifest, last.outcome)
 
 
@@ -387,7 +387,7 @@ def _no_progress(run: Manifest, count: int) -> ErrorRecord:
     )
 
 
-# An outage puts an attempt off: it is no one's failure, and counts for none.
+# An outage puts an attempt off: it is not a failure, and counts for none.
 #
 # The holder of the lease defers the attempt; a remote worker that could not be given the step has
 # none, and then only the time that the step may wait to be claimed begins anew.
@@ -407,7 +407,7 @@ def defer(
 
     It uses up no retry and no interruption, and no verdict counts how often that happens. The
     wait grows with each deferral in a row. A store that was away may have outlasted the lease: as
-    long as no one has taken the run over, its holder says why it ended.
+    long as no other worker has taken the run over, its holder says why it ended.
 
     Args:
         manifest: the run.

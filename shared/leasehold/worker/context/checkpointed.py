@@ -305,7 +305,7 @@ class Pace:
     def is_short(self) -> bool:
         """Return whether the time to the soft limit may not be enough until the next beat.
 
-        Only in the handler's own thread: what is raised in another one may reach no one.
+        Only in the handler's own thread: an error in another one may be lost.
         """
         if threading.get_ident() != self._thread or not self.looks_back:
             return False

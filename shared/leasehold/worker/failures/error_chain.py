@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from leasehold.errors import StoreUnavailableError
 
-#: How many causes of causes, members of a group, and groups within groups are told.
+#: How many causes of causes, members of a group, and groups within groups are recorded.
 MAX_CHAIN: Final = 8
 MAX_MEMBERS: Final = 10
 MAX_DEPTH: Final = 4

@@ -39,7 +39,7 @@ _MACHINERY: Final = (
 )
 
 _MAX_NAME: Final = 200
-#: A larger file is no source that someone wrote.
+#: A larger file is not a source that a person wrote.
 _MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
 #: So many lines before one are looked at.
 _MAX_BEFORE: Final = 2000

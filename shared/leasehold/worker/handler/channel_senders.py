@@ -50,7 +50,7 @@ class SenderFunction:
         except AgentClientError as error:
             wait = retry_after_of(error)
             raise self._error(ChannelUnavailableError, error, retry_after_s=wait) from None
-        except BaseException as error:  # noqa: BLE001 - no one knows what it did before
+        except BaseException as error:  # noqa: BLE001 - it is unknown what it did before
             raise self._error(ChannelUnansweredError, error) from None
 
     def _error(

@@ -82,7 +82,7 @@ class InlineGateRunner:
     def run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
         """Return the result as it is, or what the gate makes of it.
 
-        A gate that fails by itself fails the attempt: no one knows whether the output is good.
+        A gate that raises fails the attempt: it is unknown whether the output is good.
 
         Raises:
             StoreUnavailableError: the gate met an outage; ask again.

@@ -29,7 +29,7 @@ def import_users(name: str) -> ModuleType:
 
     Raises:
         ImportRaisedError: that raised, whatever it was, or called `os._exit`.
-        KeyboardInterrupt: someone wants the process to end.
+        KeyboardInterrupt: a person wants the process to end.
     """
     try:
         with _exits_are_errors():

@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger("leasehold.sandbox")
 _PATIENCE_S: Final = 10.0
 
 #: A step whose process was lost with its fork server so often, in a row, has one of its own next:
-#: no one else is lost with it then, and whose doing it was is known.
+#: then no other attempt is lost with it, and the cause is known.
 _LOST: Final = 2
 _MOST_KEPT: Final = 1000
 
@@ -106,7 +106,7 @@ class Sandbox:
             return result
 
     def import_all(self) -> None:
-        """Have all handlers imported now, for the attempts to come; no one waits for it."""
+        """Import all handlers now, in the background, for later attempts."""
         self._children.import_all()
 
     def close(self) -> None:

@@ -381,7 +381,7 @@ class SandboxedAttempt:
     def _has_ended_within(self, seconds: float, *, or_clean: bool = False) -> bool:
         """Wait for the end of the child, and take what it says: it may have to say it to end.
 
-        Of one that is clean, nothing runs on that anyone would have to wait for.
+        Of one that is clean, nothing runs on that would have to be waited for.
         """
         over_at = time.monotonic() + seconds
         while True:

@@ -76,7 +76,7 @@ def verdict_on(
         attempt: the attempt.
         held: the same, as the worker holds it.
         step: what was to be called.
-        ending: how its process ended; None: no one saw that.
+        ending: how its process ended; None: its end was not seen.
         is_alone: whether its fork server had no other child.
     """
     return _Verdict(attempt, held, step, is_alone=is_alone).on(ending or Ending())
@@ -129,7 +129,7 @@ class _Verdict:
     def _has_failed_meanwhile(self) -> bool:
         """Return whether it was killed at its own limit, although it was also to stop.
 
-        It had been told of its time before that, and memory it takes at its own risk.
+        It had been warned of its time before that, and memory it takes at its own risk.
         """
         limit, is_told = self._attempt.limit, self._attempt.is_past_soft_limit
         is_late = limit is Termination.AGENT_TIMEOUT_EXCEEDED and is_told

@@ -82,7 +82,7 @@ class ShutdownCoordinator:
 
         For processes whose server handles signals: call it before the server sets its handlers,
         and `watch` in the process that is to hear them. The handlers work as before. Where
-        no one sets one, the signal does what the system says.
+        where none is set, the signal has the effect that the system gives it.
         """
         with self._lock:
             if self._listens:
@@ -100,7 +100,7 @@ class ShutdownCoordinator:
         self._notes.take_wakeups()
 
     def install(self, *signals: signal.Signals) -> None:
-        """Handle these signals (SIGTERM and SIGINT) in this process, which serves no one else.
+        """Handle these signals (SIGTERM and SIGINT) in this process, which has no other server.
 
         Where an asyncio loop runs in the main thread, it is the loop that handles them. A handler
         that was there before is called as well.
@@ -221,7 +221,7 @@ class SignalNotes:
         if self._is_put:
             return
         self._is_put = True
-        with contextlib.suppress(BlockingIOError):  # no one reads here, as in a server's master
+        with contextlib.suppress(BlockingIOError):  # nothing reads here, as in a server's master
             os.write(self._write_end, bytes([NOTED]))
 
     def get(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What runs in the process of an attempt: calls of a handler, told from top to bottom."""
+"""What runs in the process of an attempt: calls of a handler, from top to bottom."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def run(call: socket.socket, handler: str) -> None:
         attempt = HandlerProcess(link, job, stacks, footprint)
         last = contextvars.copy_context().run(attempt.run, frame.body.decode())
         if not link.is_here:
-            return  # this is a fork that came back from the handler: no one waits for it
+            return  # this is a fork that came back from the handler: its result is not used
         del frame, job, attempt  # nothing of an attempt waits for the next one
         is_same = not is_last and footprint.is_same()  # first: the two are heard at once then
         link.end(last.message, last.body)

@@ -70,7 +70,7 @@ class SoftLimit:
         self.task = self.coroutine = None
 
     def _insist(self) -> None:
-        """Give it again until it is raised: a handler that begins just now cannot be told yet."""
+        """Give it again until it is raised: one that just begins cannot be interrupted yet."""
         while not (self._is_raised or self._is_over):
             time.sleep(_AGAIN_S)
             self._signal()
@@ -186,7 +186,7 @@ def _is_called_by(frame: FrameType | None, code: CodeType) -> bool:
 
 # The stacks of a child, written where its worker reads them, whatever the handler does.
 #
-# While the interpreter runs, they are written by a thread that holds its lock: no one changes
+# While the interpreter runs, they are written by a thread that holds its lock: no thread changes
 # them meanwhile. A thread without it may read data that is being changed, and crash, so that is
 # for processes that do not answer.
 
@@ -217,7 +217,7 @@ class ChildStacks:
         os.register_at_fork(after_in_child=self._leave)
 
     def expect(self, soft_s: float, cleanup_s: float) -> None:
-        """Write them when the soft limit is over, in so many seconds, and no one has asked."""
+        """Write them after the soft limit, in `soft_s` seconds, if not asked for before."""
         later = min(_LATER_S, cleanup_s / 2)
         faulthandler.dump_traceback_later(max(0.0, soft_s) + later, file=self._pipe)
 

@@ -38,7 +38,7 @@ class ProcessHandle:
         self._is_closed = False
 
     def kill(self) -> None:
-        """Kill the process and all that are in the group it leads; no one, if it is gone."""
+        """Kill the process and its group; nothing, if it is gone."""
         with self._lock:
             if self._is_closed:
                 return
@@ -47,7 +47,7 @@ class ProcessHandle:
                 self._kill_group()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process alone; no one gets it, if it is gone."""
+        """Send a signal to the process alone; nothing, if it is gone."""
         with self._lock:
             if not self._is_closed:
                 self._send(number)
@@ -110,7 +110,7 @@ class Ending:
 
     @property
     def is_known(self) -> bool:
-        """Whether anyone saw it end."""
+        """Whether its end was seen."""
         return self.exit_code is not None or self.signal is not None
 
     @classmethod
@@ -212,7 +212,7 @@ class Child:
     def ending(self) -> Ending | None:
         """Return how it ended; None: it has not, as far as the fork server said.
 
-        A process whose fork server is gone is killed: no one else looks after it.
+        A process whose fork server is gone is killed: nothing else ends it.
         """
         if self.ending_seen is None and not self._is_closed and self._is_reported():
             report = os.read(self.status, REPORT.size)

@@ -339,7 +339,7 @@ class Children:
     def note_fit(self, handler: str) -> None:
         """Have a handler loaded once for all: a child has found that its module may be forked.
 
-        No one waits for it. Until it is there, and if it fails, each child loads the handler.
+        It starts in the background. Until then, and if it fails, each child loads the handler.
         Only Linux kills what a process leaves behind that was forked by a forked one.
         """
         if sys.platform != "linux":
@@ -352,7 +352,7 @@ class Children:
     def import_all(self) -> None:
         """Have the modules of all handlers imported now, for the attempts to come.
 
-        No one waits for it, and what is wrong with a module, its attempts say.
+        It runs in the background; errors of a module are reported by its attempts.
         """
         for handler in {_module_of(one): one for one in self._handlers}.values():
             self.note_fit(handler)

@@ -1,6 +1,6 @@
 """Whether a process may be used for more: forked after an import, or kept for a further attempt.
 
-Looked at is what someone's code may leave or change in it. What asks the system is taken when this
+It has what a user's code may leave or change. What asks the system is taken when this
 is imported: a handler may put something else in its place.
 """
 
@@ -89,7 +89,7 @@ def _now() -> Mapping[str, object]:
 def _seen(look: Callable[[], object]) -> object:
     try:
         return look()
-    except Exception as error:  # noqa: BLE001 - it cannot be told any more: it is like nothing else
+    except Exception as error:  # noqa: BLE001 - it cannot be compared any more: it is like nothing else
         return error
 
 

@@ -3,8 +3,8 @@
 It imports no handlers. Those are imported by a child, or by a zygote: a child that serves forks
 itself once it has imported the module of a handler.
 
-The loop of both forks, reaps, reports, and leaves no one behind. It runs in a process of one thread
-that does nothing else. A request is one byte with three descriptors: where to report to, the
+The loop of both forks, reaps, reports, and leaves no process behind. It runs in a process of one
+thread that does nothing else. A request is one byte with three descriptors: where to report to, the
 child's end of the conversation, and where its prints go.
 """
 
@@ -95,7 +95,7 @@ class Entry(Protocol):
 
 
 #: What a process exits with that ends by an error of the engine's own code, mostly because there
-#: is no memory: what a handler and its imports raise is caught, and told to the worker.
+#: is no memory: what a handler and its imports raise is caught, and sent to the worker.
 ENGINE_ERROR: Final = 114
 
 #: A zygote says so when it has loaded its handlers.
@@ -161,7 +161,7 @@ def _freeze() -> None:
 
 
 def _be_silent() -> None:
-    """Print to no one: what a module prints when it is imported was said by the first child."""
+    """Print nothing: the first child has printed what the import of a module prints."""
     os.dup2(0, 1)
     os.dup2(0, 2)
 
@@ -313,8 +313,8 @@ class ForkLoop:
     def _reap(self) -> None:
         """Report who ended, and kill whom they left behind.
 
-        They are killed before the process is reaped: until then no one else can get its pid. Who
-        dies of that wakes this process again, and then it has all that were below them.
+        They are killed before the process is reaped: until then no other process can get its pid.
+        Their ends wake this process again, and then it has all that were below them.
         """
         is_adopted = False
         while ended := _next_ended():
@@ -332,7 +332,7 @@ class ForkLoop:
             self._kill_leftovers()
 
     def _kill_leftovers(self) -> None:
-        """Kill every child that no one asked for: it was adopted, so who started it has ended."""
+        """Kill every adopted child: the process that started it has ended."""
         for child in own_children(self._pid):
             if child not in self._reports:
                 _kill(child)
@@ -378,7 +378,7 @@ def _reap_one(pid: int) -> None:
 
 
 def _report(descriptor: int, number: int) -> None:
-    with suppress(OSError):  # no one reads it any more
+    with suppress(OSError):  # it is not read any more
         os.write(descriptor, REPORT.pack(number))
 
 

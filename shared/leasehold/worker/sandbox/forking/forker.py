@@ -37,7 +37,7 @@ _GONE_S: Final = 1.0
 #: Set for the fork server, and inherited by all below it.
 MARK: Final = "LEASEHOLD_FORK_SERVER"
 
-#: How often someone who waits for a process is asked whether it is still needed.
+#: How often a caller that waits for a process is asked whether it still needs it.
 _LOOK_S: Final = 0.1
 
 
@@ -86,11 +86,11 @@ class ForkRequest:
         return Child(number, self._call, self._output, self._status, released)
 
     def cancel(self) -> None:
-        """Close all descriptors; a process that was forked for it finds no one, and ends."""
+        """Close all descriptors; a process that was forked for it finds them closed, and ends."""
         self._near.close()
 
     def _send_rest(self) -> None:
-        """Send what did not fit into the socket before there was someone to read it."""
+        """Send what did not fit into the socket before it had a reader."""
         if self._rest:
             self._call.settimeout(_SEND_S)
             self._call.sendall(self._rest)
@@ -105,7 +105,7 @@ def _pipe(near: ExitStack, far: ExitStack) -> tuple[int, int]:
 
 
 class StoppedError(Exception):
-    """No one needs the process any more."""
+    """The process is not needed any more."""
 
 
 class Forker:
@@ -187,7 +187,7 @@ class Forker:
         self._end()
 
     def note_lost(self) -> None:
-        """No one saw a process of it end."""
+        """The end of one of its processes was not seen."""
 
     def let_go(self) -> None:
         """Close the descriptors: this is a fork of the worker, and nothing here is its own."""
@@ -261,7 +261,7 @@ class ForkServer(Forker):
         return True
 
     def note_lost(self) -> None:
-        """Kill what is left of a process that no one saw end, if this is why."""
+        """Kill what is left of a process whose end was not seen, if this is why."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
             self._kill_left_behind()

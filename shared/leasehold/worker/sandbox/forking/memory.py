@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-# The processes below a process, read from /proc; where there is none, no one is found.
+# The processes below a process, read from /proc; where there is none, none is found.
 
 
 def children_of(pid: int) -> list[int]:
@@ -93,7 +93,7 @@ _MEMORY: Final = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV")  # noqa: S108 - 
 
 
 def memory_of(pid: int) -> int:
-    """Return the bytes that a process and its descendants take; 0: it is gone, or not told.
+    """Return the bytes that a process and its descendants take; 0: it is gone, or unknown.
 
     Counted is what only they can give back: their own pages, shared memory, and what is swapped
     out; not the pages of files (programs, libraries), which the system takes when it needs them.
@@ -139,7 +139,7 @@ def own_bytes(status: str, read_smaps: Callable[[], str]) -> int:
 
     Args:
         status: `/proc/PID/status`. Linux tells there what is not of files; gVisor does not.
-        read_smaps: returns `/proc/PID/smaps`, which is long, and not everyone's to read.
+        read_smaps: returns `/proc/PID/smaps`, which is long, and not always readable.
     """
     own = _sum(_OWN, status)
     if own is None:

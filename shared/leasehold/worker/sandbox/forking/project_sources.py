@@ -194,7 +194,7 @@ def _file(path: str) -> _Read | None:
             return known[1]
         with open(path, "rb") as file:
             text = file.read()
-    except OSError:  # it was deleted meanwhile, or no one may read it
+    except OSError:  # it was deleted meanwhile, or cannot be read
         return None
     imports = frozenset(name.decode() for name in _IMPORT.findall(text))
     source = SourceText(path, text, stat.st_mtime_ns)
