@@ -11,6 +11,7 @@ import fcntl
 import gc
 import itertools
 import os
+import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -95,6 +96,18 @@ def unclosed() -> list[str]:
         patch.setattr(sys, "unraisablehook", lambda it: left.append(f"{it.exc_value!r}"))
         gc.collect()
     return left
+
+
+#: Where files of tests are kept in memory, on Linux, and how many bytes have to be free there.
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes a folder there that is its user's alone
+_ENOUGH: Final = 4 << 30
+
+
+def pytest_configure() -> None:
+    """Keep the files of tests in memory where there is enough: the tests would wait for a disk."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(_MEMORY).free >= _ENOUGH and os.access(_MEMORY, os.W_OK):
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
 @pytest.hookimpl(wrapper=True)

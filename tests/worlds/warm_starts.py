@@ -8,6 +8,9 @@ a pid, an environment, descriptors, a folder, signals and an end of its own.
 Whatever differs in something that Python reads when it starts is started as ever: other programs
 and options, variables of Python, a folder with modules of the same names. So is everything in a
 test that is marked `cold`, as it is about starting. Only Linux has what this needs.
+
+A process of tests, and what it forks, reads the sources of this repository once: a catalog of tests
+is in the package `tests`, so each engine and each process would read all files of the repository.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from leasehold.worker.sandbox.forking import project_sources
+from leasehold.worker.sandbox.forking.project_sources import ProjectSources
 
 #: What is forked: `python -m` one of these.
 PROGRAMS: Final = ("leasehold", "leasehold.devserver.server_main", "functions_framework")
@@ -105,6 +111,7 @@ _STATE = _State()
 @contextlib.contextmanager
 def warm_starts() -> Iterator[None]:
     """Have processes forked, while inside, where that makes no difference to them."""
+    read_sources_once()
     with contextlib.ExitStack() as stack:
         if sys.platform == "linux" and _CLONE is not None:
             subprocess.Popen._execute_child = _fork_or_execute  # type: ignore[attr-defined] # noqa: SLF001
@@ -256,6 +263,30 @@ def _end_zygote() -> None:
         _STATE.zygote = None
 
 
+# -- in both ---------------------------------------------------------------------------------------
+
+
+def read_sources_once() -> None:
+    """Have this process read the packages of this repository once: no test changes them.
+
+    Which packages a catalog names, and where they are, is found out each time.
+    """
+    read = ProjectSources._of_modules.__func__  # type: ignore[attr-defined] # noqa: SLF001
+    known: dict[tuple[tuple[str, ...], ...], ProjectSources] = {}
+
+    def of_modules(cls: type[ProjectSources], modules: frozenset[str]) -> ProjectSources:
+        packages = {module.partition(".")[0] for module in modules}
+        names = sorted(packages - project_sources._NOT_THE_USERS)  # noqa: SLF001
+        key = tuple((name, *project_sources._places_of(name)) for name in names)  # noqa: SLF001
+        if any(Path(place).parent != _ROOT for _, *places in key for place in places):
+            return read(cls, modules)  # type: ignore[no-any-return]
+        if key not in known:
+            known[key] = read(cls, modules)
+        return cls(known[key].files, known[key].code_hash, modules)
+
+    ProjectSources._of_modules = classmethod(of_modules)  # type: ignore[assignment] # noqa: SLF001
+
+
 # -- in the zygote ---------------------------------------------------------------------------------
 
 
@@ -357,6 +388,9 @@ def _import_all() -> dict[str, str]:
         ):
             importlib.import_module(name)
     importlib.import_module("functions_framework._cli")
+    sys.path[0] = str(_ROOT)
+    read_sources_once()
+    ProjectSources._of_modules(frozenset({"tests"}))  # noqa: SLF001
     del sys.path[0]
     assert "grpc" not in sys.modules, "what has imported grpc is not to be forked"
     assert threading.active_count() == 1, "threads are not forked"
