@@ -191,7 +191,7 @@ def test_a_run_that_another_process_works_on_is_waited_for(
     assert (shell.folder / "charging").read_text() == "1"
 
 
-def test_an_interrupt_of_someone_who_only_waits_leaves_the_run_alone(
+def test_an_interrupt_of_a_waiting_command_leaves_the_run_alone(
     shell: Shell, charging: subprocess.Popen[str]
 ) -> None:
     waiting = shell.begin(*ORDER[:-1], "--wait")

@@ -75,7 +75,7 @@ def test_run_and_step_stay_when_a_handler_sets_up_a_log_for_stderr(
 
 
 @pytest.mark.parametrize("isolation", ["inline", ""])
-def test_a_log_of_someone_s_own_that_goes_elsewhere_stays_and_has_run_and_step(
+def test_a_log_of_the_user_that_goes_elsewhere_stays_and_has_run_and_step(
     shell: Shell, isolation: str
 ) -> None:
     to_a_file = "logging.basicConfig(force=True, filename='own.log', level=logging.INFO, format="

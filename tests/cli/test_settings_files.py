@@ -223,7 +223,7 @@ def test_a_handler_in_its_own_process_has_what_env_says(shell: Shell) -> None:
     assert json.loads(done.stdout)["output"] == "hunter2", done.stderr
 
 
-def test_a_program_of_someone_s_own_and_a_function_read_no_file(shell: Shell) -> None:
+def test_a_program_of_the_user_and_a_function_read_no_file(shell: Shell) -> None:
     """What is deployed is configured where it is deployed; a file that came along says nothing."""
     (shell.folder / ".env").write_text("LEASEHOLD_CATALOG=nowhere\n")
     (shell.folder / "serve_api.py").write_text(

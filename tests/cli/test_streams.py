@@ -63,7 +63,7 @@ def test_a_run_is_recorded_where_the_disk_behind_stderr_is_full(shell: Shell) ->
 
 
 @pytest.mark.parametrize("streams", ["2>&-", "2>&- <&-"])
-def test_a_run_completes_where_no_one_can_be_told_of_it(shell: Shell, streams: str) -> None:
+def test_a_run_completes_where_it_cannot_be_printed(shell: Shell, streams: str) -> None:
     done = sh(shell, (*ORDER, "--in-process", "--json"), streams)
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -58,7 +58,7 @@ def test_a_store_that_is_in_order_or_not_there_is_said_to_be(shell: Shell) -> No
     assert shell.json("audit") == IN_ORDER
 
 
-def test_an_order_in_which_no_one_works_is_said_to_be_none(shell: Shell, run_id: str) -> None:
+def test_an_order_that_no_process_works_in_is_called_wrong(shell: Shell, run_id: str) -> None:
     done = shell.run("audit")
 
     assert (done.returncode, done.stdout) == (0, "")
@@ -70,7 +70,7 @@ def test_an_order_in_which_no_one_works_is_said_to_be_none(shell: Shell, run_id:
     assert only_line(shell.run("audit").stderr) == "every run is in order"
 
 
-def test_a_run_that_no_one_would_look_at_again_is_found_and_repaired(
+def test_a_run_without_an_alarm_is_found_and_repaired(
     shell: Shell, run_id: str, documents: SqliteDocuments
 ) -> None:
     write(documents, run_id, alarmAt=None)

@@ -215,7 +215,7 @@ def test_a_step_that_fails_keeps_no_other_from_being_done(engine: Engine, unique
     assert list(engine.artifacts.list(folder)) == []
 
 
-def test_an_archive_that_hangs_holds_no_one_and_no_other_run(
+def test_an_archive_that_hangs_delays_neither_the_run_nor_others(
     engine: Engine, unique: str, happened: list[str]
 ) -> None:
     hanging, other = leased(engine, f"{unique}-1"), leased(engine, f"{unique}-2")

@@ -604,7 +604,7 @@ def test_outage_after_outage_cuts_a_step_short_and_gives_no_run_up(world: World)
     )
 
 
-def test_the_second_silence_that_someone_could_see_gives_a_run_up(world: World) -> None:
+def test_the_second_silence_while_the_sweep_ran_gives_a_run_up(world: World) -> None:
     patient = replace(world.engine.rules, max_interruptions=10, stuck_timeout=timedelta(minutes=5))
     world.engine = replace(world.engine, rules=patient)
     run_id = world.start("add")

@@ -374,7 +374,7 @@ def test_a_sender_that_dies_is_taken_over_once_its_claim_ran_out(
     assert stored(engine, hint).message_id == "message-1"
 
 
-def test_a_send_that_hangs_holds_up_no_one_and_its_late_answer_changes_nothing(
+def test_a_send_that_hangs_delays_nothing_and_its_late_answer_changes_nothing(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
     hint = owed(engine, unique)
@@ -677,7 +677,7 @@ def test_a_channel_without_the_event_can_get_it_by_hand(
         request_delivery(engine, unique, "nowhere", actor="ada", reason="")
 
 
-def test_no_one_asks_again_for_what_is_being_sent(
+def test_a_delivery_that_is_being_sent_cannot_be_requested_again(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
     run = ended(engine, unique)

@@ -45,7 +45,7 @@ def test_a_bucket_is_known_by_its_name(documents: Documents) -> None:
 
 
 @pytest.mark.parametrize("spoiled", [{}, {"identity": None}, {"identity": "a/../../x"}])
-def test_a_folder_with_a_mark_is_noted_where_someone_spoiled_the_document(
+def test_a_folder_with_a_mark_is_noted_where_the_document_was_damaged(
     documents: Documents, ref: Ref, tmp_path: Path, spoiled: dict[str, object]
 ) -> None:
     documents.transact(ref, lambda _, __: Write(None, {"status": "PENDING"}))

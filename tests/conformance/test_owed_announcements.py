@@ -232,7 +232,7 @@ class Hanging:
     [StoreUnavailableError(store="bus", problem="it is away"), RuntimeError("a mistake")],
     ids=["away", "mistaken"],
 )
-def test_a_bus_that_fails_fails_no_one(engine: Engine, logged: list[str], error: Exception) -> None:
+def test_a_bus_that_fails_fails_no_run(engine: Engine, logged: list[str], error: Exception) -> None:
     run_id = start(engine, "refuse")
 
     outcome = execute_step(replace(engine, events=Broken(error)), Hint(run_id, 1))

@@ -203,7 +203,7 @@ def test_deliveries_go_with_their_run_and_the_key_begins_one_that_is_told_anew(
 
 
 @pytest.mark.parametrize("state", ["due", "claimed"])
-def test_a_run_stays_until_all_were_told_of_it_but_for_a_day_at_most(
+def test_a_run_stays_until_it_was_announced_but_for_a_day_at_most(
     announcing: Engine, label: str, state: str
 ) -> None:
     """Where nothing sends announcements, it would stay for ever."""
@@ -333,7 +333,7 @@ def test_a_run_that_is_recreated_between_the_look_and_the_mark_stays(
     assert len(leftovers(engine, old)) == 5
 
 
-def test_a_run_that_is_marked_is_there_for_no_one(engine: Engine, label: str, unique: str) -> None:
+def test_a_marked_run_is_hidden_from_all_readers(engine: Engine, label: str, unique: str) -> None:
     """Not to be shown, listed, recreated, or begun again by its key before it is gone."""
     old = ended(engine, label, key=unique)
     refused: list[str] = []
@@ -691,7 +691,7 @@ def test_nothing_is_purged_unless_it_is_asked_for(engine: Engine, label: str) ->
     assert leftovers(engine, old)
 
 
-def test_a_document_of_a_run_that_no_one_can_read_is_left(engine: Engine, label: str) -> None:
+def test_an_unreadable_document_of_a_run_is_left(engine: Engine, label: str) -> None:
     (old,) = old_runs(engine, label, 1)
     write(engine, old, plan="no plan")
 

@@ -225,7 +225,7 @@ def test_a_delivery_that_was_being_asked_for_as_a_purge_went_by_is_sent_or_refus
         assert engine.documents.get(run_ref(run.run_id)) is not None, "nobody tells of what is gone"
 
 
-def test_a_run_of_which_someone_is_to_be_told_goes_once_that_is_sent(
+def test_a_run_with_a_due_announcement_is_purged_once_that_is_sent(
     engine: Engine, unique: str
 ) -> None:
     run = end(engine, begin(engine, unique))

@@ -87,9 +87,7 @@ def test_a_run_that_begins_again_can_be_cancelled(
     assert story(engine, deleted) == ["run_started", "run_cancelled"]
 
 
-def test_what_a_worker_of_the_run_before_leaves_is_not_told_of_the_next(
-    engine: Engine, unique: str
-) -> None:
+def test_leftovers_of_the_run_before_do_not_appear_in_the_next(engine: Engine, unique: str) -> None:
     run_id = begin(engine, unique)
     stale = claim(engine, run_id)
     before = get_run(engine, run_id)

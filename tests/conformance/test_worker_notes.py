@@ -171,7 +171,7 @@ def test_a_kind_of_a_later_version_is_read_as_it_is(engine: Engine) -> None:
     assert [one.kind for one in live_workers(engine)] == ["satellite"]
 
 
-def test_a_note_that_someone_spoilt_hides_no_other(engine: Engine) -> None:
+def test_a_damaged_note_hides_no_other(engine: Engine) -> None:
     put(engine, "vm-1/1@1", ago=timedelta(0), startedAt="long ago", steps=7)
     put(engine, "vm-2/1@1", ago=timedelta(0))
 

@@ -307,7 +307,7 @@ def test_an_alert_that_a_person_changed_is_left_alone(world: GoogleWorld, alerti
     assert world.writes() == []
 
 
-def test_an_address_that_comes_later_is_told_of(world: GoogleWorld, alerting: Any) -> None:
+def test_an_address_that_is_added_later_gets_alerts(world: GoogleWorld, alerting: Any) -> None:
     policies_of(world.with_(alert_email=""))
     later = policies_of(world)
 

@@ -52,7 +52,7 @@ def test_it_is_created_private_and_in_the_region(world: GoogleWorld) -> None:
     assert look(world).look.state is State.PRESENT
 
 
-def test_a_name_that_someone_else_has_is_told(world: GoogleWorld) -> None:
+def test_a_bucket_name_in_use_is_reported(world: GoogleWorld) -> None:
     world.storage.taken.add(NAME)
 
     (step,) = applied(Bucket(world.clients, world.installation))
@@ -62,7 +62,7 @@ def test_a_name_that_someone_else_has_is_told(world: GoogleWorld) -> None:
     assert world.writes() == []
 
 
-def test_a_name_that_someone_took_meanwhile_is_told(world: GoogleWorld) -> None:
+def test_a_bucket_name_that_was_taken_meanwhile_is_reported(world: GoogleWorld) -> None:
     bucket = Bucket(world.clients, world.installation)
     missing = bucket.look()
     world.storage.taken.add(NAME)

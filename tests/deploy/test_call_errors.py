@@ -118,7 +118,7 @@ def test_a_policy_of_the_organization_is_named_with_what_to_do(
     assert list(problems_of(shlex.split(told.repair)[1:])) == []
 
 
-def test_a_refusal_that_no_one_knows_is_reported_as_it_is() -> None:
+def test_an_unknown_refusal_is_reported_as_it_is() -> None:
     told = explain(google.PermissionDenied("The caller does not have permission"), "shop-prod")
 
     assert (
@@ -159,7 +159,7 @@ def test_what_may_pass_is_tried_again(error: Exception, *, passes: bool) -> None
     assert may_pass(error) is passes
 
 
-def test_a_change_that_someone_else_makes_at_once_is_not_taken_for_a_create_of_theirs() -> None:
+def test_a_change_at_the_same_time_is_not_taken_for_a_create_of_another() -> None:
     """Google's client has both as conflicts; after the one nothing may be there."""
     assert exists_already(google.AlreadyExists("queue"))
     assert exists_already(google.Conflict("bucket"))

@@ -125,7 +125,7 @@ def test_a_function_is_deployed_with_what_its_row_says(build: Build, function: A
     assert given["--env-vars-file"].endswith(f"/{function.service}.yaml")
 
 
-def test_only_what_people_call_is_reached_from_outside_and_no_one_without_a_token(
+def test_only_functions_for_people_are_reached_from_outside_and_only_with_a_token(
     build: Build,
 ) -> None:
     for function in FUNCTIONS:

@@ -123,7 +123,7 @@ def test_a_second_apply_completes_what_the_deploy_made_and_a_third_writes_nothin
     assert set(states) == {State.PRESENT}
 
 
-def test_a_policy_that_someone_gave_it_is_left_alone(cloud: Cloud) -> None:
+def test_a_policy_that_a_person_set_is_left_alone(cloud: Cloud) -> None:
     create_topics(cloud)
     given = {"minimum_backoff": timedelta(seconds=60), "maximum_backoff": timedelta(seconds=120)}
     deploy(cloud, retry_policy=given)
@@ -142,7 +142,7 @@ def test_a_policy_that_someone_gave_it_is_left_alone(cloud: Cloud) -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [(10, 120), (30, 30), (600, 600)])
-def test_a_delivery_is_waited_for_as_long_as_the_function_may_take_unless_someone_said_otherwise(
+def test_a_delivery_is_waited_for_as_long_as_the_function_may_take_unless_a_person_set_it(
     cloud: Cloud, given: int, kept: int
 ) -> None:
     """With the 10 seconds of Pub/Sub, what takes longer is delivered again while it is answered."""

@@ -100,6 +100,6 @@ def test_a_call_that_hangs_ends_at_its_time_limit(
     ]
 
 
-def test_what_no_one_wrote_down_is_unimplemented(clients: GoogleClients) -> None:
+def test_an_unlisted_method_is_unimplemented(clients: GoogleClients) -> None:
     with pytest.raises(google.MethodNotImplemented):
         clients.scheduler.run_job({"name": JOB}, **ONE_TRY)

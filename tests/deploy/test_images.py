@@ -65,7 +65,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "images.txt"
 
 
-def test_no_step_of_a_build_runs_in_an_image_that_someone_may_replace() -> None:
+def test_no_step_of_a_build_runs_in_an_image_that_can_be_replaced() -> None:
     for name in (cloudbuild.FILE, cloudbuild.GATE_FILE):
         for step in yaml.safe_load((ROOT / name).read_text())["steps"]:
             assert re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", step["name"]), step["id"]

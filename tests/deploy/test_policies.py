@@ -113,7 +113,7 @@ def test_the_role_for_the_whole_project_is_enough(world: GoogleWorld) -> None:
     assert looked_at(permissions(world, Kind.PROJECT)).look.state is State.PRESENT
 
 
-def test_someone_who_changes_it_meanwhile_is_not_overwritten(world: GoogleWorld) -> None:
+def test_a_change_made_meanwhile_is_not_overwritten(world: GoogleWorld) -> None:
     """The etag is refused, and everything is read again."""
     change_while_writing(world.server, lambda: _add_eve(world))
 
@@ -146,7 +146,7 @@ def test_a_policy_that_is_wrong_is_not_tried_again(world: GoogleWorld) -> None:
     assert len(world.server.called("Projects/SetIamPolicy")) == 1
 
 
-def test_the_whole_world_is_told_of_loudly_and_left_alone(world: GoogleWorld) -> None:
+def test_a_public_permission_is_reported_loudly_and_left_alone(world: GoogleWorld) -> None:
     world.service(CloudRun).deploy("europe-west1", "serve-api")
     public = Binding(role="roles/run.invoker", members=["allUsers", *READERS])
     world.server.world.policies[SERVE_API] = Policy(bindings=[public])
@@ -164,7 +164,7 @@ def test_the_whole_world_is_told_of_loudly_and_left_alone(world: GoogleWorld) ->
     assert world.writes() == []
 
 
-def test_the_whole_world_is_told_of_where_something_is_missing_too(world: GoogleWorld) -> None:
+def test_a_public_permission_is_reported_where_something_is_missing_too(world: GoogleWorld) -> None:
     world.service(CloudRun).deploy("europe-west1", "serve-api")
     public = Binding(role="roles/run.invoker", members=["allAuthenticatedUsers"])
     world.server.world.policies[SERVE_API] = Policy(bindings=[public])
@@ -176,7 +176,7 @@ def test_the_whole_world_is_told_of_where_something_is_missing_too(world: Google
     assert "--member=allAuthenticatedUsers" in step.repair
 
 
-def test_a_service_that_no_one_is_to_call_is_looked_at_too(world: GoogleWorld) -> None:
+def test_a_service_without_callers_is_looked_at_too(world: GoogleWorld) -> None:
     world = world.with_(callers=())
     before = looked_at(permissions(world, Kind.SERVICE, "serve-api"))
     world.service(CloudRun).deploy("europe-west1", "serve-api")

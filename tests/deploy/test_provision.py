@@ -220,7 +220,7 @@ def test_an_interrupt_says_what_was_done_and_what_was_not(
     assert "apply again" in stderr
 
 
-def test_an_apply_goes_on_when_no_one_reads_what_it_does(cloud: Cloud) -> None:
+def test_an_apply_goes_on_when_its_reader_is_gone(cloud: Cloud) -> None:
     """As of `apply | head -1`: what is half created would be worse than what is not read."""
     with cloud.begin("apply") as process:
         assert process.stdout is not None

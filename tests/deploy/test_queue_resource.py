@@ -75,7 +75,7 @@ def test_a_second_apply_with_other_settings_changes_no_queue(cloud: Cloud) -> No
     assert first(cloud).look() == PRESENT
 
 
-def test_a_queue_that_someone_paused_is_told_and_stays_paused(cloud: Cloud) -> None:
+def test_a_queue_that_a_person_paused_is_reported_and_stays_paused(cloud: Cloud) -> None:
     queue = first(cloud)
     queue.create()
     cloud.clients.tasks.pause_queue({"name": full_name(cloud)}, **ONE_TRY)

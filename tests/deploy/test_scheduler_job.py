@@ -77,7 +77,7 @@ def test_an_update_that_failed_is_told_and_repaired_by_another(cloud: Cloud) -> 
 
 
 @pytest.mark.parametrize("schedule", ["* * * * *", "0 * * * *"])
-def test_a_job_that_someone_paused_stays_paused(cloud: Cloud, schedule: str) -> None:
+def test_a_job_that_a_person_paused_stays_paused(cloud: Cloud, schedule: str) -> None:
     """Also where something else differs: an update has the service enable a job."""
     sweep(cloud).create()
     stored(cloud).schedule = schedule

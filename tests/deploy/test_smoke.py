@@ -119,7 +119,7 @@ def test_its_run_is_found_by_its_label_and_a_build_has_one(
     assert found["status"] == "COMPLETED"
 
 
-def test_what_anyone_may_call_is_found(
+def test_a_public_function_is_found(
     call: Callable[..., tuple[int, list[str]]], run: CloudRun
 ) -> None:
     run.public = {"execute-step"}
@@ -190,7 +190,7 @@ def test_a_function_that_has_to_refuse_strangers_itself_is_found(run: CloudRun) 
     assert "refuses" in smoke_test.check_strangers(FUNCTIONS["serve_api"])
 
 
-def test_it_comes_to_an_end_where_no_one_is_let_in(run: CloudRun) -> None:
+def test_it_ends_where_every_caller_is_refused(run: CloudRun) -> None:
     run.not_yet = 1_000_000
 
     with pytest.raises(SmokeError, match=r"after 0\.05 s /health is answered 403"):
@@ -278,7 +278,7 @@ def test_a_text_that_is_not_a_token_is_reported_and_not_repeated(run: CloudRun) 
     assert run.called == []
 
 
-def test_a_token_without_an_email_is_told_before_anyone_is_called(run: CloudRun) -> None:
+def test_a_token_without_an_email_is_reported_before_any_call(run: CloudRun) -> None:
     """The metadata server makes such a token where nobody asks for more; the API refuses it."""
     without, with_it = (
         ".".join(

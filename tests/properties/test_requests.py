@@ -143,6 +143,6 @@ class Insistence(Lifecycle):
         getattr(self, what)(look.run_id)
 
 
-def test_no_one_who_asks_twice_or_late_passes_what_was_not_looked_at() -> None:
+def test_a_repeated_or_late_request_passes_no_unseen_state() -> None:
     """No output is handed off by an approval that was meant for another block."""
     run_state_machine_as_test(Insistence)

@@ -85,7 +85,7 @@ def test_what_a_call_raises_is_raised_where_it_was_asked_for() -> None:
         BoundedCalls("errand").run(lambda: 1 / 0)
 
 
-def test_calls_that_hang_hold_up_no_one_and_are_few() -> None:
+def test_calls_that_hang_delay_nothing_and_are_few() -> None:
     over = threading.Event()
     begun: list[int] = []
     errands = BoundedCalls("errand", patience_s=0.01, most_late=2)

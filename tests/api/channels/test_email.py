@@ -187,7 +187,7 @@ def test_without_starttls_nothing_is_sent_open(trusted: trustme.CA) -> None:
     assert server.mails == []
 
 
-def test_a_server_that_is_someone_else_gets_nothing(trusted: trustme.CA) -> None:
+def test_a_server_with_another_name_gets_nothing(trusted: trustme.CA) -> None:
     with mailing(trusted.issue_cert("other.example")) as server:
         error = error_of(server)
 
@@ -256,7 +256,7 @@ def test_the_answer_to_the_mail_decides(
     assert type(error_of(server)) is kind
 
 
-def test_without_an_answer_to_it_no_one_knows(server: MailServer) -> None:
+def test_without_an_answer_to_it_the_result_is_unknown(server: MailServer) -> None:
     server.breaks_off = True
 
     assert type(error_of(server)) is ChannelUnansweredError
@@ -269,7 +269,7 @@ def test_a_bad_server_address_is_reported(server: MailServer, text: str) -> None
     assert "SMTP_SERVER is not HOST or HOST:PORT" in error_of(server, SMTP_SERVER=text).message
 
 
-def test_a_server_that_says_a_byte_now_and_then_holds_no_one(server: MailServer) -> None:
+def test_a_server_that_sends_a_byte_now_and_then_blocks_nothing(server: MailServer) -> None:
     """Nothing was sent by then, and nothing is unknown."""
     met, ending = threading.Event(), threading.Event()
 

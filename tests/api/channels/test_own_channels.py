@@ -97,12 +97,12 @@ def test_one_of_a_provider_says_that_it_was_not_taken() -> None:
 
 
 @pytest.mark.parametrize(("function", "words"), [("raises", "KeyError"), ("leaves", "SystemExit")])
-def test_of_any_other_no_one_knows(function: str, words: str) -> None:
+def test_any_other_error_has_an_unknown_result(function: str, words: str) -> None:
     with pytest.raises(ChannelUnansweredError, match=words):
         send(function)
 
 
-def test_one_that_never_returns_holds_no_one() -> None:
+def test_a_channel_that_never_returns_blocks_nothing() -> None:
     told.clear()
     for timeout in SHORT_S:
         with pytest.raises(ChannelUnavailableError, match="no answer within") as over:

@@ -144,13 +144,13 @@ def test_its_own_words_tell_whether_another_try_can_help(
         assert error.details["retry_after_s"] == 7
 
 
-def test_without_an_answer_no_one_knows_whether_it_took_it(server: WebServer) -> None:
+def test_without_an_answer_it_is_unknown_whether_slack_took_it(server: WebServer) -> None:
     server.answer = breaking_off
 
     assert type(refused_by(server)) is ChannelUnansweredError
 
 
-def test_one_that_never_ends_its_answer_holds_no_one(server: WebServer) -> None:
+def test_an_answer_that_never_ends_blocks_nothing(server: WebServer) -> None:
     server.answer = server.dripping
 
     for timeout in SHORT_S:

@@ -99,7 +99,7 @@ def test_its_codes_tell_whether_another_try_can_help(
     assert len(topic.taken) == 1  # the client makes no try of its own
 
 
-def test_one_that_never_answers_holds_no_one(topic: Topic) -> None:
+def test_a_topic_that_never_answers_blocks_nothing(topic: Topic) -> None:
     topic.is_silent = True
     for timeout in SHORT_S:
         with pytest.raises(ChannelUnavailableError) as over:

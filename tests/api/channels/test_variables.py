@@ -72,7 +72,7 @@ def test_no_path_is_too_odd(path: str) -> None:
         read(X_FILE=path)
 
 
-def test_a_pipe_holds_no_one(tmp_path: Path) -> None:
+def test_a_pipe_blocks_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(
         ChannelUnavailableError, match="the file that X_FILE names is no plain file"

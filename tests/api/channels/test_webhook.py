@@ -145,7 +145,7 @@ def _half(handler: BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize("answer", [breaking_off, _garbage, _half])
-def test_without_an_answer_no_one_knows_whether_it_was_taken(
+def test_without_an_answer_it_is_unknown_whether_it_was_taken(
     server: WebServer, answer: Callable[[BaseHTTPRequestHandler], None]
 ) -> None:
     server.answer = answer
@@ -155,7 +155,7 @@ def test_without_an_answer_no_one_knows_whether_it_was_taken(
 
 
 @pytest.mark.parametrize("way", ["silent", "dripping"])
-def test_a_server_that_never_ends_its_answer_holds_no_one(server: WebServer, way: str) -> None:
+def test_a_server_that_never_ends_its_answer_blocks_nothing(server: WebServer, way: str) -> None:
     """The time is that of the whole call: a byte now and then does not lengthen it."""
     server.answer = getattr(server, way)
 
@@ -168,7 +168,7 @@ def test_a_server_that_never_ends_its_answer_holds_no_one(server: WebServer, way
     assert f"no answer within {timeout:g} s" in error.message
 
 
-def test_a_name_server_that_never_answers_holds_no_one(server: WebServer) -> None:
+def test_a_name_server_that_never_answers_blocks_nothing(server: WebServer) -> None:
     """And as nothing was sent, nothing is unknown; nor is it sent once nobody waits any more."""
 
     def resolve(host: str, port: int) -> list[str]:
@@ -184,7 +184,7 @@ def test_a_name_server_that_never_answers_holds_no_one(server: WebServer) -> Non
     assert server.requests == []
 
 
-def test_where_no_one_listens_nothing_is_unknown() -> None:
+def test_a_refused_connection_is_not_an_unknown_result() -> None:
     environ = environ_of(WebServer(own_port()))
 
     with pytest.raises(ChannelUnavailableError) as refused:
@@ -231,7 +231,7 @@ def test_the_server_has_to_prove_that_it_is_the_host(
     assert hosts == ([] if problem else [f"hooks.shop.example:{server.port}"])
 
 
-def test_a_certificate_that_no_one_signed_is_not_accepted() -> None:
+def test_a_self_signed_certificate_is_not_accepted() -> None:
     own = trustme.CA().issue_cert("127.0.0.1")
     with serving(own) as server:
         environ = {"TEAM_URL": f"https://127.0.0.1:{server.port}/", "TEAM_SECRET": SECRET}

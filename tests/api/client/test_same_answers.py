@@ -479,7 +479,7 @@ def test_why_says_what_people_are_still_to_be_told(way: Way, bundle: Bundle) -> 
     assert {one["channel"] for one in why["deliveries"]} == {"log", "audit"}
 
 
-def test_a_channel_that_no_one_knows_is_refused_with_the_known_ones(way: Way) -> None:
+def test_an_unknown_channel_is_refused_with_the_known_ones(way: Way) -> None:
     run_id = cancelled(way)
 
     code, answer = way.ask(calls.deliver, {"channel": "slak"}, run_id)

@@ -224,7 +224,7 @@ def test_a_start_whose_answer_is_lost_is_one_run(environ: dict[str, str], key: s
     bundle.close()
 
 
-def test_a_start_that_reached_no_one_fails_at_once() -> None:
+def test_a_start_that_reached_no_server_fails_at_once() -> None:
     with pytest.raises(ServerUnreachableError, match="Connection refused") as error:
         Client("http://127.0.0.1:1").start("answers", {})
 

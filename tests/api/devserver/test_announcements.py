@@ -106,7 +106,7 @@ def publish(server: DevServer, body: Any, **headers: str) -> int:
 GOOD = {"messages": [{"data": "e30=", "attributes": {}}]}
 
 
-def test_a_message_of_no_one_is_taken_and_dropped(server: DevServer) -> None:
+def test_a_message_of_an_unknown_sender_is_acknowledged_and_dropped(server: DevServer) -> None:
     """The function acknowledges it, and the double forgets it."""
     assert publish(server, GOOD) == 200
 

@@ -70,7 +70,7 @@ def test_a_server_that_was_stopped_then_is_replaced_once_there_are_threads(
     assert len(processes._servers) == 1  # noqa: SLF001 - none is left beside it
 
 
-def test_a_crash_that_no_thread_can_look_into_holds_up_no_one(
+def test_a_crash_that_no_thread_can_look_into_delays_nothing(
     engine_at_rest: InProcessEngine, lines: list[str]
 ) -> None:
     """The lease of that worker expires then, and the sweep comes."""

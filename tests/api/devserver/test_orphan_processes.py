@@ -47,7 +47,7 @@ def test_what_descends_from_the_server_is_not_left_behind() -> None:
     assert orphans_of(running, 10) == set()
 
 
-def test_what_was_given_to_someone_else_is_left_behind_with_all_below_it() -> None:
+def test_a_process_that_was_given_away_is_left_with_all_below_it() -> None:
     running = table(row(1, 0, 1), row(10, 1), row(11, 10), row(20, 1), row(21, 20))
 
     assert orphans_of(running, 10) == {row(20, 1), row(21, 20)}

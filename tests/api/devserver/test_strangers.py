@@ -310,7 +310,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("name", ["serve_api", "manage_lease", "tasks"])
-def test_requests_that_never_come_whole_keep_no_one_out(
+def test_requests_that_never_end_keep_no_caller_out(
     places: dict[str, Place], name: str, sent: bytes
 ) -> None:
     place = places[name]

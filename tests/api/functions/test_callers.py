@@ -371,7 +371,7 @@ def test_known_certificates_are_used_while_no_others_come(status: str, body: byt
         assert served.asked == 3
 
 
-def test_no_one_waits_for_certificates_who_can_do_with_those_that_are_known() -> None:
+def test_a_caller_with_a_known_certificate_does_not_wait_for_new_ones() -> None:
     with tokens.certificate_server() as (served, url), ThreadPoolExecutor(2) as threads:
         served.max_age = "max-age=0"
         certificates = Certificates(url, pause_s=0)
@@ -390,7 +390,7 @@ def test_no_one_waits_for_certificates_who_can_do_with_those_that_are_known() ->
         assert slow.result() is None
 
 
-def test_an_answer_whose_head_never_ends_holds_no_one_for_long(
+def test_an_answer_whose_head_never_ends_blocks_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each line of it comes in time, so that no timeout of a socket ends it."""
@@ -659,7 +659,7 @@ def test_a_remote_worker_needs_the_right_to_change(
     assert (status(PERSON), status(ACCOUNT)) == (403, 404)
 
 
-def test_no_one_signs_in_on_this_machine_so_everything_may_be_done(
+def test_without_a_sign_in_on_this_machine_everything_may_be_done(
     serve_api: Function, check: CallerCheck
 ) -> None:
     serve_api.provider.callers = replace(check, rights=rights(f"{PERSON}=read"))

@@ -80,7 +80,7 @@ def status_of(address: tuple[str, int], *headers: str) -> int:
         ([f"Authorization: Bearer {'a' * 100_000}"], 431),
     ],
 )
-def test_what_a_server_makes_of_headers_lets_no_one_in(
+def test_headers_that_a_server_changes_let_no_caller_in(
     address: tuple[str, int], headers: list[str], status: int
 ) -> None:
     assert status_of(address, *headers) == status
@@ -113,7 +113,7 @@ NOTHING = ("", "0", "", "")
     ],
     ids=lambda it: "" if isinstance(it, str) else it[2][:12] + "|".join(it[3:])[:40],
 )
-def test_a_body_of_no_clear_end_stops_no_one(
+def test_a_body_without_a_clear_end_stops_no_caller(
     address: tuple[str, int], lines: tuple[str, ...], status: str
 ) -> None:
     assert answer_to(address, *lines) == status

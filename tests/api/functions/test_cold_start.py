@@ -192,7 +192,9 @@ TELLING = (
 )
 
 
-def test_functions_that_tell_no_one_do_not_import_what_tells(announcing: dict[str, str]) -> None:
+def test_functions_that_send_no_announcements_do_not_import_channels(
+    announcing: dict[str, str],
+) -> None:
     """Their engines are opened, with a bus of this process, and without one message."""
     program = f"""
 import os, sys

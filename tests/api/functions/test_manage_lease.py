@@ -292,7 +292,7 @@ def test_a_run_that_cannot_be_read_hides_none_behind_it(
         ("finish", (400, "invalid_request"), "execute_step runs the others"),
     ],
 )
-def test_a_step_type_that_no_one_claims_is_refused_with_the_known_ones(
+def test_a_step_type_that_is_not_remote_is_refused_with_the_known_ones(
     engine: InProcessEngine, call: Call, stored: Stored, step_type: str, answer: Answer, says: str
 ) -> None:
     engine.start("local", {"n": 1})
@@ -330,7 +330,7 @@ def test_an_unknown_run_is_a_404(call: Call, run_id: str) -> None:
     assert {code_of(answer) for answer in answers} == {(404, "unknown_run")}
 
 
-def test_a_run_that_waits_for_no_one_cannot_be_acquired(
+def test_a_run_that_waits_for_no_worker_cannot_be_acquired(
     engine: InProcessEngine, call: Call, stored: Stored
 ) -> None:
     run = engine.start("last", {})
@@ -372,7 +372,9 @@ def test_to_take_over_once_too_often_gives_the_run_up_and_says_so(
     assert engine.show(run.run_id).dead_letter_reason == "STUCK_IN_PROGRESS"
 
 
-def test_a_step_that_no_one_claims_in_time_is_given_up(environ: dict[str, str], call: Call) -> None:
+def test_a_step_that_no_worker_claims_in_time_is_given_up(
+    environ: dict[str, str], call: Call
+) -> None:
     """Somebody looked each ten minutes, and it was there to be claimed."""
     clock = FrozenClock(SystemClock().now() - timedelta(hours=2))
     with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:
@@ -387,7 +389,7 @@ def test_a_step_that_no_one_claims_in_time_is_given_up(environ: dict[str, str], 
     assert code_of(call("claim", stepType="count", holder="vm-1")) == (404, "nothing_to_claim")
 
 
-def test_a_step_that_no_one_could_claim_waits_on(
+def test_a_step_that_no_worker_could_claim_waits_on(
     long_ago: InProcessEngine, engine: InProcessEngine, call: Call
 ) -> None:
     """The server was down for as long as its worker was on holiday."""

@@ -143,7 +143,7 @@ def test_what_is_not_there_is_a_404(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_no_one_writes_a_file_here(
+def test_files_cannot_be_written_here(
     serve_api: Function, engine: InProcessEngine, method: str
 ) -> None:
     run_id = completed(engine)

@@ -99,7 +99,7 @@ def test_a_cancelled_run_stops_its_handler_and_says_so_once(threaded: Make, hold
     assert "lease_lost" not in {event.type for event in events}
 
 
-def test_an_engine_does_not_wait_for_a_handler_that_hears_no_one(
+def test_an_engine_does_not_wait_for_a_handler_that_ignores_its_stop(
     threaded: Make, holding: Hold
 ) -> None:
     """Its lease is given back in time; what it still answers changes nothing."""

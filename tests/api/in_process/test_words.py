@@ -146,7 +146,7 @@ def test_a_note_reaches_a_handler_in_its_own_process(engine: InProcessEngine) ->
 
 
 @pytest.mark.parametrize("note", ["x" * 20_000, "", " \n ", "a\x1b[2J", "\x00", "ä" * 2049])
-def test_a_note_that_no_one_could_read_changes_nothing(engine: InProcessEngine, note: str) -> None:
+def test_an_unreadable_note_changes_nothing(engine: InProcessEngine, note: str) -> None:
     run_id = blocked(engine, [1.0])
     before = engine.show(run_id)
 

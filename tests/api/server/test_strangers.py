@@ -66,7 +66,7 @@ def crowd(api: Api) -> Iterator[list[socket.socket]]:
         yield callers
 
 
-def test_callers_that_never_end_keep_no_one_out(api: Api, crowd: list[socket.socket]) -> None:
+def test_callers_that_never_end_keep_no_other_out(api: Api, crowd: list[socket.socket]) -> None:
     assert len(crowd) > http_server.THREADS
 
     assert api.post("/runs", RUN)["pipeline"] == "three"
@@ -203,7 +203,7 @@ def test_callers_that_do_not_read_their_answers_hold_no_worker(api: Api) -> None
         assert api.post("/runs", RUN)["pipeline"] == "three"
 
 
-def test_an_answer_that_no_one_takes_is_broken_off(
+def test_an_answer_that_is_not_read_is_broken_off(
     monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Server]
 ) -> None:
     monkeypatch.setattr(http_server, "ANSWER_S", 0.3)

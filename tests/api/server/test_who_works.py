@@ -31,7 +31,7 @@ def started(shell: Shell) -> str:
     return str(json.loads(done.stdout)["runId"])
 
 
-def test_a_server_lives_until_it_is_stopped_and_then_everyone_says_since_when(
+def test_a_server_lives_until_it_is_stopped_and_then_every_command_says_since_when(
     shell: Shell, tmp_path: Path
 ) -> None:
     with servers(tmp_path) as begin:
@@ -74,7 +74,7 @@ def test_of_a_server_that_was_killed_people_on_its_machine_are_told_at_once(
 
 
 @pytest.mark.parametrize("words", [("start", "order", "--input", '{"amount": 3}', "--wait")])
-def test_who_waits_is_told_once_that_no_one_works_and_goes_on_waiting(
+def test_a_waiting_command_says_once_that_no_server_works_and_goes_on_waiting(
     shell: Shell, words: tuple[str, ...]
 ) -> None:
     process = shell.begin(*words)
@@ -89,7 +89,7 @@ def test_who_waits_is_told_once_that_no_one_works_and_goes_on_waiting(
     process.communicate()
 
 
-def test_who_watches_is_told_that_no_one_works(shell: Shell) -> None:
+def test_watch_says_that_no_server_works(shell: Shell) -> None:
     process = shell.begin("watch", started(shell))
     assert process.stderr is not None
 
@@ -98,7 +98,7 @@ def test_who_watches_is_told_that_no_one_works(shell: Shell) -> None:
     process.communicate()
 
 
-def test_a_remote_step_says_when_someone_last_asked_for_it(api: Api) -> None:
+def test_a_remote_step_says_when_a_worker_last_asked_for_it(api: Api) -> None:
     run_id = api.post("/runs", {"pipeline": "away", "input": {"n": 1}})["runId"]
     until(lambda: api.get(f"/runs/{run_id}")["currentStep"] == "away")
 

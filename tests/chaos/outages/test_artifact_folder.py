@@ -188,7 +188,7 @@ def test_a_command_that_stores_the_first_file_begins_the_store(start: Starts, fo
         start().engine.artifacts.get(NAME)
 
 
-def test_no_one_sees_the_mark_by_the_artifacts(start: Starts, folder: Path) -> None:
+def test_the_mark_is_not_listed_among_the_artifacts(start: Starts, folder: Path) -> None:
     """Not in a list, by its name or in a purge; and nobody can store a file of such a name."""
     bundle = start()
     keep(bundle)

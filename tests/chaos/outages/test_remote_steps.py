@@ -152,7 +152,7 @@ def test_an_outage_does_not_use_up_the_time_that_a_step_may_wait(
     assert claim_step(engine.engine, "away", "vm-1").manifest.run_id == run.run_id
 
 
-def test_a_step_that_no_one_asks_for_is_given_up_where_someone_looked(
+def test_a_step_that_no_worker_asks_for_is_given_up_while_the_sweep_runs(
     engine: InProcessEngine, clock: FrozenClock
 ) -> None:
     """The hour that it may wait is counted anew after one in which no sweep came."""
@@ -186,7 +186,7 @@ def test_that_a_step_was_asked_for_in_vain_is_noted_once_a_grace(
     assert len(set(noted)) == 2
 
 
-def test_a_run_whose_value_cannot_be_read_keeps_no_one_from_its_neighbour(
+def test_a_run_whose_value_cannot_be_read_does_not_hide_its_neighbour(
     engine: InProcessEngine, clock: FrozenClock, store: Store
 ) -> None:
     first, second = waiting(engine), waiting(engine)

@@ -122,7 +122,7 @@ def test_an_engine_that_gets_no_threads_does_not_start_and_leaves_nothing_open(m
         assert engine.wait(engine.start("makes", {}).run_id, 30).status == "COMPLETED"
 
 
-def test_callbacks_without_a_thread_wait_and_keep_no_one_waiting() -> None:
+def test_callbacks_without_a_thread_wait_and_delay_nothing() -> None:
     stop, called = StopSignal(), [threading.Event() for _ in range(3)]
     for event in called:
         stop.on_stop(event.set)

@@ -124,7 +124,7 @@ def test_one_that_hangs_is_ended_at_the_limits_of_its_handler(
 
 
 @pytest.mark.parametrize("action", ["note", "note_later"])
-def test_the_handler_is_told_of_the_soft_limit_after_an_action_of_any_kind(
+def test_the_handler_gets_the_soft_limit_after_an_action_of_any_kind(
     attempts: Attempts, action: str
 ) -> None:
     held = attempts.held(timeout=1, cleanup=0.5)

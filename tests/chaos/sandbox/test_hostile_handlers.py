@@ -146,7 +146,7 @@ def test_no_process_outlives_its_attempt(place: HostilePlace) -> None:
     place.check_nothing_is_left()
 
 
-def test_a_handler_that_dies_takes_no_one_with_it(place: HostilePlace) -> None:
+def test_a_handler_that_dies_ends_no_other_attempt(place: HostilePlace) -> None:
     """How it died is said: the signal, or the exit code."""
     deaths = {
         "aborts": "SIGABRT",

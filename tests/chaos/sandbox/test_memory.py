@@ -101,7 +101,7 @@ def test_what_gvisor_tells_are_mappings_alone() -> None:
     assert own == (448 + 2932 + 1956) * KIB
 
 
-def test_a_process_whose_mappings_are_no_one_elses_to_read_has_its_resident_pages() -> None:
+def test_a_process_whose_mappings_cannot_be_read_has_its_resident_pages() -> None:
     assert own_bytes(STATUS_IN_GVISOR, nothing) == 19984 * KIB
 
 

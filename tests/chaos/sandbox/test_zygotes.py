@@ -122,7 +122,7 @@ def test_a_module_that_fails_again_and_again_is_tried_three_times(
     assert tries.read_text(encoding="ascii") == "xxx"
 
 
-def test_no_one_waits_for_a_zygote_that_hangs(children: Children, write: Write) -> None:
+def test_a_zygote_that_hangs_delays_nothing(children: Children, write: Write) -> None:
     module = write("import sys\nif not hasattr(sys, 'of_a_child'):\n    while True: pass")
     children.note_fit(module)
 

@@ -46,7 +46,7 @@ class ThreeTimes:
         return self._inner.close(grace)
 
 
-def test_in_a_storm_on_pubsub_everyone_is_told(
+def test_in_a_storm_on_pubsub_every_announcement_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_pubsub()

@@ -70,7 +70,7 @@ def check(after: Aftermath) -> None:
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
-def test_in_a_storm_everyone_is_told_and_what_is_told_twice_is_counted(
+def test_in_a_storm_every_announcement_arrives_and_repeated_ones_are_counted(
     tmp_path: Path, kind: str
 ) -> None:
     if kind == "firestore":

@@ -59,7 +59,7 @@ def test_its_list_is_what_sha256sum_checks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "old/notes.txt", "old/__pycache__/notes.txt"])
-def test_a_file_of_someone_else_is_refused_and_all_stays_as_it_is(
+def test_a_file_of_another_origin_is_refused_and_all_stays_as_it_is(
     tmp_path: Path, name: str
 ) -> None:
     write(tmp_path, FIRST)
@@ -74,7 +74,7 @@ def test_a_file_of_someone_else_is_refused_and_all_stays_as_it_is(
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"0123  main.py\n"])
-def test_someone_elses_list_makes_no_file_ours(tmp_path: Path, text: bytes) -> None:
+def test_a_list_of_another_origin_makes_no_file_ours(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "contents.sha256").write_bytes(text)
     (tmp_path / "main.py").write_text("mine")
 

@@ -231,9 +231,7 @@ def test_indexes_that_are_missing_being_built_or_broken_are_found(
     assert [one["code"] for one in look(shell, installed)] == ["database_missing"]
 
 
-def test_a_database_that_no_one_can_bring_back_is_warned_of(
-    shell: Shell, installed: Installed
-) -> None:
+def test_a_database_without_backups_is_a_warning(shell: Shell, installed: Installed) -> None:
     admin = installed.server.service(FirestoreAdmin)
     admin.schedules.clear()
     admin.databases[DATABASE] = firestore_admin_v1.types.Database(
@@ -407,7 +405,7 @@ def test_a_permission_that_is_missing_is_one_line_and_the_other_looks_go_on(
     assert found[2]["repair"].startswith("gcloud services enable pubsub.googleapis.com")
 
 
-def test_functions_that_may_not_be_listed_keep_no_one_from_queues_and_topics(
+def test_a_missing_permission_for_functions_does_not_hide_queues_and_topics(
     shell: Shell, installed: Installed
 ) -> None:
     installed.server.refuse("ListServices", permission_denied("run.services.list"))

@@ -179,7 +179,7 @@ class Answers:
         request.wfile.write(body)
 
 
-def test_what_is_paid_for_is_sent_until_someone_takes_it(
+def test_a_paid_result_is_sent_until_a_server_takes_it(
     engine: InProcessEngine, run: Manifest, begin: Begin, answers: Answers
 ) -> None:
     """Outputs go where no renewal goes: their store may be away, and the lease is renewed."""

@@ -291,7 +291,7 @@ def test_a_folder_that_another_process_filled_is_known_from_the_start(root: Path
     assert not root.exists()
 
 
-def test_in_a_folder_that_no_one_wrote_to_nothing_is_found(root: Path) -> None:
+def test_nothing_is_found_in_an_unused_folder(root: Path) -> None:
     """A handler may ask for a file before any was stored."""
     artifacts = FolderArtifacts(root, SystemClock())
 
@@ -330,7 +330,7 @@ def test_a_value_that_is_lost_alone_is_lost(artifacts: FolderArtifacts, root: Pa
         load(artifacts, kept)
 
 
-def test_a_folder_of_unfinished_writes_that_someone_deleted_is_made_again(
+def test_a_deleted_folder_of_unfinished_writes_is_made_again(
     artifacts: FolderArtifacts, root: Path
 ) -> None:
     artifacts.put("runs/r-1/a", b"old")
@@ -452,7 +452,7 @@ def test_nothing_is_put_behind_a_link_wherever_it_stands(
     assert planted.joinpath("a").read_bytes() == b"a"
 
 
-def test_a_pipe_stalls_no_one(artifacts: FolderArtifacts, planted: Path) -> None:
+def test_a_pipe_stalls_no_reader(artifacts: FolderArtifacts, planted: Path) -> None:
     """To open one waits for who writes into it, and that may be for ever."""
     os.mkfifo(planted / "pipe")
 
@@ -520,9 +520,7 @@ def test_what_cannot_be_deleted_now_is_an_outage(artifacts: FolderArtifacts, roo
         artifacts.delete("runs/r-1")
 
 
-def test_nothing_is_deleted_in_a_store_that_no_one_wrote_to(
-    artifacts: FolderArtifacts, root: Path
-) -> None:
+def test_nothing_is_deleted_in_an_unused_store(artifacts: FolderArtifacts, root: Path) -> None:
     artifacts.delete("runs/r-1")
 
     assert not root.exists()

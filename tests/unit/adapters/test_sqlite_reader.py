@@ -49,7 +49,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("ends", [("", "-wal"), BESIDE], ids=["backup", "killed"])
-def test_what_no_one_has_open_is_read_with_its_log_and_not_changed(
+def test_a_file_that_is_not_open_is_read_with_its_log_and_not_changed(
     live: tuple[SqliteDocuments, Path], tmp_path: Path, ends: tuple[str, ...]
 ) -> None:
     """A `-shm` that root had made could not be written by whom the store belongs to."""

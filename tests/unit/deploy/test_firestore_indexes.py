@@ -183,7 +183,7 @@ def test_a_query_of_the_services_is_served(query: Query) -> None:
     ],
     ids=repr,
 )
-def test_a_query_that_no_one_asks_is_not_served(query: Query) -> None:
+def test_a_query_that_is_not_used_is_not_served(query: Query) -> None:
     """So the rule above can fail."""
     assert not is_served(query)
 

@@ -240,7 +240,7 @@ def test_an_announcement_adds_nothing_else_to_a_change(
     assert (silent.deliveries, silent.events) == ((), change.events)
 
 
-def test_a_step_that_is_handed_off_or_retried_owes_no_one_anything(
+def test_a_step_that_is_handed_off_or_retried_owes_no_announcement(
     runs: Runs, at: At, rules: Rules
 ) -> None:
     run = runs.leased()
@@ -307,7 +307,7 @@ def test_a_run_that_blocks_again_under_a_new_lease_is_told_under_its_token(
     assert told(change)[0] == (BLOCKED, "2", "log")
 
 
-def test_what_no_one_was_told_has_an_occurrence_too_where_there_was_one_before(
+def test_an_announcement_without_channels_has_an_occurrence_too_where_there_was_one_before(
     runs: Runs, at: At, rules: Rules
 ) -> None:
     """Else the next one would be stored in place of the first, and a provider knows its key."""

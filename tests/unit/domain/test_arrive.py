@@ -97,9 +97,7 @@ def test_an_old_hint_finishes_what_the_run_owes(runs: Runs, arrive: Bound, at: A
     assert [task.generation for task in change.owed] == [2]
 
 
-def test_a_hint_for_a_run_that_someone_holds_asks_to_be_woken(
-    runs: Runs, arrive: Bound, at: At
-) -> None:
+def test_a_hint_for_a_run_that_is_held_asks_to_be_woken(runs: Runs, arrive: Bound, at: At) -> None:
     """The wake task is the only sign of life should that worker die."""
     change = arrive(runs.leased(), at(29))
 

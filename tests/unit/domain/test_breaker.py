@@ -62,7 +62,7 @@ def test_what_the_probe_comes_to_decides() -> None:
     assert after_failure(through, later, rules=RULES).open_until == later + REST
 
 
-def test_a_breaker_that_no_one_can_read_holds_up_nothing() -> None:
+def test_an_unreadable_breaker_delays_nothing() -> None:
     odd = {"channel": "pager", "failures": "many", "openUntil": "some day"}
     assert breaker_of("pager", odd) == Breaker(channel="pager")
 

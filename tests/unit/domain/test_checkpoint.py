@@ -142,7 +142,7 @@ def test_who_does_not_hold_the_lease_keeps_nothing(
 
 
 @pytest.mark.parametrize("state", ["pending", "failed", "blocked", "completed", "dead_lettered"])
-def test_nothing_is_kept_of_a_run_that_no_one_holds(
+def test_nothing_is_kept_for_a_run_without_a_lease(
     runs: Runs, checkpoint: Bound, at: At, state: str
 ) -> None:
     """A worker that settled and then wants to keep something is one that lost its lease."""

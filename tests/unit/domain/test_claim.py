@@ -56,7 +56,7 @@ def test_a_step_of_a_run_that_is_known_may_be_claimed_although_a_task_announces_
     assert (change.outcome, change.owed) == (Outcome.ACQUIRED, ())
 
 
-def test_a_step_that_someone_holds_is_refused_with_who_and_until_when(
+def test_a_step_that_is_held_is_refused_with_who_and_until_when(
     elsewhere: Runs, claim: Bound, at: At
 ) -> None:
     with pytest.raises(LeaseHeldError) as refused:

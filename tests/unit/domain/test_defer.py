@@ -144,7 +144,7 @@ def test_a_worker_without_the_lease_defers_nothing(runs: Runs, at: At) -> None:
         defer(taken, at(32))
 
 
-def test_an_outage_that_outlasts_the_lease_is_one_as_long_as_no_one_took_it(runs: Runs) -> None:
+def test_an_outage_that_outlasts_the_lease_still_defers_until_a_takeover(runs: Runs) -> None:
     """The store was away when the lease ended; only its holder knows why."""
     run = deferred(runs, runs.leased(), at=31).manifest
 

@@ -136,7 +136,7 @@ def test_only_a_try_after_its_time_is_the_last_one() -> None:
     assert (after.alarm_at, after.unknown) == (None, 0)
 
 
-def test_what_ends_everyone_who_sends_it_is_given_up_in_the_end() -> None:
+def test_a_delivery_that_ends_every_sender_is_given_up_in_the_end() -> None:
     """A sender of the user's own may end its process."""
     late = NOW + 2 * A_DAY
     assert not rules_of.is_hopeless(claimed(late), over(late), RULES)
@@ -286,7 +286,7 @@ def test_a_claim_covers_a_send_however_long_its_timeout() -> None:
         ("token", 2**63 - 1),
     ],
 )
-def test_what_no_one_could_publish_or_store_again_is_not_readable(
+def test_a_delivery_that_could_not_be_published_or_stored_again_is_not_readable(
     field: str, edited: object
 ) -> None:
     """It is left to a person: an error of its own would end the sweep of all others."""

@@ -36,7 +36,7 @@ def test_the_soft_limit_leaves_time_to_clean_up_but_at_most_half(
     assert (dispatch.soft_limit, dispatch.hard_limit) == (soft * S, timeout * S)
 
 
-def test_a_clean_up_time_that_someone_wrote_into_the_document_breaks_nothing(runs: Runs) -> None:
+def test_a_clean_up_time_that_was_written_by_hand_breaks_nothing(runs: Runs) -> None:
     """A number that a store takes may be more than a duration can be."""
     dispatch = replace(runs.pending().position.dispatch, cleanup_ms=2**63 - 1)
 

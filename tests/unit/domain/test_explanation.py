@@ -64,7 +64,7 @@ def test_a_running_step_waits_for_its_holder(runs: Runs, rules: Rules, at: At) -
     )
 
 
-def test_a_step_whose_process_is_gone_waits_for_someone_else(
+def test_a_step_whose_process_is_gone_waits_for_another_worker(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     """To say that a process will finish that is not there would let people wait for nothing."""
@@ -246,7 +246,7 @@ def test_a_run_that_was_recreated_names_the_new_one(runs: Runs, rules: Rules, at
 # -- for a repair --------------------------------------------------------------------------------
 
 
-def test_a_run_that_no_one_will_move_waits_for_a_repair(runs: Runs, rules: Rules, at: At) -> None:
+def test_a_run_that_nothing_will_move_waits_for_a_repair(runs: Runs, rules: Rules, at: At) -> None:
     """To say that it waits for a worker would let people wait with it."""
     assert words(replace(runs.pending(), alarm_at=None), at, 1, rules) == (
         "Run r-1 waits for a repair (leasehold audit --repair): It is PENDING, and owes its task, "

@@ -81,7 +81,7 @@ def test_a_run_that_was_written_in_the_future_is_found_and_repaired_for_good(
 
 
 @pytest.mark.parametrize("state", ["pending", "failed", "handed_off", "elsewhere"])
-def test_what_no_one_holds_is_dispatched_again_from_now(
+def test_a_step_without_a_lease_is_dispatched_again_from_now(
     runs: Runs, ahead: Runs, state: str
 ) -> None:
     run = WRITTEN[state](ahead)

@@ -381,7 +381,7 @@ TEN_MINUTES_LATE = 30 + 600
 
 @ALL
 @pytest.mark.parametrize(("late", "counts"), [(0, 1), (0.001, 0), (9 * 3600, 0)])
-def test_an_attempt_that_no_one_was_there_to_see_end_counts_as_nothing(
+def test_an_attempt_that_ended_in_time_off_counts_as_nothing(
     runs: Runs, finder: Finder, late: float, counts: int
 ) -> None:
     change = finder.find(runs, runs.leased(), TEN_MINUTES_LATE + late)

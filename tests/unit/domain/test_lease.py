@@ -81,7 +81,7 @@ def test_a_lease_that_is_not_held_is_refused_with_the_known_facts(
         ("dead_lettered", 1, "dead-lettered and ERROR", False),
     ],
 )
-def test_a_run_without_a_lease_lets_no_one_in_and_says_what_became_of_it(
+def test_a_run_without_a_lease_lets_no_worker_in_and_says_what_became_of_it(
     runs: Runs, at: At, state: str, token: int, state_text: str, cancelled: bool
 ) -> None:
     run = runs.cancelled(runs.pending()) if state == "cancelled" else getattr(runs, state)()

@@ -37,7 +37,7 @@ def test_what_an_older_deploy_does_not_know_of_a_run_it_keeps(runs: Runs, at: At
     assert to_document(ended)["laterField"] == {"occurrence": "1"}
 
 
-def test_a_run_that_an_older_deploy_ended_is_announced_by_no_one(
+def test_a_run_that_an_older_deploy_ended_is_not_announced(
     runs: Runs, rules: Rules, at: At
 ) -> None:
     """It may have ended a year ago; whoever writes it for another reason tells nobody of that."""

@@ -81,7 +81,7 @@ def test_with_the_hand_off_it_is_deleted_after_the_task_is_created(
     assert deletion == Deletion("r-1", (DRAFT,))
 
 
-def test_while_someone_works_it_is_for_that_worker_to_delete(runs: Runs, large: Manifest) -> None:
+def test_while_a_worker_holds_the_run_it_deletes_the_folder(runs: Runs, large: Manifest) -> None:
     run = runs.leased(runs.with_output(large, at=5), at=6, lease_id="lease-2")
 
     assert owed_effects(run) == ()

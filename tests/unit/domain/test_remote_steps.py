@@ -101,7 +101,7 @@ def test_a_claimed_step_is_looked_at_when_its_lease_ends(elsewhere: Runs, at: At
     assert elsewhere.claimed().alarm_at == at(30)
 
 
-def test_a_step_that_no_one_claimed_in_time_is_given_up(
+def test_a_step_that_no_worker_claimed_in_time_is_given_up(
     elsewhere: Runs, redispatch: Bound, at: At
 ) -> None:
     change = redispatch(elsewhere.pending(), at(600))

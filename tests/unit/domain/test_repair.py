@@ -207,7 +207,7 @@ def test_a_repaired_run_completes(runs: Runs, at: At, broken: Broken) -> None:
 
 
 @pytest.mark.parametrize("broken", [no_lease, no_lease_but_an_alarm, no_holder])
-def test_what_no_one_holds_is_dispatched_again(runs: Runs, at: At, broken: Broken) -> None:
+def test_a_step_without_a_lease_is_dispatched_again(runs: Runs, at: At, broken: Broken) -> None:
     change = mended(broken(runs, at), runs, at, 20)
 
     run = change.manifest
@@ -221,7 +221,7 @@ def test_what_no_one_holds_is_dispatched_again(runs: Runs, at: At, broken: Broke
     assert (run.position.interruptions, run.position.attempts.ended) == (0, 0)
 
 
-def test_a_paused_run_that_no_one_holds_is_not_dispatched(runs: Runs, at: At) -> None:
+def test_a_paused_run_without_a_lease_is_not_dispatched(runs: Runs, at: At) -> None:
     run = replace(no_lease(runs, at), paused=True)
 
     run = mended(run, runs, at, 20).manifest

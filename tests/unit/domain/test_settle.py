@@ -430,7 +430,7 @@ def test_a_settlement_that_is_repeated_gets_its_first_answer(
 
 
 @pytest.mark.parametrize("name", SETTLEMENTS)
-def test_an_expired_lease_cannot_settle_even_if_no_one_took_it_over(
+def test_an_expired_lease_cannot_settle_even_without_a_takeover(
     runs: Runs, settlements: dict[str, Bound], at: At, name: str
 ) -> None:
     with pytest.raises(LeaseLostError):

@@ -182,7 +182,7 @@ def test_each_trial_stands_in_its_place_whichever_counts() -> None:
     ]
 
 
-def test_a_number_that_no_one_counts_to_stands_where_it_belongs() -> None:
+def test_a_huge_number_stands_where_it_belongs() -> None:
     trials = TrialRun.begun(plan=("write", "review"), rule=replace(RULE, max_trials=2))
     trials.output().output(review(0.5))
     (filed,) = trials.run.steps["review"].trials or ()

@@ -190,7 +190,7 @@ def test_the_level_is_what_the_environment_says_or_info(
 
 
 @pytest.mark.usefixtures("own_level")
-def test_a_log_that_someone_set_up_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_the_user_set_up_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = logging.NullHandler()
     monkeypatch.setattr(logging.root, "handlers", [theirs])
     level = logging.root.level

@@ -94,7 +94,7 @@ def test_what_a_child_logs(out: io.StringIO) -> None:
     assert SECRET not in out.getvalue()
 
 
-def test_facts_have_no_secret_for_a_formatter_of_someone_elses(
+def test_facts_have_no_secret_for_a_formatter_of_the_user(
     caplog: pytest.LogCaptureFixture, out: io.StringIO
 ) -> None:
     relay(line(facts={"api_key": SECRET, "url": f"https://ada:{SECRET}@x", "order": 7}))

@@ -131,7 +131,7 @@ def test_what_is_put_in_the_place_of_a_file_after_it_was_found_is_not_read(
     assert [(each.code, each.document) for each in found.findings] == [("unreadable", "sub/a.md")]
 
 
-def test_pipes_and_sockets_are_findings_and_no_one_waits_for_them(tmp_path: Path) -> None:
+def test_pipes_and_sockets_are_findings_and_are_not_waited_for(tmp_path: Path) -> None:
     write(tmp_path, "a.md")
     os.mkfifo(tmp_path / "pipe.md")
 

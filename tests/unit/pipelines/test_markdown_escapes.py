@@ -44,7 +44,9 @@ def test_text_is_shown_as_it_is(text: str, expected: str) -> None:
         ("Größe 日本語", "Größe 日本語"),
     ],
 )
-def test_what_no_one_sees_but_a_terminal_obeys_is_written_out(text: str, expected: str) -> None:
+def test_invisible_characters_that_a_terminal_obeys_are_written_out(
+    text: str, expected: str
+) -> None:
     assert escape_controls(" ".join(text.split())) == expected
 
 

@@ -53,7 +53,7 @@ def test_each_look_is_a_checkpoint_with_one_call() -> None:
     assert {kept.phase for kept in ctx.recorded.checkpoints} == {PHASE}
 
 
-def test_where_there_is_nothing_to_look_at_no_one_is_asked() -> None:
+def test_without_anything_to_check_no_model_is_asked() -> None:
     agent = CountingAgent()
 
     with step_context() as ctx:

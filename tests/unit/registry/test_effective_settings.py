@@ -16,7 +16,7 @@ MINUTE = timedelta(minutes=1)
 TIMEOUT, DEADLINE = "PIPELINE_EXTRACTION_TIMEOUT_MS", "PIPELINE_EXTRACTION_DEADLINE_S"
 
 
-def test_what_no_one_overrides_is_the_entry_s(entry: Entry) -> None:
+def test_without_an_override_the_entry_applies(entry: Entry) -> None:
     settings = effective_settings(entry(), {}, max_retries=5)
 
     assert settings == StepSettings(

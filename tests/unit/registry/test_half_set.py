@@ -70,14 +70,14 @@ def test_a_file_on_the_disk_of_a_function_is_refused() -> None:
     )
 
 
-def test_a_function_on_cloud_run_that_anyone_may_call_is_refused() -> None:
+def test_a_public_function_on_cloud_run_is_refused() -> None:
     assert refusal(SHARED | BUCKET | QUEUE | {"K_SERVICE": "serve-api"}) == (
         "LEASEHOLD_CALLERS is not set, and this is a function on Cloud Run (K_SERVICE=serve-api); "
         "set it to the emails of the accounts that may call it, or to iam: all that IAM lets in."
     )
 
 
-def test_callers_whose_tokens_may_be_for_anyone_are_refused() -> None:
+def test_callers_whose_tokens_may_be_for_any_service_are_refused() -> None:
     assert refusal({"LEASEHOLD_CALLERS": "a@x"}) == (
         "LEASEHOLD_AUDIENCE is not set, and LEASEHOLD_CALLERS needs it; set it to the addresses of "
         "this function, which the tokens of its callers are for."

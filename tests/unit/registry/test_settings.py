@@ -148,7 +148,7 @@ def test_a_value_that_is_not_allowed_is_refused_with_the_allowed_ones(name: str,
         ("PIPELINE_RECOVERY_WINDOW_MS", "1h\nx", 3_600_000),
     ],
 )
-def test_a_threshold_that_is_not_allowed_is_told_of_in_a_line_and_the_default_holds(
+def test_a_threshold_that_is_not_allowed_is_reported_in_a_line_and_the_default_holds(
     name: str, text: str, default: int
 ) -> None:
     """A slip in a threshold must not keep runs from moving."""
@@ -175,7 +175,7 @@ def test_a_threshold_of_any_length_is_refused_in_a_short_line() -> None:
     assert len(warnings[0]) < 300
 
 
-def test_a_threshold_that_is_allowed_is_not_told_of() -> None:
+def test_a_threshold_that_is_allowed_is_not_reported() -> None:
     warnings: list[str] = []
 
     read_settings({"PIPELINE_MAX_RETRIES": "0", "PIPELINE_STUCK_TIMEOUT_MS": "1"}, warnings.append)

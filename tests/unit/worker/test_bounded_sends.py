@@ -82,7 +82,7 @@ def test_an_error_of_the_port_keeps_its_class_and_its_facts() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(3), KeyboardInterrupt()])
-def test_of_any_other_error_no_one_knows_whether_it_was_sent(error: BaseException) -> None:
+def test_after_any_other_error_it_is_unknown_whether_it_was_sent(error: BaseException) -> None:
     with pytest.raises(ChannelUnansweredError, match=type(error).__name__):
         BoundedSends().run("pager", raising(error), timeout=LONG)
 

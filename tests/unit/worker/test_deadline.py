@@ -341,7 +341,7 @@ def test_a_shutdown_stays_an_interruption_at_the_deadline(world: World) -> None:
     assert (ends.interrupted, ends.failed) == (1, 0)
 
 
-def test_a_handler_that_runs_on_is_told_of_once_and_again_when_it_comes_back(
+def test_a_handler_that_runs_on_is_reported_once_and_again_when_it_returns(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is lost is a thread of the worker: somebody has to hear of it."""

@@ -137,7 +137,7 @@ def test_what_comes_after_this_worker_gave_the_lease_back_is_refused(world: Worl
     assert world.losses(held) == []
 
 
-def test_the_loss_is_told_to_no_one_where_the_store_is_down(world: World) -> None:
+def test_the_loss_is_not_reported_where_the_store_is_down(world: World) -> None:
     """That nothing was written is what counts; the word of it may be missing."""
     zombie = world.held()
     world.clock.advance(31)
@@ -276,7 +276,7 @@ def test_to_look_whether_a_lease_is_lost_does_not_renew_it(world: World) -> None
     assert world.losses(held) == []
 
 
-def test_a_lease_that_someone_ended_is_told_lost_by_a_look(world: World) -> None:
+def test_a_lease_that_was_ended_is_found_lost_by_a_look(world: World) -> None:
     held = world.held()
     world.clock.advance(26)
     held.ask_to_stop(Termination.LEASE_EXPIRED)

@@ -71,7 +71,7 @@ def test_the_host_of_a_holder_begins_with_its_name() -> None:
     assert host_name() == host_name()
 
 
-def test_a_host_that_does_not_say_whose_pids_it_counts_knows_no_one_gone(ended: int) -> None:
+def test_a_host_without_a_pid_namespace_knows_no_process_gone(ended: int) -> None:
     assert not is_gone(f"box/{ended}@12345", host="box")
     assert is_gone(f"box+1a2b/{ended}@12345", host="box+1a2b")
 

@@ -61,9 +61,7 @@ def known(store: AskedStore, clock: FrozenClock, lines: list[str]) -> KnownOverr
     return KnownOverrides(store, clock, lines.append)
 
 
-def test_nothing_is_read_before_someone_dispatches(
-    store: AskedStore, known: KnownOverrides
-) -> None:
+def test_nothing_is_read_before_a_dispatch(store: AskedStore, known: KnownOverrides) -> None:
     store.write("extraction", timeoutS=60, until="2026-01-02")
 
     assert (known.find("extraction"), store.asked) == (None, 0)

@@ -87,7 +87,7 @@ def test_what_a_handler_raises_is_raised_where_the_program_is(begin: Begin) -> N
 
 
 @pytest.mark.parametrize("scene", [hearing.nobody_handles, hearing.default_again])
-def test_where_no_one_handles_it_the_signal_ends_the_process(
+def test_without_a_handler_the_signal_ends_the_process(
     begin: Begin, scene: Callable[[], None]
 ) -> None:
     process = begin(scene)

@@ -151,7 +151,7 @@ def test_a_deleted_task_is_gone(paused: CloudTasksClient) -> None:
         paused.delete_task(name=name)
 
 
-def test_what_no_one_created_is_not_found(client: CloudTasksClient) -> None:
+def test_a_queue_that_was_not_created_is_not_found(client: CloudTasksClient) -> None:
     with pytest.raises(NotFound, match="queue does not exist"):
         client.get_queue(name=QUEUE)
     with pytest.raises(NotFound, match="queue does not exist"):

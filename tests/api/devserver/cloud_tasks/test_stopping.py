@@ -106,7 +106,7 @@ def test_it_listens_on_loopback_only() -> None:
         assert listening == [f"0100007F:{port:04X}"]
 
 
-def test_a_port_that_someone_has_is_an_error_and_not_an_exit() -> None:
+def test_a_port_in_use_is_an_error_and_not_an_exit() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

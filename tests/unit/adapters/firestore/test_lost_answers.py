@@ -94,7 +94,7 @@ def test_answers_that_are_lost_while_a_lost_answer_is_looked_for_are_borne(
 
 
 @pytest.mark.parametrize("way", ["read", "transaction"])
-def test_what_someone_else_wrote_alike_is_not_taken_for_ours(
+def test_an_equal_write_of_another_process_is_not_taken_for_ours(
     documents: FirestoreDocuments, other: FirestoreDocuments, wire: Wire, ref: Ref, way: str
 ) -> None:
     """Both counted to 2; told by what is stored, the second count would be lost."""
@@ -112,7 +112,7 @@ def test_what_someone_else_wrote_alike_is_not_taken_for_ours(
     assert count_of(documents, ref) == 3
 
 
-def test_what_someone_else_wrote_alike_is_a_conflict_for_a_version(
+def test_an_equal_write_of_another_process_is_a_conflict_for_a_version(
     documents: FirestoreDocuments, other: FirestoreDocuments, wire: Wire, ref: Ref
 ) -> None:
     fault = Fault("Commit", grpc.StatusCode.UNAVAILABLE)

@@ -46,7 +46,7 @@ def test_of_three_that_race_to_acquire_a_step_one_gets_the_lease(
     assert run.fencing_token == 1
 
 
-def test_a_worker_that_is_killed_while_it_takes_a_lease_keeps_no_one_from_the_run(
+def test_a_worker_that_is_killed_while_it_takes_a_lease_locks_no_run(
     documents: FirestoreDocuments, place: Place, ref: Ref
 ) -> None:
     """It had read the run and was about to commit: a lock of that read would last a minute."""
