@@ -198,7 +198,7 @@ def metrics() -> str:
 
 
 def alerts() -> str:
-    """Return what people are told of."""
+    """Return the alerts."""
     rows = [
         [f"`{alert.name}`", alert.severity, _when(alert), " ".join(alert.advice.split())]
         for alert in ALERTS

@@ -75,7 +75,7 @@ def error_statuses() -> str:
 
 
 def missing_meanings() -> list[str]:
-    """Return the fields that no one has described, as `Shape.field`."""
+    """Return the fields without a description, as `Shape.field`."""
     found = [
         (model.__name__, name)
         for call in _ALL

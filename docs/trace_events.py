@@ -63,7 +63,7 @@ TRACE_EVENTS: Final = Registry(
         TraceEventEntry(
             TraceType.STEP_RECOVERED,
             False,
-            "The sweep, or a repair, dispatched a step again that no one worked on any more.",
+            "The sweep, or a repair, dispatched a step again that had lost its worker.",
         ),
         TraceEventEntry(
             TraceType.STEP_UNKNOWN, False, "No worker knows the step; the run is blocked."

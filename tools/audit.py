@@ -3,7 +3,7 @@
 One request to OSV, the database in which the advisories of PyPI and of GitHub are. Where it cannot
 be asked, that is said in one line, and is no failure unless LEASEHOLD_REQUIRE_AUDIT=1.
 A deploy audits what it deploys, LEASEHOLD_AUDIT=runtime: a tool of the tests that has an advisory
-keeps no one from deploying a repair.
+does not stop the deploy of a repair.
 """
 
 from __future__ import annotations

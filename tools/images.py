@@ -1,4 +1,4 @@
-"""The images that builds run in, each by its digest: a tag is what someone may move.
+"""The images that builds run in, each by its digest: a tag can be moved.
 
 `python -m tools.images` asks the registries what the tags are now, and writes `images.txt` of
 `leasehold.deploy`, from which `leasehold deploy init` has them in builds, and

@@ -27,12 +27,15 @@ NOT_YET: Final = ("docs/decisions/",)
 EXEMPT: Final = frozenset({"tools/prose.py", "tests/unit/test_prose.py"})
 
 #: Commits, by the first nine digits, whose subject is accepted: a history is not rewritten for it.
-ACCEPTED: Final = frozenset({"9522e8025"})
+ACCEPTED: Final = frozenset({"9522e8025", "cfa693335", "f6d84cefb"})
 
 #: Archaic or crooked phrases, and the plain ones. A pattern is bounded by words.
 PHRASES: Final[Sequence[tuple[str, str]]] = (
     (r"who(?:m|so)?ever|whatsoever", "name the role: 'the caller', 'each worker'"),
-    (r"somebody|nobody|everybody|anybody", "name the role, or write 'no one', 'someone'"),
+    (r"somebody|nobody|everybody|anybody", "name the role: 'the caller', 'each worker'"),
+    (r"no one|someone", "name the process or the person: 'the next task', 'the operator'"),
+    (r"told of", "write 'gets', 'receives', 'is reported'"),
+    (r"look after look", "write 'again and again'"),
     (r"whence|thereof|wherein|lest|aught|naught|betimes|for ever", "write a modern word"),
     (r"for want of", "write 'because there is no ...'"),
     (r"(?:at most|only|for|within|after|until) so long(?! as)", "write 'for this time'"),

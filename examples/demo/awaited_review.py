@@ -11,7 +11,7 @@ from pipelines.review.questions import Inspection, Objection
 from pipelines.review.review import supervised
 from pipelines.review.supervision import ASPECTS
 
-#: The kill comes within a moment; where no one kills, the step goes on after this.
+#: The kill comes within a moment; without one, the step goes on after this.
 LONGEST_WAIT_S: Final = 60.0
 
 

@@ -74,7 +74,7 @@ class Chaos(Striker):
             at = run.position
             if at.step == HANGING and at.lease is not None and at.attempt == 1:
                 seconds = f"{LIMIT.total_seconds():g} s"
-                self.tell(f"{HANGING} hangs, and hears no one; its limit is {seconds}")
+                self.tell(f"{HANGING} hangs, and ignores its stop; its limit is {seconds}")
                 break
         if any(run.position.step == HANGING and run.position.attempt > 1 for run in self.looks()):
             self.tell(f"{HANGING} was ended at its limit, and runs again")
@@ -106,5 +106,5 @@ def account(
 def _told(event: TraceEvent) -> str:
     """Return how an attempt ended that hung, and the line at which it did."""
     calls = list(_FRAME.finditer(event.stacks or ""))
-    at = f"it hung at {calls[-1]['file']}:{calls[-1]['line']}" if calls else "no one knows where"
+    at = f"it hung at {calls[-1]['file']}:{calls[-1]['line']}" if calls else "at an unknown place"
     return f"{event.reason}; {at}"

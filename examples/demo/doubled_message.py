@@ -14,7 +14,7 @@ from leasehold.devserver.events import EventsDouble
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.trace import TraceType
 
-#: A channel that is not told by then is told later, without anyone watching.
+#: An announcement that is not sent by then is sent later, after the demo.
 _PATIENCE_S: Final = 10.0
 _LOOK_S: Final = 0.05
 _UNDER_WAY: Final = (DeliveryState.DUE, DeliveryState.CLAIMED)
@@ -28,9 +28,9 @@ class DoubledMessage:
         events.order_fault(Fault.TWICE)
 
     def account(self, client: Client, run: Manifest) -> tuple[bool, list[str]]:
-        """Return whether no one was told twice, and what there is to say of it."""
+        """Return whether each announcement arrived once, and lines about it."""
         if run.announcement is None:
-            return True, ["no one: no channel wants to know of it"]
+            return True, ["none: no channel has this event"]
         deliveries = self._deliveries_at_last(client, run)
         lines = [f"{announced_to(deliveries, client.connection.now())}: {run.announcement.event}"]
         sent = sent_to(client.trace(run))

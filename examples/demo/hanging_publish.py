@@ -1,4 +1,4 @@
-"""Step publish of `make demo CHAOS=1`: in its first attempt it never ends, and hears no one."""
+"""Step publish of `make demo CHAOS=1`: in its first attempt it never ends, and ignores its stop."""
 
 import contextlib
 from datetime import timedelta

@@ -79,7 +79,7 @@ class Striker(ABC):
         self._thread.join()
 
     def looks(self) -> Iterator[Manifest]:
-        """Yield the run until it is idle, or no one waits for it any more."""
+        """Yield the run until it is idle, or the demo has ended."""
         while True:
             run = self._look()
             yield run

@@ -19,7 +19,7 @@ STEPS = Registry(
             output="examples.remote_worker.steps:Summaries",  # what its output must fit
             agent_timeout=timedelta(minutes=20),
             dispatch_deadline=timedelta(minutes=25),
-            schedule_to_start=timedelta(hours=1),  # no one claims it: the run is given up
+            schedule_to_start=timedelta(hours=1),  # without a claim the run is given up
         ),
         StepDispatchEntry(
             step_type="report",

@@ -134,9 +134,9 @@ class HeldStep:
     def settle(self, word: str, **body: Any) -> None:
         """End the work: `complete`, `fail` or `release`.
 
-        What is complete is paid for, so it is sent until someone answers or stops the worker. The
-        lease is renewed meanwhile; a first answer may have been lost, so it is sent where the lease
-        is lost, too.
+        A complete result is paid for, so it is sent until a server answers or the worker is
+        stopped. The lease is renewed meanwhile. The first answer may have been lost, so the result
+        is sent after the loss of the lease, too.
         """
         try:
             if word == "complete":

@@ -67,7 +67,7 @@ def chosen_agent(ctx: StepContext) -> Agent:
         message = f"{AGENT} is {name[:40]!r}; allowed: local, openai."
         raise PermanentError(message, code="bad_setting")
     try:
-        # only here: the client of a model that no one asks would cost each start half a second
+        # only here: the client of an unused model would cost each start half a second
         from pipelines.review.model_agent import OpenAIAgent, endpoint_of  # noqa: PLC0415
     except ImportError as error:
         message = (

@@ -27,7 +27,7 @@ MAX_DEPTH: Final = 40  # folders in folders
 MAX_FINDINGS: Final = 500  # about files that are not read; more are counted
 
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
-#: Without waiting: a pipe that no one writes to would never answer.
+#: Without waiting: a pipe without a writer would never answer.
 _FILE: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
 
 

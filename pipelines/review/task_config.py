@@ -2,7 +2,7 @@
 
 An entry action writes it, and the step reads it. It follows from the run alone, so each attempt of
 a trial writes the same text, whatever is there: nothing, half of it, that of an earlier trial, or a
-file of someone else. So what is changed in it by hand is gone with the next attempt.
+file of another origin. So what is changed in it by hand is gone with the next attempt.
 """
 
 import tomllib

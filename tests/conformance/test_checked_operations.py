@@ -97,7 +97,7 @@ def test_a_run_is_not_recreated_at_a_step_that_could_not_run(
     assert len(service.get(run_id).recreated_as) == 1
 
 
-def test_an_input_of_before_has_to_fit_the_first_step_as_it_is_now(
+def test_an_old_input_has_to_fit_the_first_step_as_it_is_now(
     service: Service, folder: Path
 ) -> None:
     run_id = run_in(service, "PENDING+cancelled")

@@ -201,7 +201,7 @@ def test_a_topic_of_another_project_waits_for_its_people(world: GoogleWorld) -> 
     assert topic.name == "topic projects/other-prod/topics/letters"
     assert step.look.state is State.WAITING
     assert step.look.why == (
-        "someone of project other-prod to allow roles/pubsub.publisher for "
+        "a person of project other-prod to allow roles/pubsub.publisher for "
         "leasehold-deliver-notification"
     )
     assert step.repair == (

@@ -331,7 +331,7 @@ class Draft:
         return True
 
     def _note_phases(self, phases: Phases) -> None:
-        """Keep the bootstrap at once: if the worker is killed, no one else knows it."""
+        """Keep the bootstrap at once: if the worker is killed, it is lost otherwise."""
         self._phases = phases
         if self.step.bootstrap_seconds != phases.bootstrap_s:
             self.step = replace(
@@ -344,7 +344,7 @@ class Draft:
     def _execution_s(self) -> float | None:
         """Return how long the execution took: as its worker says, else by the store's time.
 
-        Where someone else ends the attempt, its worker was at work as long as it was heard of.
+        If another process ends the attempt, its worker worked until it was last heard of.
 
         Returns:
             None: there was no attempt, or the clock was set back since its lease.

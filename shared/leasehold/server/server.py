@@ -152,8 +152,8 @@ class Server:
         options: what it is served with.
         report: called with a line for people on what happens.
         environ: the settings; None: those of the process.
-        http: what `begin_to_answer` returned, if someone called it before; it is the server's own
-            from here on.
+        http: what `begin_to_answer` returned, if it was called before; the server owns it from
+            here on.
 
     Attributes:
         url: of the runs API and the API of leases.

@@ -33,7 +33,7 @@ class _Held(Stored):
 
 
 class _Leased(Stored):
-    """The fields that are read of a run that someone works on."""
+    """The fields that are read of a run with a worker."""
 
     position: _Held
 

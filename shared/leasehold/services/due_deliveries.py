@@ -50,8 +50,8 @@ def request_delivery(
 
     Of one that was announced, or given up, a further round begins, under a key that the provider
     has not seen. A channel without this event gets it now, if the catalog has the channel. An
-    announcement that waits for someone with a catalog is owed to its channels first: no one
-    stores its records in place of this one later.
+    announcement that waits for a process with a catalog is owed to its channels first, so that
+    its records do not replace this one later.
 
     Raises:
         UnknownRunError: there is no such run, or it is purged meanwhile: nothing is sent.
@@ -194,7 +194,7 @@ class DueDeliveries:
         self.reannounced += len(due)
 
     def _move_on(self, found: Snapshot, delivery: Delivery) -> None:
-        """Move the alarm on, unless someone has claimed the delivery meanwhile."""
+        """Move the alarm on, unless the delivery was claimed meanwhile."""
         rules = self.engine.rules
 
         def decide(_: Document | None, now: datetime) -> Write[None]:

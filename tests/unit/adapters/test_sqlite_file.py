@@ -91,7 +91,7 @@ def test_a_file_of_a_newer_version_is_refused_and_not_touched(path: Path) -> Non
     assert [file.name for file in path.parent.iterdir()] == ["runs.db"]
 
 
-def test_a_file_of_before_the_first_release_is_refused_and_not_touched(path: Path) -> None:
+def test_a_file_from_before_the_first_release_is_refused_and_not_touched(path: Path) -> None:
     SqliteDocuments(path, SystemClock()).close()
     older = sqlite3.connect(path)
     older.execute("PRAGMA user_version = 2")

@@ -102,7 +102,7 @@ def looks(run: Manifest, rules: Rules, at: At, *seconds: float) -> Manifest:
     return run
 
 
-def test_tasks_that_are_lost_look_after_look_are_counted(runs: Runs, rules: Rules, at: At) -> None:
+def test_tasks_that_are_lost_again_and_again_are_counted(runs: Runs, rules: Rules, at: At) -> None:
     """Two may be lost; a look may come ten minutes late, as after a long sweep."""
     twice = looks(runs.pending(), rules, at, 60, 60 + 660)
     given_up = looks(twice, rules, at, 60 + 660 + 660)

@@ -33,7 +33,7 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
         "synthesis runs again, N s later",
         "killing the worker that runs review, iteration N of N is kept (SIGKILL, pid N)",
         "review runs again, N s later",
-        "publish hangs, and hears no one; its limit is N s",
+        "publish hangs, and ignores its stop; its limit is N s",
         "publish was ended at its limit, and runs again",
     ]
     account, kill, announced, report = done.stdout.split("\n\n")[:4]

@@ -15,8 +15,8 @@ from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 if TYPE_CHECKING:
     from google.cloud.storage import Bucket as Found
 
-#: What an upload left that was cut off, and, if someone turns versions on, what was replaced or
-#: deleted: neither is ever a file that a run still has.
+#: Parts of an upload that was cut off, and, if versions are on, replaced and deleted files: neither
+#: is ever a file that a run still has.
 _LEFTOVERS_DAYS: Final = 7
 
 #: Anyone may take a name that can be guessed, and open the bucket to us: its owner reads, and

@@ -38,8 +38,8 @@ from leasehold.registry.pipelines import Catalog
 
 # Reads and writes the policy of one place: who may do what there.
 #
-# A policy is read, added to and written with the etag that it was read with, so what someone
-# else changes at the same time is kept; nothing is ever taken out of one.
+# A policy is read, added to and written with the etag that it was read with, so a change
+# at the same time is kept; nothing is ever taken out of one.
 
 
 #: A lower version would leave conditions out, and what is written back would have lost them.
@@ -267,7 +267,7 @@ class Permissions:
 
     def _others(self) -> str:
         project = self.place.name.split("/")[1]
-        return f"someone of project {project} to allow {_words(self.wanted)}"
+        return f"a person of project {project} to allow {_words(self.wanted)}"
 
     def change(self, verb: str, member: str, role: str) -> str:
         """Return the command that adds or removes a line of the policy."""

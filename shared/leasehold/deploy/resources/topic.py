@@ -70,7 +70,7 @@ class Topic:
 
     def _foreign(self, doubt: str) -> Look:
         _, project, _, topic = self.full_name.split("/")
-        why = f"someone of project {project} to create it{doubt}"
+        why = f"a person of project {project} to create it{doubt}"
         return Look(
             State.WAITING,
             why=why,

@@ -114,7 +114,7 @@ def source_of(frame: Frame) -> str:
         except (OSError, ValueError):
             pass  # it may lie in an archive
         else:
-            # one without a size is none that someone wrote, and may have no end: /proc has such
+            # one without a size is not a source, and may have no end: /proc has such
             if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _MAX_SOURCE_BYTES:
                 return ""
             linecache.checkcache(frame.file)
