@@ -21,6 +21,7 @@ import pytest
 from hypothesis import settings
 
 from leasehold.attempt.stop import StopSignal
+from leasehold.testing import FrozenClock
 from tests.worlds.warm_starts import cold_starts, warm_starts
 
 #: Where handlers run in processes of their own, as in production; and in tests that are marked
@@ -182,3 +183,9 @@ def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[.
         return folder
 
     return once
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    """The clock of the engine of a test: it stands still until the test moves it."""
+    return FrozenClock()

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.deploy.cloud import Cloud, cloud_servers
+from tests.deploy.google_world import GoogleWorld, google_world
 from tests.worlds.emulators import need_pubsub
 
 
@@ -30,3 +31,10 @@ def make_cloud() -> Iterator[Callable[[], Cloud]]:
 def cloud(make_cloud: Callable[[], Cloud]) -> Cloud:
     """Return a project of its own, in which nothing exists."""
     return make_cloud()
+
+
+@pytest.fixture
+def world() -> Iterator[GoogleWorld]:
+    """Google's services without emulators: an empty project."""
+    with google_world() as world:
+        yield world

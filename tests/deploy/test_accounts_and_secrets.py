@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-
-import pytest
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.accounts import accounts
@@ -18,7 +15,7 @@ from leasehold.registry.functions import FunctionTable, Secret
 from leasehold.registry.pipelines import NO_CATALOG
 from tests.deploy.google_services.accounts import Accounts
 from tests.deploy.google_services.secrets import Secrets
-from tests.deploy.google_world import CATALOG, INSTALLATION, GoogleWorld, applied, google_world
+from tests.deploy.google_world import CATALOG, INSTALLATION, GoogleWorld, applied
 
 OURS = "@shop-prod.iam.gserviceaccount.com"
 
@@ -35,12 +32,6 @@ def with_secrets(*secrets: Secret) -> FunctionTable:
     return FunctionTable(
         replace(row, secrets=secrets if row.name == "execute_step" else ()) for row in FUNCTIONS
     )
-
-
-@pytest.fixture
-def world() -> Iterator[GoogleWorld]:
-    with google_world() as world:
-        yield world
 
 
 def test_each_function_has_an_account_and_so_has_each_that_calls(world: GoogleWorld) -> None:

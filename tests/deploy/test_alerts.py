@@ -6,7 +6,7 @@ import itertools
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -26,19 +26,13 @@ from leasehold.registry.dead_letters import DEAD_LETTERS
 from tests.deploy.google_server import Call
 from tests.deploy.google_services.monitoring import Alerts, NotificationChannels
 from tests.deploy.google_services.refusals import permission_denied
-from tests.deploy.google_world import INSTALLATION, GoogleWorld, applied, google_world, looked_at
+from tests.deploy.google_world import INSTALLATION, GoogleWorld, applied, looked_at
 
 NOBODY = replace(INSTALLATION, alert_email="")
 POLICIES = "projects/shop-prod/alertPolicies"
 DOCS = Path(__file__).parents[2] / "docs" / "alerts.md"
 LOG_METRIC = re.compile(r'metric\.type = "logging\.googleapis\.com/user/leasehold-([\w-]+)"')
 LABEL = re.compile(r"metric\.label\.(\w+)")
-
-
-@pytest.fixture
-def world() -> Iterator[GoogleWorld]:
-    with google_world() as world:
-        yield world
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -29,15 +28,9 @@ from tests.deploy.google_services.refusals import (
     permission_denied,
     unavailable,
 )
-from tests.deploy.google_world import INSTALLATION, GoogleWorld, applied, google_world, looked_at
+from tests.deploy.google_world import INSTALLATION, GoogleWorld, applied, looked_at
 
 DATABASE = INSTALLATION.database_name
-
-
-@pytest.fixture
-def world() -> Iterator[GoogleWorld]:
-    with google_world() as world:
-        yield world
 
 
 @pytest.fixture

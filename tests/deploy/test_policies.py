@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import grpc
-import pytest
 from google.iam.v1.policy_pb2 import Binding, Policy
 
 from leasehold import Registry
@@ -29,7 +28,6 @@ from tests.deploy.google_world import (
     LOCATION,
     GoogleWorld,
     applied,
-    google_world,
     looked_at,
 )
 
@@ -38,12 +36,6 @@ SERVE_API = f"{LOCATION}/services/serve-api"
 IN_PROJECT = len([function for function in FUNCTIONS if Use.DOCUMENTS in function.uses])
 READERS = ("group:readers@example.com", "user:ada@example.com")
 PROJECT = "projects/shop-prod"
-
-
-@pytest.fixture
-def world() -> Iterator[GoogleWorld]:
-    with google_world() as world:
-        yield world
 
 
 def permissions(world: GoogleWorld, kind: Kind, name: str = "") -> Permissions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,10 @@ from leasehold.deploy.resources.resource import State
 from leasehold.deploy.resources.service_agents import SERVICES, service_agents
 from leasehold.deploy.steps import Action
 from tests.deploy.google_services.refusals import invalid
-from tests.deploy.google_world import GoogleWorld, applied, google_world
+from tests.deploy.google_world import GoogleWorld, applied
 
 PROJECT = "projects/shop-prod"
 PAGE = Path(__file__).parents[2] / "docs/deploy.md"
-
-
-@pytest.fixture
-def world() -> Iterator[GoogleWorld]:
-    with google_world() as world:
-        yield world
 
 
 def test_each_is_given_its_role_once_and_what_is_there_stays(world: GoogleWorld) -> None:

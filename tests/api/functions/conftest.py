@@ -14,7 +14,6 @@ from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Write
 from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
-from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
 
 ROOT = Path(__file__).parents[3]
@@ -41,8 +40,8 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 @pytest.fixture
 def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
-    """Sees the store from outside, and starts what the functions run."""
-    with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=0) as engine:
+    """Sees the store from outside, and starts what the functions run: the same catalog."""
+    with InProcessEngine(environ=environ, workers=0) as engine:
         yield engine
 
 

@@ -67,12 +67,6 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.fixture
-def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
-    with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=0) as engine:
-        yield engine
-
-
-@pytest.fixture
 def long_ago(environ: dict[str, str]) -> Iterator[InProcessEngine]:
     """An engine whose time is past: leases that it gives are over today."""
     past = FrozenClock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,11 @@ from leasehold.domain.stored import Write
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.testing import InProcessEngine
 from tests.api.functions.conftest import Function, one_store
-from tests.api.functions.remote_steps import PIPELINES, STEPS
 
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return one_store(tmp_path, monkeypatch, LEASEHOLD_CATALOG="tests.api.functions.remote_steps")
-
-
-@pytest.fixture
-def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
-    with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=0) as engine:
-        yield engine
 
 
 @pytest.fixture

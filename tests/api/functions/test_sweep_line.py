@@ -43,11 +43,6 @@ class Away(HasAll):
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
 def starter(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
     with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:
         yield engine

@@ -21,11 +21,6 @@ WITHIN: Final = timedelta(seconds=65)
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
 def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[Engine]:
     """An engine whose queue needs two seconds to say that it has a task."""
     bundle = boot(environ, clock=clock, tasks=Queue(lambda: clock.advance(2)))

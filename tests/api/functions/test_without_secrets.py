@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leasehold.testing import InProcessEngine
 from tests.api.functions import announced_steps
-from tests.api.functions.announced_steps import CHANNELS, PIPELINES, STEPS
 from tests.api.functions.conftest import Function, one_store
 from tests.api.functions.test_channel_secrets import SECRETS
 
@@ -22,12 +20,6 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         monkeypatch.delenv(name, raising=False)
     catalog, nobody = announced_steps.__name__, "http://127.0.0.1:9"
     return one_store(tmp_path, monkeypatch, LEASEHOLD_CATALOG=catalog, LEASEHOLD_EVENTS=nobody)
-
-
-@pytest.fixture
-def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
-    with InProcessEngine(STEPS, PIPELINES, channels=CHANNELS, environ=environ, workers=0) as engine:
-        yield engine
 
 
 def test_the_other_functions_need_no_secret_of_a_channel(

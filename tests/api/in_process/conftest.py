@@ -19,11 +19,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
 def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
     """Runs what is due when the test says so."""
     with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:

@@ -55,11 +55,6 @@ class Queue:
         return [execute_step(engine, Hint(one.run_id, one.generation)) for one in due]
 
 
-@pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
 @contextmanager
 def opened(
     folder: Path, file: str, clock: FrozenClock, queue: Queue, **settings: str

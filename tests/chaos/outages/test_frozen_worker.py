@@ -14,11 +14,6 @@ from tests.chaos.outages.conftest import Meddling, Store
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
 def engine(environ: dict[str, str], store: Store, clock: FrozenClock) -> Iterator[InProcessEngine]:
     environ |= {"PIPELINE_LEASE_TTL_S": "30", "PIPELINE_HEARTBEAT_S": "10"}
     with InProcessEngine(STEPS, PIPELINES, GATES, environ=environ, clock=clock, workers=0) as made:

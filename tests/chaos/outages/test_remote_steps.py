@@ -34,11 +34,6 @@ def environ(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[st
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
 def engine(environ: dict[str, str], store: Store, clock: FrozenClock) -> Iterator[InProcessEngine]:
     with InProcessEngine(
         STEPS, PIPELINES, GATES, environ=environ, clock=clock, workers=0

@@ -39,11 +39,6 @@ class Bus:
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
 def by_hand(clock: FrozenClock) -> Bus:
     return Bus(clock, by_hand=True)
 

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from leasehold.testing import FrozenClock, InProcessEngine
+from tests.unit.pipelines import spoiled_digests
+from tests.worlds.builders import environ_of
 
 
 @pytest.fixture
@@ -26,3 +31,23 @@ def docs(tmp_path: Path) -> Path:
     (folder / "b.md").write_text("# B\n\nA run is given up after 5 failed attempts at most.\n")
     (folder / "c.md").write_text("# C\n\nEach alarm must be kept in the manifest of its run.\n")
     return folder
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, str]:
+    """Those of the engine: the catalog of this repository, in a folder of its own."""
+    return environ_of(tmp_path)
+
+
+@pytest.fixture
+def engine(settings: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
+    """Runs what is due when the test says so."""
+    with InProcessEngine(clock=clock, workers=0, environ=settings) as engine:
+        yield engine
+
+
+@pytest.fixture
+def spoiled(settings: dict[str, str]) -> None:
+    """Give the engine a catalog whose synthesis spoils its digests as a test says."""
+    settings["LEASEHOLD_CATALOG"] = spoiled_digests.__name__
+    spoiled_digests.SPOILS.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,14 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.operate import OperationRequest, operate
-from leasehold.testing import FrozenClock, InProcessEngine
+from leasehold.testing import InProcessEngine
 from pipelines.review.models import Digest, Point, Summary
 from tests.unit.pipelines.spoiled_digests import GATES, PIPELINES, SPOILS, STEPS
-from tests.worlds.builders import environ_of
 
 ROOT = Path(__file__).parents[3]
 REPEATED = "It is so, whatever the documents say of leases and of workers."
 
-
-@pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: FrozenClock) -> Iterator[InProcessEngine]:
-    settings = environ_of(tmp_path, LEASEHOLD_CATALOG="tests.unit.pipelines.spoiled_digests")
-    SPOILS.clear()
-    with InProcessEngine(clock=clock, workers=0, environ=settings) as engine:
-        yield engine
+pytestmark = pytest.mark.usefixtures("spoiled")
 
 
 def started(engine: InProcessEngine, folder: Path, pipeline: str = "review") -> str:

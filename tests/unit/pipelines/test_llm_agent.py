@@ -63,17 +63,6 @@ def settings(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
-def engine(settings: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
-    with InProcessEngine(clock=clock, workers=0, environ=settings) as engine:
-        yield engine
-
-
-@pytest.fixture
 def docs(tmp_path: Path) -> Path:
     folder = tmp_path / "docs"
     folder.mkdir()

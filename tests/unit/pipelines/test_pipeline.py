@@ -2,21 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from leasehold.testing import FrozenClock, InProcessEngine
-from tests.worlds.builders import environ_of
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
-    environ = environ_of(tmp_path)
-    with InProcessEngine(clock=FrozenClock(), workers=0, environ=environ) as engine:
-        yield engine
+from leasehold.testing import InProcessEngine
 
 
 def publication(engine: InProcessEngine, run_id: str) -> dict[str, object]:

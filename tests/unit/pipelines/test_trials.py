@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leasehold.domain.manifest import Manifest
-from leasehold.testing import FrozenClock, InProcessEngine
+from leasehold.testing import InProcessEngine
 from pipelines.review.local_agent import LocalAgent
 from pipelines.review.models import Claim, Digest
 from pipelines.review.questions import DocumentClaims, FolderClaims
 from tests.unit.pipelines.spoiled_digests import SPOILS
-from tests.worlds.builders import environ_of
 
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
-    settings = environ_of(tmp_path, LEASEHOLD_CATALOG="tests.unit.pipelines.spoiled_digests")
-    SPOILS.clear()
-    with InProcessEngine(clock=FrozenClock(), workers=0, environ=settings) as engine:
-        yield engine
+pytestmark = pytest.mark.usefixtures("spoiled")
 
 
 def reviewed(engine: InProcessEngine, docs: Path) -> Manifest:

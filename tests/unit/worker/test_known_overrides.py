@@ -39,11 +39,6 @@ class AskedStore(SqliteDocuments):
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
 def store(tmp_path: Path, clock: FrozenClock) -> Iterator[AskedStore]:
     store = AskedStore(tmp_path / "runs.db", clock)
     store.answers.set()
