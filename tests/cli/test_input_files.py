@@ -28,6 +28,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
 from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.runs_api import runs_api
+from tests.worlds.wrapped import Wrapped
 
 SOURCE = """
 from datetime import timedelta
@@ -173,20 +174,17 @@ def test_what_is_refused_leaves_nothing_behind(engine: InProcessEngine, shell: S
     assert stored(shell.folder) == []
 
 
-class Overtaken:
+class Overtaken(Wrapped[Artifacts]):
     """Artifacts; as the first of them is stored, somebody else starts a run of the same key."""
 
     def __init__(self, artifacts: Artifacts, overtake: Callable[[], object]) -> None:
-        self._artifacts = artifacts
+        super().__init__(artifacts)
         self._overtake = [overtake]
 
     def put(self, name: str, data: bytes) -> str:
         if self._overtake:
             self._overtake.pop()()
-        return self._artifacts.put(name, data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._artifacts, name)
+        return self.inner.put(name, data)
 
 
 @pytest.mark.parametrize("files", [FILES, {"two.txt": b"other"}])

@@ -42,6 +42,7 @@ from leasehold.services.sweep import sweep
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import new_run
 from tests.worlds.queues import SeenByAll
+from tests.worlds.wrapped import Wrapped
 
 CHANNELS = Registry("channels", [LogChannel(name="pager"), LogChannel(name="chat")])
 
@@ -68,17 +69,14 @@ class Clock(SystemClock):
         return super().monotonic() + self.ahead
 
 
-class Store:
+class Store(Wrapped[Documents]):
     """A store that is as far ahead as the clock, and fails, or loses an answer, as it is told."""
 
     def __init__(self, inner: Documents, clock: Clock) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._clock = clock
         self._failures = 0
         self._loses_answer = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def fail(self, times: int) -> None:
         self._failures = times
@@ -94,7 +92,7 @@ class Store:
         if self._failures and is_delivery:
             self._failures -= 1
             raise StoreUnavailableError(store="test", problem="it is away")
-        answer = self._inner.transact(ref, ahead, **more)
+        answer = self.inner.transact(ref, ahead, **more)
         if self._loses_answer and is_delivery:
             self._loses_answer = False
             raise StoreUnavailableError(store="test", problem="the answer was lost")
@@ -542,21 +540,18 @@ def test_a_backlog_of_deliveries_leaves_half_of_the_time_to_runs(
     assert after.alarm_at > due
 
 
-class SlowLeases:
+class SlowLeases(Wrapped[Documents]):
     """A store that needs its time to find the runs whose lease is over."""
 
     def __init__(self, within: Documents, clock: Clock, seconds: float) -> None:
-        self._within = within
+        super().__init__(within)
         self._clock = clock
         self._left = [seconds]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._within, name)
 
     def query(self, query: Query) -> Any:
         if "status" in query.equal and self._left:
             self._clock.advance(self._left.pop())
-        return self._within.query(query)
+        return self.inner.query(query)
 
 
 def test_deliveries_get_half_of_what_leases_left_of_the_time(

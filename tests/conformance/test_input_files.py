@@ -30,6 +30,7 @@ from leasehold.services.engine import Engine, find_run
 from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, apply, operate, preview
 from leasehold.services.start_run import StartRequest, start_run
+from tests.worlds.wrapped import Wrapped
 
 FILES = {"a/one.txt": b"one", "two.txt": b"two"}
 GIVEN = {"n": 1}
@@ -96,20 +97,18 @@ def test_a_recreated_run_has_the_files_of_the_one_that_it_is_made_of(
     assert files_of(engine, created) == FILES
 
 
-class Away:
+class Away(Wrapped[Artifacts]):
     """Artifacts that take so many files, and are away for the next."""
 
     def __init__(self, artifacts: Artifacts, takes: int) -> None:
-        self._artifacts, self._takes = artifacts, takes
+        super().__init__(artifacts)
+        self._takes = takes
 
     def put(self, name: str, data: bytes) -> str:
         if not self._takes:
             raise StoreUnavailableError(store="artifacts", problem="it is away")
         self._takes -= 1
-        return self._artifacts.put(name, data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._artifacts, name)
+        return self.inner.put(name, data)
 
 
 def full(engine: Engine) -> Engine:

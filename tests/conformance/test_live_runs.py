@@ -17,6 +17,7 @@ from leasehold.services.catalog_fit import LiveRunCheck, RunMisfit, live_runs
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
 from tests.conformance.test_operations import TABLE_CELLS, Service, booted, run_in
+from tests.worlds.wrapped import Wrapped
 
 STATES = list(dict.fromkeys(state for state, _, _ in TABLE_CELLS))
 LIVE = [s for s in STATES if "cancelled" not in s and "dead" not in s and "COMPLETED" not in s]
@@ -33,22 +34,19 @@ def runs(service: Service) -> dict[str, str]:
     return {run_in(service, state): state for state in STATES}
 
 
-class CountedReads:
+class CountedReads(Wrapped[Documents]):
     """A store that counts how often each run is read."""
 
     def __init__(self, store: Documents) -> None:
-        self._store = store
+        super().__init__(store)
         self.reads: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     def get(self, ref: Ref) -> Snapshot | None:
         self.reads[ref.id] += 1
-        return self._store.get(ref)
+        return self.inner.get(ref)
 
     def query(self, query: Query) -> list[Snapshot]:
-        found = self._store.query(query)
+        found = self.inner.query(query)
         self.reads.update(one.ref.id for one in found)
         return found
 

@@ -42,6 +42,7 @@ from leasehold.services.purge import (
 from leasehold.services.read_runs import RunFilter, list_runs, read_timeline
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
+from tests.worlds.wrapped import Wrapped
 
 NOW = SystemClock().now()
 SOON = NOW + timedelta(days=1)
@@ -302,20 +303,17 @@ def test_a_whole_lineage_goes_at_once(engine: Engine, label: str) -> None:
     assert [leftovers(engine, run_id) for run_id in family] == [[], [], []]
 
 
-class Meddling:
+class Meddling(Wrapped[Any]):
     """Artifacts that do something before the first deletion."""
 
     def __init__(self, within: Any, meddle: Any) -> None:
-        self._within = within
+        super().__init__(within)
         self._meddle = [meddle]
 
     def delete(self, name: str) -> None:
         while self._meddle:
             self._meddle.pop()()
-        self._within.delete(name)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._within, name)
+        self.inner.delete(name)
 
 
 def test_a_run_that_is_recreated_between_the_look_and_the_mark_stays(
@@ -361,17 +359,15 @@ def test_a_marked_run_is_hidden_from_all_readers(engine: Engine, label: str, uni
     assert not find_run(engine, again).manifest.is_terminal
 
 
-class Listing:
+class Listing(Wrapped[Any]):
     """The store, which lists runs as they were seen before."""
 
     def __init__(self, within: Any, *seen: Snapshot) -> None:
-        self._within, self._seen = within, seen
+        super().__init__(within)
+        self._seen = seen
 
     def query(self, query: Query) -> Any:
-        return list(self._seen) if query.collection == "runs" else self._within.query(query)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._within, name)
+        return list(self._seen) if query.collection == "runs" else self.inner.query(query)
 
 
 def cut_off(engine: Engine, run_id: str, after: int = 1) -> Snapshot:

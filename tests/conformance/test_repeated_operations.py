@@ -17,6 +17,7 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.stored import DecideDocument, Ref
 from leasehold.ports.documents import Committed, Documents, Query, Snapshot
 from tests.conformance.test_operations import OUTPUT, TOO_SHORT, Service, booted
+from tests.worlds.wrapped import Wrapped
 
 LOOKED = {"reason": "looked at them"}
 
@@ -137,26 +138,27 @@ def test_of_the_same_approvals_at_once_one_is_done_and_all_are_answered(service:
 # -- a store between whose calls something happens -------------------------------------------------
 
 
-class Interrupted:
+class Interrupted(Wrapped[Documents]):
     """A store; `happens` once, behind the first call of a kind.
 
     A transaction is repeated behind it, as a store does that lost the answer to its first commit.
     """
 
     def __init__(self, documents: Documents, call: str, happens: Callable[[], object]) -> None:
-        self._documents, self._call, self._happens = documents, call, [happens]
+        super().__init__(documents)
+        self._call, self._happens = call, [happens]
 
     def get(self, ref: Ref) -> Snapshot | None:
-        found = self._documents.get(ref)
+        found = self.inner.get(ref)
         self._interrupt("get")
         return found
 
     def transact(
         self, ref: Ref, decide: DecideDocument[Change], **options: Any
     ) -> Committed[Change]:
-        committed = self._documents.transact(ref, decide, **options)
+        committed = self.inner.transact(ref, decide, **options)
         if self._interrupt("transact"):
-            committed = self._documents.transact(ref, decide, **options)
+            committed = self.inner.transact(ref, decide, **options)
         return committed
 
     def _interrupt(self, call: str) -> bool:
@@ -164,9 +166,6 @@ class Interrupted:
             return False
         self._happens.pop()()
         return True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._documents, name)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.conformance.remote_step import engine_of_remote_step
+from tests.worlds.wrapped import Wrapped
 
 LARGE = '["' + "x" * 40_000 + '"]'
 
@@ -97,36 +98,30 @@ def test_what_is_refused_leaves_no_file(engine: Engine, run_id: str) -> None:
     assert files(engine, run_id) == kept
 
 
-class LosesAnswer:
+class LosesAnswer(Wrapped[Documents]):
     """A store whose answer to the next write is lost, while the write stands."""
 
     def __init__(self, inner: Documents) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.is_next = True
 
     def transact(self, *given: Any, **named: Any) -> Committed[Any]:
-        committed = self._inner.transact(*given, **named)
+        committed = self.inner.transact(*given, **named)
         if self.is_next:
             self.is_next = False
             raise StoreUnavailableError(store="store", problem="its answer was lost")
         return committed
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
-
-class SkipsWaits:
+class SkipsWaits(Wrapped[Clock]):
     """A clock that skips waits; something happens meanwhile."""
 
     def __init__(self, inner: Clock) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.meanwhile: Callable[[], object] = lambda: None
 
     def skip(self, _: float) -> None:
         self.meanwhile()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
 
 def test_a_checkpoint_that_is_recorded_twice_keeps_its_file(engine: Engine, run_id: str) -> None:

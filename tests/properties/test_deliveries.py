@@ -35,6 +35,7 @@ from leasehold.services.deliver_notification import DeliveryHint, deliver
 from leasehold.services.engine import Engine
 from leasehold.testing import FrozenClock
 from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.wrapped import Wrapped
 
 CHANNELS = Registry("channels", [LogChannel(name="pager")])
 NUMBERS = itertools.count()
@@ -53,7 +54,7 @@ class KilledError(BaseException):
     """The process of a sender ends here."""
 
 
-class World:
+class World(Wrapped[Documents]):
     """A channel, its provider, and a store whose every call may meet with something."""
 
     def __init__(self, inner: Documents, clock: Clock, chance: random.Random) -> None:
@@ -61,21 +62,18 @@ class World:
         self.is_calm = False
         self.engine: Engine
         self.hint: DeliveryHint
-        self._inner = inner
+        super().__init__(inner)
         self._clock = clock
         self._chance = chance
         self._depth = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
     def get(self, ref: Ref) -> Any:
         self._meddle()
-        return self._inner.get(ref)
+        return self.inner.get(ref)
 
     def transact(self, ref: Ref, decide: Any, **more: Any) -> Any:
         self._meddle()
-        done = self._inner.transact(ref, decide, **more)
+        done = self.inner.transact(ref, decide, **more)
         if not self.is_calm and self._chance.random() < 0.1:
             raise StoreUnavailableError(store="test", problem="the answer was lost")
         self._meddle()

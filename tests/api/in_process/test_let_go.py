@@ -22,6 +22,7 @@ from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.in_process.gated import GATES, PIPELINES, STEPS
 from tests.api.in_process.sample import GO_ON
 from tests.worlds.waiting import until
+from tests.worlds.wrapped import Wrapped
 
 Environ = dict[str, str]
 
@@ -162,19 +163,13 @@ def test_the_run_of_another_engine_is_left_to_it(environ: Environ, clock: Frozen
         assert other.run_until_idle() == 1
 
 
-class NoIndexOfStatus:
+class NoIndexOfStatus(Wrapped[Any]):
     """A store that cannot be asked for runs by shard and status: that index is still built."""
-
-    def __init__(self, within: Any) -> None:
-        self._within = within
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._within, name)
 
     def query(self, query: Query) -> Any:
         if {"shard", "status"} <= query.equal.keys():
             raise StoreUnavailableError(store="the test", problem="the query needs an index")
-        return self._within.query(query)
+        return self.inner.query(query)
 
 
 def test_runs_are_swept_where_dispatches_cannot_be_looked_for(environ: Environ) -> None:

@@ -19,6 +19,7 @@ from tests.api.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
 from tests.api.server.conftest import Api
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
+from tests.worlds.wrapped import Wrapped
 
 
 def ended(api: Api, run_id: str) -> Any:
@@ -153,17 +154,17 @@ def test_stopped_it_releases_its_leases_and_answers_no_more(
     assert (run.position.lease, run.position.attempts.interrupted) == (None, 1)
 
 
-class Absent:
+class Absent(Wrapped[Any]):
     """A store that is away until it is back."""
 
     def __init__(self, within: Any) -> None:
-        self._within = within
+        super().__init__(within)
         self.is_away = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         if name in {"get", "query", "transact"} and self.is_away.is_set():
             raise StoreUnavailableError(store="the test", problem="it is away")
-        return getattr(self._within, name)
+        return getattr(self.inner, name)
 
 
 def test_while_the_store_is_away_it_says_so_and_then_goes_on(api: Api, server: Server) -> None:

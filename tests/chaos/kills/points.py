@@ -13,6 +13,7 @@ from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Committed, Documents
+from tests.worlds.wrapped import Wrapped
 
 #: Those of an iteration, in their order; a small checkpoint has no file to put or to delete.
 BETWEEN_ITERATIONS: Final = "before the iteration"
@@ -76,15 +77,12 @@ class Place:
             os.kill(int((self.folder / "worker").read_text()), signal.SIGKILL)
 
 
-class LethalDocuments:
+class LethalDocuments(Wrapped[Documents]):
     """The documents port; a worker may die before each commit of its run and after it."""
 
     def __init__(self, inner: Documents, place: Place) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._place = place
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def transact(
         self, ref: Ref, decide: DecideDocument[Answer], **options: Any
@@ -94,7 +92,7 @@ class LethalDocuments:
             self._reach(write.answer, BEFORE_THE_WRITE, BEFORE_THE_END)
             return write
 
-        committed: Committed[Answer] = self._inner.transact(ref, decided, **options)
+        committed: Committed[Answer] = self.inner.transact(ref, decided, **options)
         self._reach(committed.answer, BEFORE_THE_DELETE, BEFORE_THE_LAST_DELETE)
         return committed
 
@@ -107,24 +105,21 @@ class LethalDocuments:
             self._place.reach(at_the_end)
 
 
-class LethalArtifacts:
+class LethalArtifacts(Wrapped[Artifacts]):
     """The artifacts port; a worker may die before it puts a file and after it deleted one."""
 
     def __init__(self, inner: Artifacts, place: Place) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._place = place
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def put(self, name: str, data: bytes) -> str:
         self._place.reach(BEFORE_THE_PUT)
-        return self._inner.put(name, data)
+        return self.inner.put(name, data)
 
     def delete_file(self, name: str) -> None:
-        self._inner.delete_file(name)
+        self.inner.delete_file(name)
         self._place.reach(AFTER_THE_DELETE)
 
     def delete(self, name: str) -> None:
-        self._inner.delete(name)
+        self.inner.delete(name)
         self._place.reach(AFTER_THE_LAST_DELETE)

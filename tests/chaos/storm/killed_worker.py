@@ -22,6 +22,7 @@ from tests.chaos.storm.processes import forked
 from tests.chaos.storm.scenario import settings_in
 from tests.chaos.storm.workers import NoTasks
 from tests.conformance.stores import DOCUMENTS
+from tests.worlds.wrapped import Wrapped
 
 PATIENCE_S: Final = 60.0
 
@@ -63,15 +64,12 @@ def work(point: Point, kind: str, folder: Path, run_id: str) -> None:
         execute_step(engine, Hint(run_id, 1))
 
 
-class _Documents:
+class _Documents(Wrapped[Documents]):
     """The documents port of the worker."""
 
     def __init__(self, inner: Documents, point: Point) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._point = point
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def transact(
         self, ref: Ref, decide: DecideDocument[Answer], **options: Any
@@ -84,7 +82,7 @@ class _Documents:
                 _die(self._point is Point.IN_ARCHIVE)
             return write
 
-        committed: Committed[Answer] = self._inner.transact(ref, decided, **options)
+        committed: Committed[Answer] = self.inner.transact(ref, decided, **options)
         answer = committed.answer
         if isinstance(answer, Change) and answer.deliveries:
             _die(self._point is Point.AFTER_COMMIT)

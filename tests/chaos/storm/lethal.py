@@ -18,6 +18,7 @@ from leasehold.ports.channel import Channel
 from leasehold.ports.documents import Committed, Documents
 from tests.chaos.storm.chance import KILLS, REFUSED, Kill, draw, roll, subject_of
 from tests.chaos.storm.sender import post
+from tests.worlds.wrapped import Wrapped
 
 #: What the provider may take to note whom it is to kill.
 PATIENCE_S: Final = 30.0
@@ -72,21 +73,18 @@ class Fate:
         return draw(KILLS, self._seed, "kill", subject, token)
 
 
-class LethalDocuments:
+class LethalDocuments(Wrapped[Documents]):
     """The documents port of a process that may die as it claims or has recorded a delivery."""
 
     def __init__(self, inner: Documents, fate: Fate) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._fate = fate
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def transact(
         self, ref: Ref, decide: DecideDocument[Answer], **options: Any
     ) -> Committed[Answer]:
         """Do as the store does, and die afterwards where that is its fate."""
-        committed: Committed[Answer] = self._inner.transact(ref, decide, **options)
+        committed: Committed[Answer] = self.inner.transact(ref, decide, **options)
         if ref.collection == "deliveries" and committed.snapshot is not None:
             document = committed.snapshot.document
             if document["state"] == DeliveryState.CLAIMED:

@@ -31,6 +31,7 @@ from tests.chaos.storm.workers import NoTasks
 from tests.conformance.stores import DOCUMENTS
 from tests.worlds.emulators import need_firestore
 from tests.worlds.waiting import until
+from tests.worlds.wrapped import Wrapped
 
 EVENTS = {
     "done": AnnouncedEvent.RUN_COMPLETED,
@@ -141,16 +142,13 @@ def test_so_does_the_sweep(tmp_path: Path, kind: str, ends: str, point: Point) -
 def test_an_archive_that_fails_costs_no_announcement(tmp_path: Path, archive: str) -> None:
     over = threading.Event()
 
-    class Archives:
+    class Archives(Wrapped[Artifacts]):
         """Artifacts that can be read and written, and not archived."""
-
-        def __init__(self, inner: Artifacts) -> None:
-            self._inner = inner
 
         def __getattr__(self, name: str) -> Any:
             if name in ("compress", "delete"):
                 return self._fail
-            return getattr(self._inner, name)
+            return getattr(self.inner, name)
 
         def _fail(self, _: str) -> None:
             if archive == "hangs":
