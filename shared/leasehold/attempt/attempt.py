@@ -39,7 +39,7 @@ from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
 from leasehold.domain.manifest_parts import Progress, StepRecord
 from leasehold.domain.notes import MadeOutput, Notes, Phases, progress_without_secrets, tool_name
-from leasehold.domain.redaction import masked
+from leasehold.domain.redaction import masked, without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
 from leasehold.domain.stored import Document, Write, replace
@@ -319,7 +319,7 @@ class Attempt:
         save = partial(
             lifecycle.checkpoint,
             iteration_count=iteration_count,
-            phase=_without_secrets(phase),
+            phase=phase and without_secrets(phase),
             partial_results=kept,
         )
         before = self._refer_to(file, partial(self._save, save, "The checkpoint is kept."))
@@ -815,11 +815,3 @@ def _end_of_lease(run: Manifest, snapshot: Snapshot) -> float:
     if run.position.lease is None:
         return snapshot.monotonic
     return snapshot.monotonic + (run.position.lease.expires_at - snapshot.read_at).total_seconds()
-
-
-def _without_secrets(phase: str) -> str:
-    if not phase:
-        return ""
-    from leasehold.domain.redaction import without_secrets  # noqa: PLC0415 - when there is a text
-
-    return without_secrets(phase)

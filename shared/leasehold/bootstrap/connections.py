@@ -167,7 +167,6 @@ def _identify(
     who changes something, when it stores the first file; who only looks writes nothing.
     """
     from leasehold.adapters.folder import FolderArtifacts  # noqa: PLC0415 - as in the factory
-    from leasehold.adapters.folder_identity import FolderIdentity  # noqa: PLC0415
 
     if not isinstance(artifacts, FolderArtifacts):
         return

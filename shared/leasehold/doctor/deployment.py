@@ -108,15 +108,7 @@ class Deployment:
     @property
     def apply(self) -> str:
         """The command that creates what is missing."""
-        return self._provision("apply")
-
-    @property
-    def drift(self) -> str:
-        """The command that says what differs, with what repairs it."""
-        return self._provision("drift")
-
-    def _provision(self, verb: str) -> str:
-        return f"leasehold deploy {verb} --project={self.project} --region={self.region}"
+        return f"leasehold deploy apply --project={self.project} --region={self.region}"
 
     def of_run(self, verb: str, service: str, *flags: str) -> str:
         """Return a command about a service of Cloud Run."""

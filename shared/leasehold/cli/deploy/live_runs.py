@@ -21,6 +21,7 @@ from leasehold.cli.stdout import print_line
 from leasehold.cli.streams import print_error, warn
 from leasehold.deploy.environment import catalog_of, environment_of
 from leasehold.deploy.installation import Installation
+from leasehold.deploy.resources.resource import State
 from leasehold.deploy.steps import survey
 from leasehold.domain.printable import counted
 from leasehold.google_clients.clients import GoogleClients
@@ -83,7 +84,6 @@ def _absent(installation: Installation) -> str:
     clients = GoogleClients(installation.project)
     from leasehold.deploy.resources.database import Database  # noqa: PLC0415 - `--help` answers without
     from leasehold.deploy.resources.indexes import indexes  # noqa: PLC0415 - likewise
-    from leasehold.deploy.resources.resource import State  # noqa: PLC0415 - likewise
 
     needed = [one for one in indexes(clients, installation) if one.name in INDEXES]
     for step in survey([Database(clients, installation), *needed], installation.project):

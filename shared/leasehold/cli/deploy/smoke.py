@@ -34,6 +34,7 @@ from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import one_line
 from leasehold.errors import MissingExtraError
 from leasehold.google_clients.call_errors import explain
+from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.extras import require_extra
 from leasehold.registry.functions import FunctionEntry
 
@@ -366,8 +367,6 @@ def check_sweep(installation: Installation) -> str:
     Raises:
         SmokeError: there is none, it does not run, or it cannot be looked at.
     """
-    from leasehold.google_clients.clients import ONE_TRY, GoogleClients  # noqa: PLC0415 - lazy
-
     wanted = installation.url_of(installation.functions["sweep_dead_letters"])
     try:
         clients = GoogleClients(installation.project)

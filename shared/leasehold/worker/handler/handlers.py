@@ -20,6 +20,7 @@ from leasehold.errors import HandlerNotFoundError
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context.step_context import StepContext
 from leasehold.worker.context.typed_json import adapter_of, code_of, first_sentence, unwrapped
+from leasehold.worker.failures.failures import safe_text, words_of_import
 from leasehold.worker.handler.user_modules import ImportRaisedError, import_users
 
 #: A module that catches what says that it is late hears it again after so many seconds.
@@ -206,8 +207,6 @@ def _imported(path: str) -> Any:
         module = _module(module_name)
     except ImportRaisedError as raised:
         error = raised.__cause__ or raised
-        from leasehold.worker.failures.failures import words_of_import  # noqa: PLC0415 - when it is needed
-
         problem = f"importing {module_name!r} raised {words_of_import(error, module_name)}"
         raise UnresolvedError(problem) from error
     found = getattr(module, name, None)
@@ -270,7 +269,5 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def _unusable(error: Exception) -> str:
-    from leasehold.worker.failures.failures import safe_text  # noqa: PLC0415 - when it is needed
-
     words = safe_text(first_sentence(error).rstrip(" ."), _MAX_WORDS)
     return f"its annotations cannot be used: {words}"
