@@ -36,7 +36,7 @@ from leasehold.registry.function_table import FUNCTIONS
 
 
 class Kind(StrEnum):
-    """What a service bills, or what is good to know beside it."""
+    """A resource that a service bills, or a fact beside it."""
 
     READ = "document reads"
     WRITE = "document writes"

@@ -118,7 +118,7 @@ PRICES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What another service bills for the steps alone.
+    """The bill of another service for the steps alone.
 
     Args:
         price: of its unit.

@@ -144,7 +144,7 @@ def of_python(path: str, text: str) -> Iterator[Text]:
         if constant := _docstring(node):
             seen.add(id(constant))
             for line, part in _paragraphs(constant):
-                yield Text(f"{path}:{line}", part, isinstance(node, ast.Module))
+                yield Text(f"{path}:{line}", part, has_sentences=True)
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             seen.update(map(id, node.values))

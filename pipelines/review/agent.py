@@ -23,7 +23,7 @@ _LONGEST_PACE_MS: Final = 60_000
 
 
 class Agent(Protocol):
-    """Reads and condenses. What it answers is checked by the steps, and again by supervision.
+    """Reads and condenses. The steps check its answers, and supervision checks them again.
 
     Every method raises `AgentClientError` when the agent or its provider fails.
     """

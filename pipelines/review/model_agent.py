@@ -89,7 +89,7 @@ class Picks(Record):
 
 
 class Points(Record):
-    """What there is to say."""
+    """The points of an answer."""
 
     points: tuple[DraftPoint, ...]
 
@@ -101,7 +101,7 @@ class Objections(Record):
 
 
 class Message(BaseModel):
-    """What the model says, or why it does not."""
+    """The text of the model, or its reason for none."""
 
     content: str | None = None
     refusal: str | None = None

@@ -29,7 +29,7 @@ class Record(BaseModel):
 
 
 class ReviewInput(Record):
-    """Which Markdown to review, and how much of it at most. What is left out is reported."""
+    """The Markdown to review, and how much of it at most. Omitted documents are reported."""
 
     folder: str = Field(default=".", min_length=1, description="a folder, or one Markdown file")
     max_files: int = Field(default=500, ge=1, le=5000)
@@ -99,7 +99,7 @@ class Document(Record):
 
 
 class Extraction(Record):
-    """What stands in the folder. `findings` are the files that could not be read, or were not."""
+    """The content of the folder. `findings` are the files that could not be read, or were not."""
 
     folder: str
     agent: str
@@ -126,7 +126,7 @@ class Point(Record):
 
 
 class Summary(Record):
-    """What one document says, in a few points."""
+    """The content of one document, in a few points."""
 
     document: str
     points: tuple[Point, ...]
@@ -157,10 +157,9 @@ class Supervision(Record):
 class Review(Record):
     """What supervision found: `fail` when the digest cannot be trusted.
 
-    `settled`: no other digest would repair what is grave. `score`, 0 to 1, is the share of the
-    points that nothing grave was found of. `documents_citable` have claims to cite;
-    `documents_cited` are cited by the digest. What has a default is not in reviews of earlier
-    versions.
+    `settled`: another digest would repair no grave finding. `score`, 0 to 1, is the share of the
+    points without a grave finding. `documents_citable` have claims to cite; `documents_cited` are
+    cited by the digest. Fields with a default are missing in reviews of earlier versions.
     """
 
     verdict: Verdict

@@ -70,7 +70,7 @@ def folder_of(address: str) -> Path | None:
 
 
 class Report:
-    """What people read, as Markdown.
+    """The report for people, as Markdown.
 
     Its places are links to the documents, relative to the `folder` that the report is put into;
     without one, as in a bucket, they are plain.

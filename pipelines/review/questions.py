@@ -38,7 +38,7 @@ class Pick(Record):
 class DocumentClaims(Record):
     """The claims of one document: what does it say, in at most `points` points?
 
-    What `avoid` says was refused before, and is not to be said again.
+    `avoid` was refused before, and must not come again.
     """
 
     document: str
@@ -51,7 +51,7 @@ class DocumentClaims(Record):
 class FolderClaims(Record):
     """The weightiest claims of all documents: what matters most, in at most `points` points?
 
-    What `avoid` says was refused before, and is not to be said again.
+    `avoid` was refused before, and must not come again.
     """
 
     claims: tuple[Claim, ...]
@@ -93,7 +93,7 @@ class Inspection(Record):
 
 
 class Objection(Record):
-    """What is wrong with a point, by its number."""
+    """The problem of a point, by its number."""
 
     point: int
     reason: Annotated[str, BeforeValidator(_on_one_line)]

@@ -37,7 +37,7 @@ class Inspector(Protocol):
 
 
 class Look(Record):
-    """What the agent objects to under one aspect, and which attempt asked it."""
+    """The objections of the agent under one aspect, and the attempt that asked for them."""
 
     aspect: Aspect
     attempt: int
@@ -86,7 +86,7 @@ def account(ctx: StepContext, looks: Sequence[Look]) -> Supervision:
 
 
 def _look(agent: Inspector, question: Inspection, attempt: int) -> Look:
-    """Ask the agent: the expensive call. What it answers fits, or is not kept."""
+    """Ask the agent: the expensive call. An answer that does not fit is not kept."""
     objections = {each.point: each for each in agent.objections(question)}
     known = {point.number for point in question.points}
     if unknown := sorted(objections.keys() - known):

@@ -115,7 +115,7 @@ class BoundedCalls:
             patience_s: for how many seconds it is waited for; None: as all are.
 
         Raises:
-            What the call raises, if it is over in time.
+            Errors of the call, if it ends in time.
         """
         if self.are_taken():
             return False

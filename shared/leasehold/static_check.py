@@ -98,7 +98,7 @@ class Homes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found, and how much it looked at.
+    """The findings of a check, and how much it looked at.
 
     `homes` says of each step where its limits allow it to run, and `reuse` how many attempts one
     process may serve, of the steps where these are several. `warnings` are of this environment

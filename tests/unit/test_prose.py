@@ -124,6 +124,18 @@ def called(name):
     }
 
 
+def test_a_docstring_begins_with_its_subject_as_a_page_does() -> None:
+    module = 'def called():\n    """Return it.\n\n    What it raises is passed on.\n    """\n'
+
+    found = [
+        problem
+        for one in of_python("module.py", module)
+        for problem in problems(one.text, has_sentences=one.has_sentences)
+    ]
+
+    assert found == ["'What it raises is passed on....': begin with the subject, a noun"]
+
+
 def test_the_name_of_a_test_is_a_sentence() -> None:
     found = list(of_test_names("test_x.py", "def test_nobody_waits() -> None: ...\n"))
 

@@ -300,7 +300,7 @@ _NO_BUCKET_METADATA: Final = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 
 @dataclass(frozen=True, slots=True)
 class StorageLibrary:
-    """What is used of it.
+    """The used part of it.
 
     Args:
         open_bucket: makes a client, and returns its bucket of that name; no call is made.

@@ -52,9 +52,9 @@ class FolderArtifacts:
     Whoever can write into the folder may plant links and pipes in it: none is followed or opened.
 
     Args:
-        root: the folder; the first write makes it, for its owner alone. What interrupted
-            writes left in it is deleted. Once it was seen to hold something, it is not made again:
-            if it is gone, that is an outage.
+        root: the folder; the first write makes it, for its owner alone. Leftovers of interrupted
+            writes are deleted. Once it was seen to hold something, it is not made again: if it is
+            gone, that is an outage.
         clock: gives the age of leftovers.
 
     Raises:

@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class Needs(StrEnum):
-    """What a call needs of the place where it is answered, and so what its caller may do there.
+    """The requirements of a call: the place that can answer it, and the right of its caller.
 
     The engine of a function has all of it. A client of a store opens no more than this.
     """
@@ -44,7 +44,7 @@ class Needs(StrEnum):
 
     @property
     def right(self) -> Right:
-        """What the caller has to be allowed to do."""
+        """The right that the caller needs."""
         if self in (Needs.READ, Needs.EXPLAIN, Needs.CATALOG):
             return Right.READ
         return Right.CANCEL if self is Needs.CANCEL else Right.CHANGE

@@ -182,7 +182,7 @@ def trace(engine: Engine, request: CallRequest[None]) -> TraceResponse:
 
 @call("GET", "/runs/<run_id>/why", WhyResponse, needs=Needs.EXPLAIN, refuses=_OF_RUN)
 def why(engine: Engine, request: CallRequest[None]) -> WhyResponse:
-    """What a run waits for, until when, and what a person can do about it."""
+    """The reason why a run waits, until when, and what a person can do about it."""
     here = partial(is_gone, host=host_name())
     return WhyResponse.of(explain_run(engine, request.run_id, is_gone=here))
 
@@ -195,7 +195,7 @@ def why(engine: Engine, request: CallRequest[None]) -> WhyResponse:
     name="input",
 )
 def run_input(engine: Engine, request: CallRequest[None]) -> Any:
-    """What the run was started with, as it is."""
+    """The input of the run, unchanged."""
     return JsonText(read_input(engine, request.run_id))
 
 
@@ -404,7 +404,7 @@ def sweep(engine: Engine, _: CallRequest[None]) -> SweepResponse:
 
 @call("GET", "/registry", RegistryResponse, needs=Needs.CATALOG)
 def registry(engine: Engine, _: CallRequest[None]) -> RegistryResponse:
-    """What is in force per step type, with the source of each value."""
+    """The settings in force for each step type, with the source of each value."""
     return RegistryResponse.model_validate(registry_report(engine))
 
 
@@ -430,7 +430,7 @@ def overrides(engine: Engine, _: CallRequest[None]) -> OverridesResponse:
     names_actor=True,
 )
 def override(engine: Engine, request: CallRequest[OverrideBody]) -> OverrideChange:
-    """What is set now, in force at the next dispatch within 10 s, and what was set before."""
+    """The new override, in force at the next dispatch within 10 s, and the one before."""
     asked = request.given.to_request(request.step, request.actor)
     return OverrideChange.model_validate(limits.set_override(engine, asked))
 
@@ -443,7 +443,7 @@ def override(engine: Engine, request: CallRequest[OverrideBody]) -> OverrideChan
     refuses=(errors.UnknownKeyError,),
 )
 def clear_override(engine: Engine, request: CallRequest[None]) -> OverrideChange:
-    """What was set for the step, which has its own limits again from the next dispatch on."""
+    """The cleared override: from the next dispatch on, the step has its own limits again."""
     return OverrideChange.model_validate(limits.clear_override(engine, request.step))
 
 

@@ -58,7 +58,7 @@ class PushMessage(RequestPart):
 
 
 class PushBody(RequestModel):
-    """What an event of Pub/Sub holds."""
+    """The body of a push of Pub/Sub."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -66,7 +66,7 @@ class PushBody(RequestModel):
 
 
 class AnnouncedFacts(RequestPart):
-    """Which delivery is due. What else is said of it is for other readers, and not believed."""
+    """Which delivery is due. All other fields are for other readers, and not trusted."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -211,7 +211,7 @@ def _refused(place: _Place, value: object) -> InvalidRequestError:
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: typing wants to hash it
 class Rule:
-    """What a field may be, as an annotation of its type.
+    """The allowed values of a field, as an annotation of its type.
 
     Args:
         allowed: the rule in words: "a whole number from 1 to 1000".

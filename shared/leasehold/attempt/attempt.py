@@ -204,7 +204,7 @@ class Attempt:
 
     @property
     def notes(self) -> Notes:
-        """What is to be kept with the next write."""
+        """The notes for the next write."""
         return Notes(
             progress=self._progress,
             calls_spared=self._calls_spared,
@@ -409,7 +409,7 @@ class Attempt:
         where as far as it is known here the lease is over.
 
         Args:
-            ending: as `settlement.ending_of` returns it. What it owes is the caller's to publish.
+            ending: as `settlement.ending_of` returns it. The caller publishes the effects.
 
         Raises:
             LeaseLostError: the lease is not held any more; nothing was written.

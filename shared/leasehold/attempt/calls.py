@@ -93,7 +93,7 @@ class KeptCheckpoint(NamedTuple):
 
 
 class ContextCalls(Protocol):
-    """What a context asks, wherever its handler runs. What each call raises, `StepContext` says."""
+    """The requests of a context, wherever its handler runs; errors as in `StepContext`."""
 
     @property
     def facts(self) -> AttemptFacts:

@@ -134,7 +134,7 @@ class StopSignal:
     def on_stop(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have `callback` called, in its own thread, when the signal is given, or was.
 
-        What it raises is logged.
+        Its errors are logged.
 
         Returns:
             What ends that.

@@ -83,7 +83,7 @@ def log_report(facts: Facts) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Who hears of what an engine does.
+    """The receivers of the events of an engine.
 
     Args:
         observe: given each change whose commit stands.

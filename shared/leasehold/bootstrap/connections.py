@@ -35,7 +35,7 @@ _WITHIN: Final = (InProcessEvents, UndeliveredEvents)
 
 
 class Purpose(Enum):
-    """What an engine is opened for."""
+    """The purpose for which an engine is opened."""
 
     RUN = "run"  # runs, and whatever else the settings describe
     READ = "read"  # a command that only looks

@@ -102,7 +102,7 @@ class PhaseEstimate:
 
 @dataclass(frozen=True, slots=True)
 class BudgetProposal:
-    """What was learnt about a step, the limit that follows from it, and why.
+    """The figures of a step, the limit that follows from them, and why.
 
     Args:
         bootstrap: the estimate of the bootstrap; None with too few samples.

@@ -52,10 +52,9 @@ def check(*, live_runs: bool, url: str | None, as_json: bool) -> int:
     what the next one can take. No store is opened. Exits 1 where something is found: run it in
     your own CI. A variable of a channel that is not set here is only warned of.
 
-    With --live-runs, before a deploy: it reads the runs that have not ended, of the store or of
-    the server at --url, and says which of them have a step that this catalog lacks, a handler that
-    does not resolve, or a value that no longer fits. Exits 1 where there is any. That a limit has
-    changed is said, and holds nothing up.
+    With --live-runs, before a deploy, it reads the live runs of the store, or of the server at
+    --url. It lists those with a step that this catalog lacks, a handler that cannot be imported,
+    or a value that no longer fits, and exits 1 if there is any. Changed limits are listed too.
 
     \b
     Examples:

@@ -38,8 +38,8 @@ def open_bundle(
     Args:
         purpose: what the engine is for.
         catalog: in place of LEASEHOLD_CATALOG; NO_CATALOG for what needs none.
-        warns: print which thresholds do not hold. What is refused of a step's limits, commands
-            print themselves.
+        warns: print which thresholds do not hold. Commands print refused limits of steps
+            themselves.
     """
     refused: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):

@@ -49,7 +49,7 @@ class Filters(TypedDict, total=False):
 
 
 class Decision(TypedDict, total=False):
-    """What goes with an operation.
+    """The arguments of an operation.
 
     `reason` is kept in the run's trace. `generation` and `step` are those of the run that was
     looked at: if the run has another one now, StateChangedError is raised and nothing is done.

@@ -32,7 +32,7 @@ SIGN_IN_AS: Final = "roles/iam.serviceAccountUser"
 
 
 class Kind(StrEnum):
-    """What has its own policy."""
+    """A kind of resource with its own policy."""
 
     PROJECT = "project"
     ACCOUNT = "service account"

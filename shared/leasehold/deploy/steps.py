@@ -45,7 +45,7 @@ _BUSY_PAUSES: Final = doubling(timedelta(seconds=2), timedelta(seconds=30))
 
 
 class Action(StrEnum):
-    """What was done about a resource."""
+    """The action on a resource."""
 
     NONE = "none"
     CREATED = "created"

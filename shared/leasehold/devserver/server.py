@@ -170,7 +170,7 @@ _NOTED_WITHIN_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DevOptions:
-    """What the bundle is served with.
+    """The options of the dev server.
 
     Args:
         port: of the runs API; the other servers get free ports.
@@ -296,9 +296,9 @@ class DevServer:
     def stop(self, at_once: Callable[[], bool] = lambda: False) -> None:
         """Let what runs end, then end everything; no process of it is left.
 
-        Attempts that end release their leases and create the next tasks, so the queue
-        accepts tasks until the last server ended; it delivers none of them. What they announce is
-        still delivered.
+        Attempts that end release their leases and create the next tasks, so the queue accepts tasks
+        until the last server ended; it delivers none of them. Their announcements are still
+        delivered.
 
         Args:
             at_once: whether to kill what still runs; called again and again.

@@ -338,7 +338,7 @@ def quota(deployment: Deployment) -> Iterator[Finding]:
 def limit_in(region: str, info: QuotaInfo) -> int | None:
     """Return what a project has in a region; None: it has no limit there.
 
-    What holds for the region alone comes before what holds for all that have none of their own.
+    A limit of the region comes before the limit of all regions without their own.
     https://cloud.google.com/docs/quotas/reference/rest/v1/DimensionsInfo
     """
     of_region = [one for one in info.dimensions_infos if one.dimensions.get("region") == region]

@@ -50,7 +50,7 @@ def examine_machine(
         within_s: seconds that the import of the user's code may take, and then all other looks.
 
     Returns:
-        What was looked at, and what was found.
+        The findings, and the number of checks.
     """
     setup = Setup(environ, lenient_settings(environ))
     catalog, findings = _checked(setup, within_s)

@@ -45,7 +45,7 @@ from leasehold.errors import UnknownRunError
 
 
 class Change(NamedTuple):
-    """What becomes of a run.
+    """The result of a transition of a run.
 
     Args:
         outcome: the answer for the caller.
@@ -73,7 +73,7 @@ class Change(NamedTuple):
 
     @property
     def owed(self) -> tuple[Effect, ...]:
-        """What is to be carried out once the commit stands."""
+        """The effects to carry out after the commit."""
         if self.wake is not None:
             return (self.wake,)
         if self.outcome is Outcome.STEP_UNKNOWN:

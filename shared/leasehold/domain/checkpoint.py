@@ -84,7 +84,7 @@ class CallCount(Stored):
 
 
 class KeptCounts(Stored):
-    """What the attempts to come find of the work that was done before a person stepped in."""
+    """The work of earlier attempts that later ones keep after a person's decision."""
 
     steps: int = 0  # whose outputs are kept
     checkpoint: int = 0  # iterations

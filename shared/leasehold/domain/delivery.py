@@ -45,7 +45,7 @@ class DeliveryState(StrEnum):
 
 
 class Claim(Stored):
-    """Who may send, and until when. It is over at `expires_at` itself."""
+    """The right to send a delivery, until a time. It is over at `expires_at` itself."""
 
     claim_id: Text
     holder: Text

@@ -227,7 +227,7 @@ def published_again(
 def from_now(delivery: Delivery, now: datetime) -> Delivery:
     """Return the delivery with its waits as long as they were when it was written last: from now.
 
-    For one that was written by a clock that was set back since. Who sends it has it still.
+    For one that was written by a clock that was set back since. Its sender keeps it.
     """
     by, held = now - delivery.updated_at, delivery.claim
     return replace(

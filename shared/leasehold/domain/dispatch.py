@@ -24,7 +24,7 @@ _DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class StepSettings:
-    """What is in force for a step type at one moment, and where each value came from.
+    """The settings of a step type at one moment, with the source of each.
 
     Args:
         step_type: the step type.
@@ -83,7 +83,7 @@ class StepSettings:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What transitions need to know beyond the manifest.
+    """The facts that transitions need beyond the manifest.
 
     Args:
         settings_for: the settings in force for a step type; None: this deploy does not know it.

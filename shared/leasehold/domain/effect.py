@@ -212,8 +212,8 @@ def _may_have_temporary_files(manifest: Manifest) -> bool:
     """Return whether a run that ended may have left temporary files, known to it or not.
 
     Each is owed from the commit on that refers to it, or the next one of its attempt. A worker that
-    was cut short before that leaves an attempt without an output, or a run that was cancelled. What
-    a remote worker may leave is owed with its lease.
+    was cut short before that leaves an attempt without an output, or a run that was cancelled.
+    Leftovers of a remote worker are owed with its lease.
     """
     return bool(manifest.owed) or _was_cut_short(manifest)
 

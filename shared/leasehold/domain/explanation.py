@@ -28,7 +28,7 @@ from leasehold.domain.trials import trial_words
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a run waits for.
+    """The reason why a run waits.
 
     Args:
         what: in words that follow "waits for"; None: it waits for nothing any more.

@@ -41,7 +41,7 @@ class StepEntry(Stored):
 
 
 class LedgerEntry(Stored):
-    """What became of a run (`ledger/{runId}`). Each field's meaning: docs/ledger.md."""
+    """The end of a run in figures (`ledger/{runId}`). Each field's meaning: docs/ledger.md."""
 
     run_id: str
     pipeline: str

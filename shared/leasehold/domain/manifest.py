@@ -71,7 +71,7 @@ _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 class AtStep(Stored):
-    """What a position has beside its step. Each field's meaning: docs/manifest.md."""
+    """The fields of a position beside its step. Each field's meaning: docs/manifest.md."""
 
     trial: int = 1
     step_started_at: AwareDatetime | None = None
@@ -102,7 +102,7 @@ class Position(AtStep):
 
 
 class RunFields(Stored):
-    """What a run has beside its position. Each field's meaning: docs/manifest.md."""
+    """The fields of a run beside its position. Each field's meaning: docs/manifest.md."""
 
     run_id: str
     life: str  # the mark that tells it from others of this id
@@ -260,7 +260,7 @@ class Manifest(RunFields):
     def text_bytes(self) -> int:
         """How many bytes the texts of input, note, outputs, checkpoint and calls take.
 
-        What the trials to come leave beside their outputs counts from the beginning.
+        Later trials' values beside their outputs count from the beginning.
         """
         most = 0 if self.trials is None else self.trials.max_trials * len(self.looped_steps)
         texts = [self.input, self.position.note]

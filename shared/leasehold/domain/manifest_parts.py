@@ -19,7 +19,7 @@ DEFAULT_CLEANUP: Final = timedelta(seconds=5)
 
 
 class Lease(Stored):
-    """Who may work on the run, and until when. It is over at `expires_at` itself."""
+    """The right to work on a run, until a time. It is over at `expires_at` itself."""
 
     lease_id: str
     holder: str
@@ -210,7 +210,7 @@ MAX_EARLIER: Final = 20
 
 
 class StepRecord(Stored):
-    """What became of one step. `attempts` counts over all its attempts.
+    """The record of one step. `attempts` counts over all its attempts.
 
     The times are those of the attempt that made the output, or that runs: `bootstrap_seconds` from
     its lease to its first tool call, `execution_seconds` from there to its result. `cold_start`

@@ -47,7 +47,7 @@ class Phases(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What is to be kept with the next write of an attempt.
+    """The values to keep with the next write of an attempt.
 
     Args:
         progress: what the handler last said; None: nothing.

@@ -34,7 +34,7 @@ _MAX_SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """What a person set for a step type.
+    """The limits that a person set for a step type.
 
     Args:
         timeout: in place of the agent timeout; None: as it would be without.

@@ -268,8 +268,8 @@ def without_secrets(text: str) -> str:
 class LinesRedaction:
     """Cuts the secrets out of lines that come one by one: what names one may stand in those before.
 
-    A private key is known by its first line, a block of YAML by the line that it stands below, a
-    column of a table by its header, and a value by the name on the line before.
+    A private key is known by its first line, and a block of YAML by the line above it. A column of
+    a table is known by its header, and a value by the name on the line before.
     """
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ OUTPUT_STATUSES: Final = ("SUCCESS", "PARTIAL", "ERROR")
 
 @dataclass(frozen=True, slots=True)
 class StepResult(Generic[T]):
-    """What a handler may return in place of its bare output, to say how good it is."""
+    """An output with its status, which a handler may return in place of the bare output."""
 
     output: T
     status: OutputStatus = "SUCCESS"

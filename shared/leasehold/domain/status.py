@@ -33,7 +33,7 @@ class RunStatus(StoredText):
 
 
 class RunEvent(StrEnum):
-    """What can happen to a run."""
+    """An event that can happen to a run."""
 
     LEASE_ACQUIRED = "lease acquired"
     LEASE_TAKEN_OVER = "lease taken over"

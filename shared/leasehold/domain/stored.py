@@ -58,7 +58,7 @@ class UnreadableDocument(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Write(Generic[Answer]):
-    """What is to become of a document, and what the caller gets back.
+    """The new state of a document, and the answer for the caller.
 
     Args:
         document: stored in place of the earlier ones; None leaves it as it is.

@@ -17,7 +17,7 @@ class TrialRule(Stored):
 
 
 class TrialVerdict(Stored):
-    """What a reviewer made of a trial. Its findings stand in its output."""
+    """The verdict of a reviewer on a trial. Its findings stand in its output."""
 
     settled: bool
     score: float

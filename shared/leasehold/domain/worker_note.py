@@ -28,7 +28,7 @@ ROLLED_OUT_WITHIN: Final = timedelta(minutes=15)
 
 
 class WorkerKind(StrEnum):
-    """What notes that it lives."""
+    """The kind of process that notes its life."""
 
     SERVE = "serve"  # looks after every run of the store
     DEV = "dev"  # the same, for all the processes of `leasehold dev`

@@ -109,8 +109,8 @@ class PrintableFormatter(logging.Formatter):
 class LineFormatter(PrintableFormatter):
     """Puts in front of a message when, how severe, of which attempt and by whom it is.
 
-    What Leasehold itself says of no attempt is a sentence for people already. Further lines, as of
-    a traceback, are indented: what begins at the margin is a record, whatever a text says.
+    Lines of Leasehold itself without an attempt are sentences for people already. Further
+    lines, such as a traceback, are indented: only records begin at the margin.
 
     Args:
         is_terminal: whether events are sentences; else they stay JSON, for a program that reads
@@ -180,7 +180,7 @@ def log_to_stderr() -> None:
 def log_as_json() -> None:
     """Have all loggers of this process write entries to stderr, where Cloud Run reads them.
 
-    What functions-framework has set up is not the user's choice, and gives way.
+    The handlers of functions-framework are not the user's choice, and are removed.
     """
     for handler in list(logging.root.handlers):
         if handler.get_name() == _OF_THE_FRAMEWORK:

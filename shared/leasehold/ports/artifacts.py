@@ -54,7 +54,7 @@ class Artifacts(Protocol):
     def open(self, name: str) -> AbstractContextManager[ArtifactContent]:
         """Open an artifact of any size, to be read in blocks.
 
-        What is put in its place meanwhile is not mixed into it.
+        A value that replaces it meanwhile is not mixed into it.
 
         Raises:
             ArtifactNotFoundError, ArtifactNameError, StoreUnavailableError: as above.

@@ -36,7 +36,7 @@ class AttemptEngine(Protocol):
 
     @property
     def threads(self) -> Threads:
-        """What makes calls in the background."""
+        """The threads for calls in the background."""
         ...
 
     def dispatch_rules(self) -> Rules:

@@ -60,6 +60,6 @@ class Threads:
             patience_s: for how many seconds it is waited for; None: as all are.
 
         Raises:
-            What the call raises, if it is over in time.
+            Errors of the call, if it ends in time.
         """
         return self.bounded(call, patience_s)

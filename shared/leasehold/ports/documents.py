@@ -64,7 +64,7 @@ class Query:
         within: seconds after which to give up; None: as long as any call may take.
         fields: the paths of the fields to read, such as `status` and `error.code`, beside that of
             `order_by`: documents have no others. The parts of a path are made of letters, digits,
-            `_` and `-`. What is null may be left out. None given: whole documents.
+            `_` and `-`. Null fields may be left out. None given: whole documents.
     """
 
     collection: str
@@ -98,7 +98,7 @@ class KnownRun(NamedTuple):
 
 
 class Queries(Protocol):
-    """What can be asked of a store that is only read."""
+    """The queries of a store that is only read."""
 
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, as `Documents.query` does."""

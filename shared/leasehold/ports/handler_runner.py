@@ -14,7 +14,7 @@ Attempt_contra = TypeVar("Attempt_contra", contravariant=True)
 
 
 class StepHandler(Protocol):
-    """What is called, as far as a runner needs to know it."""
+    """A handler, as far as a runner needs to know it."""
 
     @property
     def step_type(self) -> str:

@@ -144,7 +144,7 @@ _ACTIONS_WORDS: Final = "a tuple of 'module:function', each once"
 
 
 class StepOption(NamedTuple):
-    """What an option of a step may be, and where else it stands.
+    """The allowed values of an option of a step, and its other places.
 
     An option that is the same for all attempts of a step needs a row, and the code that uses it.
     One that an attempt keeps whatever is deployed meanwhile is a field of `Dispatch`, too, and one

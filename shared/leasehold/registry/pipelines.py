@@ -151,9 +151,8 @@ class Catalog:
     """What this bundle runs.
 
     Raises:
-        InvalidEntryError: a pipeline names a step type that is not there, or two step types
-            share a variable, or a step names a gate that is not there, or a channel a pipeline,
-            or a registry holds entries of another class.
+        InvalidEntryError: a pipeline, step or channel names an entry that is not there. Or two
+            step types share a variable, or a registry holds entries of another class.
     """
 
     steps: Registry[StepDispatchEntry]

@@ -28,7 +28,7 @@ _AUDIENCE: Final = re.compile(r"[\x21-\x7e]+")
 
 
 class Right(StrEnum):
-    """What a caller of the APIs has to be allowed to do."""
+    """A right of a caller of the APIs."""
 
     READ = "read"
     CHANGE = "change"

@@ -82,7 +82,7 @@ class ClaimResponse(ResponseModel):
 
 
 class LeaseBody(RequestModel):
-    """What each call of a worker shows of its lease."""
+    """The credentials of a lease, in each call of a worker."""
 
     run_id: Annotated[str, rules.filled_text()]
     lease_id: Annotated[str, rules.printable()]

@@ -74,7 +74,7 @@ _Values = tuple[KeptValue, Checkpoint | None, KeptValue | None]
 
 @dataclass(frozen=True, slots=True)
 class _StepValues:
-    """What a worker is to be given, and which values of the run that is.
+    """The values that a worker gets, and the fields of the run that have them.
 
     Args:
         given: JSON text; or why there is none: the value is lost.
@@ -88,7 +88,7 @@ class _StepValues:
 
 
 class _MovedOnError(Exception):
-    """What was loaded is not what the step is given now."""
+    """The step has other values now than those that were loaded."""
 
 
 def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:

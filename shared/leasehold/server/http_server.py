@@ -155,7 +155,7 @@ class HttpServer:
 
 
 class _Connections(dict[int, Any]):
-    """What waitress has open, by file, and which of it is ready to be read or written.
+    """The connections of waitress, by file, and which of them are ready to be read or written.
 
     The loop of waitress asks each connection before each wait what it waits for, and accepts one
     caller a time: beside a thousand who are silent, an answer took a thousand times as long. Here

@@ -130,7 +130,7 @@ _RETRY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What is served, and where.
+    """The options of a server.
 
     Args:
         host: the address to listen on.

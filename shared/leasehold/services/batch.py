@@ -26,7 +26,7 @@ MAX_REFUSED: Final = 1000
 
 @dataclass(slots=True)
 class BatchResult:
-    """What a batch came to.
+    """The result of a batch.
 
     Args:
         matched: how many runs were looked at.

@@ -147,7 +147,7 @@ def _check(
 
 
 class RunMisfit(NamedTuple):
-    """What a live run has that the catalog in force does not fit.
+    """A value of a live run that does not fit the catalog in force.
 
     Args:
         run_id: the run.

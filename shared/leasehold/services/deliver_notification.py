@@ -78,7 +78,7 @@ Rule = Callable[[Delivery, datetime], Delivery]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is stored of a delivery now.
+    """The stored state of a delivery.
 
     Args:
         delivery: the delivery; None: it is gone.

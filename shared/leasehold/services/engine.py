@@ -105,7 +105,7 @@ class KnownBreaker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What runs the handlers of steps here.
+    """The runner of the handlers of steps.
 
     Args:
         runners: what runs one, by the isolation of its step.
@@ -171,7 +171,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who hears of what the engine does.
+    """The receivers of the events of an engine.
 
     Args:
         observe: given each change whose commit stands; for displays and logs.

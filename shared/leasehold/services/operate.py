@@ -40,7 +40,7 @@ AS_BEFORE: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class OperationRequest:
-    """What a person asks for.
+    """The request of a person.
 
     Args:
         operation: what is to be done.

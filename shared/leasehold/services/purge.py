@@ -55,7 +55,7 @@ Found = Iterator[Snapshot]
 
 @dataclass(slots=True)
 class PurgeResult:
-    """What a purge came to.
+    """The result of a purge.
 
     Args:
         matched: how many runs fit that ended before the time.
@@ -374,8 +374,8 @@ def forget_old_runs(engine: Engine, over_at: float) -> int:
     """Purge some of the runs that are older than LEASEHOLD_RETENTION_DAYS; return how many.
 
     It goes on where the last look of this process stopped, and begins again when it came to the
-    oldest run: so runs that stay keep none behind them from going. What cannot be purged now is
-    logged, and left to a later sweep.
+    oldest run: so runs that stay keep none behind them from going. Runs that cannot be purged now
+        are logged, and left to a later sweep.
 
     Args:
         engine: the parts.

@@ -42,7 +42,7 @@ _Start = Callable[[Manifest | None, datetime], Change]
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """What a caller asks for.
+    """The request of a caller.
 
     Args:
         pipeline: the name of a pipeline.

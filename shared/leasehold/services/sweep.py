@@ -34,8 +34,8 @@ from leasehold.services.worker_notes import steps_known_elsewhere
 def sweep_time(function: str) -> timedelta:
     """Return how long one sweep within this function begins to attend to runs.
 
-    What it has begun, and a queue or a store that takes all of its patience, fit into the other
-    half of the function's time.
+    The runs that it has begun, and a queue or a store that takes all of its patience, fit into the
+    other half of the function's time.
     """
     return FUNCTIONS[function].timeout / 2
 

@@ -56,7 +56,7 @@ _VALUES: Final = "JSON values"
 
 @dataclass(slots=True)
 class Recorded:
-    """What a handler did with its context.
+    """The record of a handler's use of its context.
 
     Args:
         checkpoints: each checkpoint it kept, as the next attempt would find it in `resume`.
@@ -83,7 +83,7 @@ class Recorded:
 
     @property
     def messages(self) -> list[str]:
-        """What was logged, as text."""
+        """The logged texts."""
         return [record.getMessage() for record in self.log]
 
 
@@ -434,7 +434,7 @@ def _lease(clock: Clock, now: datetime) -> Lease:
 
 
 class MemoryEngine:
-    """What an attempt needs of an engine (`ports/attempt_engine.py`), without a store of runs.
+    """An engine for one attempt (`ports/attempt_engine.py`), without a store of runs.
 
     Args:
         artifacts: the files of runs.

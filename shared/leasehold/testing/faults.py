@@ -81,7 +81,7 @@ class KilledError(BaseException):
 
 @dataclass(slots=True)
 class WorkerProcess:
-    """What stands for the process that a task is delivered to."""
+    """A stand-in for the process that a task is delivered to."""
 
     is_dead: bool = False
 

@@ -214,7 +214,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     def announcements(self) -> Sequence[Delivery]:
         """What channels took, in order: `[(told.channel, told.event) for told in …]`.
 
-        What was taken and never answered is sent again, and stands here twice, with the same key.
+        An announcement without an answer is sent again, and listed twice, with the same key.
         """
         return tuple(self._channels.announcements)
 
@@ -288,7 +288,7 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
         """Do as `run_until_settled`, until each channel got its announcement, or was given up.
 
         Returns:
-            What each channel was owed, oldest first, with what became of it.
+            The deliveries to each channel, oldest first, with their results.
 
         Raises:
             TimeoutError: a channel is still owed something after that.

@@ -34,7 +34,7 @@ _OPERATIONS: Final[Mapping[AnyRow, Operation]] = {
 
 
 class _InProcess(Protocol):
-    """What operations need of an engine in a process."""
+    """The part of an engine that operations need."""
 
     @property
     def engine(self) -> Engine: ...

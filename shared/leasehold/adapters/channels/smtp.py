@@ -217,7 +217,7 @@ class _Smtp(smtplib.SMTP):
 
 
 class _Answers:
-    """What a mail server says, line by line, and so many bytes of it for one answer."""
+    """The answers of a mail server, line by line, with a limit of bytes for each."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

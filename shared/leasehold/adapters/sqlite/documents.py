@@ -47,7 +47,7 @@ class SqliteDocuments:
 
     Args:
         path: the file; it and its folder are made if they are not there, for their owner alone.
-            Who may read what is there already is left as it is.
+            The permissions of existing files are left as they are.
         clock: the store's time.
         collections: what the store keeps, by name.
 

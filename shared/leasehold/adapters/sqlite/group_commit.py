@@ -87,7 +87,7 @@ class GroupCommit:
     def run(self, work: Callable[[sqlite3.Connection], T], *, is_atomic: bool = False) -> T:
         """Run `work` in a transaction and return its result once that is durable.
 
-        What `work` raises undoes what it wrote, and nothing of its neighbours.
+        An error of `work` undoes its own writes, and none of its neighbours'.
 
         Args:
             work: executes statements; it may be called once more, when the first time is undone.

@@ -52,7 +52,7 @@ class _DeployCommands(LazyCommands):
 def deploy(context: click.Context) -> None:
     """Deploy the project in this folder to Google Cloud.
 
-    Nothing is ever deleted. What exists is left alone, whatever the tables say.
+    Nothing is ever deleted. Existing resources are left alone, whatever the tables say.
 
     \b
     Example, in a project that `leasehold init` made:

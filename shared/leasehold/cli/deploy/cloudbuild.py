@@ -218,7 +218,7 @@ def _trigger(function: FunctionEntry) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """What may be chosen for a build.
+    """An option of a build.
 
     Args:
         name: `_REGION`.

@@ -216,7 +216,7 @@ def alert_policies(clients: GoogleClients, installation: Installation) -> Iterat
 
 
 class Alerting:
-    """What Cloud Monitoring has, each list asked for once.
+    """The content of Cloud Monitoring, each list asked for once.
 
     Args:
         clients: of the project.

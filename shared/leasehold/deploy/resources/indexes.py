@@ -61,7 +61,7 @@ def indexes(clients: GoogleClients, installation: Installation) -> Iterator[Reso
 
 
 class Existing:
-    """What Firestore has, each list asked for once.
+    """The indexes of Firestore, each list asked for once.
 
     Args:
         clients: of the project.

@@ -193,7 +193,7 @@ def _rank(place: Place) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Permissions:
-    """What must be allowed at one place, and that nothing there is public."""
+    """The permissions that one place must have, none of which is public."""
 
     place: Place
     wanted: Sequence[Permission]

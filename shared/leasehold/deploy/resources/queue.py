@@ -111,7 +111,7 @@ _RUNNING: Final = "RUNNING"
 
 @dataclass(frozen=True, slots=True)
 class QueueNumbers:
-    """What a queue is created with, beside its concurrency.
+    """The numbers that a queue is created with, beside its concurrency.
 
     Args:
         min_backoff: the wait after a first delivery that was not answered with 2xx.

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 
 class State(StrEnum):
-    """What a look at a resource found."""
+    """The result of a look at a resource."""
 
     MISSING = "missing"  # it is created
     PRESENT = "present"  # it is as it should be

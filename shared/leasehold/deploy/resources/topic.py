@@ -178,7 +178,7 @@ _ACCOUNT: Final = "push-auth-service-account"
 
 @dataclass(frozen=True)
 class EventSubscription:
-    """What the subscription of the function that is called by events lacks."""
+    """The settings that Eventarc's subscription of the function lacks."""
 
     clients: GoogleClients
     installation: Installation

@@ -9,7 +9,7 @@ from enum import StrEnum, unique
 
 @unique
 class Fault(StrEnum):
-    """What can go wrong with a task."""
+    """A fault of a task."""
 
     TWICE = "twice"  # delivered again, unchanged, after the response to the first delivery
     LATE = "late"  # delivered `seconds` after its time

@@ -52,7 +52,7 @@ class RetryConfig:
 
 @dataclass(frozen=True, slots=True)
 class OidcToken:
-    """Who a delivery says it comes from, and whom it is for."""
+    """The account and the audience of a delivery."""
 
     email: str
     audience: str
@@ -105,7 +105,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """What became of a delivery.
+    """The result of a delivery.
 
     Args:
         status: of the response; None: none came in time.

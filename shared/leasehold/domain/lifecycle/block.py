@@ -102,7 +102,7 @@ def block_unknown_step(draft: Draft) -> Change:
 def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool = False) -> Change:
     """Try a blocked run once more where it stands; it shows by itself whether it is put right.
 
-    Who does not know the step leaves it for a grace to those who do, and then looks again later.
+    A process that does not know the step leaves it to others for the grace, and looks again later.
 
     Args:
         manifest: the run.

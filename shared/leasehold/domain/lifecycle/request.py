@@ -28,7 +28,7 @@ _MAX_SHOWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class BoundOperation:
-    """What a person requests, and what it is meant for.
+    """The operation that a person requests, and the state that it is meant for.
 
     Args:
         id: of this call; another try of it has another id.

@@ -24,7 +24,7 @@ SHARDS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """What a run is started with.
+    """The arguments of the start of a run.
 
     `plan` and `trials` are pinned: a later deploy does not change them. `max_retries` holds for
     each of its steps; None: what the steps say.

@@ -322,7 +322,7 @@ _FIELD: Final = "checkpointed"
 
 
 class Phase:
-    """What one loop has done.
+    """The progress of one loop.
 
     Args:
         name: which loop it is.

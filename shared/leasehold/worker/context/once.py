@@ -187,7 +187,7 @@ async def _awaited(call: Callable[..., Any], args: tuple[Any, ...], returns: Ret
 def _mark_of(call: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """Return what tells a call and its arguments from others of the attempt, and nothing of them.
 
-    What a lambda reads of the function around it is an argument by another name.
+    A variable that a lambda reads from the function around it is an argument by another name.
     """
     words = [name_of(call), getattr(call, "__module__", ""), try_text(lambda: repr(args))]
     while isinstance(call, functools.partial):
@@ -210,7 +210,7 @@ _OWN: Final[ContextVar[frozenset[tuple[int, str]]]] = ContextVar("turns", defaul
 
 
 class OwnTurnError(Exception):
-    """Who has the turn of a key wants it once more, and would wait for itself."""
+    """The holder of the turn of a key wants it once more, and would wait for itself."""
 
 
 class Turns:

@@ -199,7 +199,7 @@ class StepContext:
         two items, with all kept that is done; where an item raises, those before it are kept, too.
 
         Args:
-            items: in the same order in each attempt. What was done is kept by its number.
+            items: in the same order in each attempt. Finished items are kept by their number.
             every: so many items, at least 1; at most as many are done again after a kill.
             phase: the name of this loop, where the handler has several, one after the other. One
                 that an earlier attempt came to the end of is skipped.
@@ -290,8 +290,8 @@ class StepContext:
         """Return the recorded result of a call, or make the call and record its result.
 
         The result is recorded, with one write that renews the lease; an attempt that comes later
-        gets it without calling. Both get the value as its annotated type reads it from JSON;
-        where the call has no annotation, as plain JSON values. What it raises is not recorded.
+        gets it without calling. Both get the value as its annotated type reads it from JSON; where
+        the call has no annotation, as plain JSON values. An error of the call is not recorded.
 
         Args:
             key: the name of the call within its step and trial: 1 to 128 printable characters.

@@ -40,10 +40,9 @@ def is_permanent(error: BaseException, retry: RetryRule | None = None) -> bool:
 def retry_after_of(error: BaseException) -> float | None:
     """Return in how many seconds the error says that it may be tried again; None: it says nothing.
 
-    It, or the nearest of those it came from, says so by `retry_after` of an `AgentClientError`, or
-    by the header `Retry-After` of a provider's answer, as `response.headers` of the errors of
-    httpx, openai and requests have it. Of a group, the longest counts. Any other value counts as
-    absent, and more than a day as a day.
+    The error, or its nearest cause, has `retry_after` of an `AgentClientError`, or the header
+    `Retry-After` of a provider's answer (`response.headers`, as in httpx, openai and requests). In
+    a group, the longest counts. Any other value counts as absent, and more than a day as a day.
     """
     return _wait_of(error, set(), 0)
 

@@ -33,7 +33,7 @@ _MAX_WORDS: Final = 2000
 
 
 class GateContext:
-    """What a gate may ask of the engine.
+    """The requests of a gate to the engine.
 
     Attributes:
         run_id: the run.
@@ -53,7 +53,7 @@ class GateContext:
 
     @property
     def given(self) -> Any:
-        """What the step was given, as plain JSON values."""
+        """The input of the step, as plain JSON values."""
         return pydantic_core.from_json(self._load(self._manifest.given))
 
     def output_of(self, step_type: str) -> Any:

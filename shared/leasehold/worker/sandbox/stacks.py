@@ -49,7 +49,7 @@ class _Stack:
 
     @property
     def heading(self) -> str:
-        """What is written above it."""
+        """The line above it."""
         own = "The thread of the handler" if self.is_main else "Another thread of the handler"
         return f"{'A task of the handler' if self.is_task else own} (most recent call last):"
 

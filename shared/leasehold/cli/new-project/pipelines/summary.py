@@ -12,7 +12,7 @@ class Document(BaseModel):
 
 
 class Outline(BaseModel):
-    """What `outline` returns, and `summarize` is given."""
+    """The output of `outline`, and the input of `summarize`."""
 
     points: list[str]
 

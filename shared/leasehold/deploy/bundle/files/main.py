@@ -32,7 +32,7 @@ def __getattr__(name: str) -> object:
 def _entry(name: str) -> ModuleType:
     """Import an entry without looking for garbage meanwhile, of which an import makes next to none.
 
-    What it made stays for as long as the process, so no later look goes through it either.
+    Its modules stay for as long as the process, so no later look goes through it either.
     """
     gc.disable()
     try:

@@ -83,7 +83,7 @@ _Part = memoryview | Callable[[], object]
 class Link:
     """The conversation of one process: that of its attempts, one after the other.
 
-    What is said before the first of them begins waits until then.
+    Messages before the first of them begins wait until then.
 
     Args:
         call: the socket.

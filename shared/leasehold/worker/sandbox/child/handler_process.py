@@ -161,7 +161,7 @@ LOOK_S: Final = 2.0
 
 
 class LastWord(NamedTuple):
-    """What a child says last, and the body of it."""
+    """The last message of a child, and its body."""
 
     message: Message
     body: bytes = b""

@@ -16,7 +16,7 @@ _LENGTH: Final = struct.Struct("!I")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a new process is for.
+    """The task of a new process.
 
     Args:
         handlers: the one that it is to call, or all that it is to load and then fork from.

@@ -24,7 +24,7 @@ MAX_HEADER: Final = 256 * 1024
 
 
 class GarbledError(Exception):
-    """What came is no frame, or no message."""
+    """The received bytes are not a frame, or not a message."""
 
 
 class Frame(NamedTuple):

@@ -342,7 +342,7 @@ def from_worker(header: bytes) -> Message:
 def build_readers() -> None:
     """Build what reads and writes all messages, which each fork would else do anew.
 
-    What the libraries make when they are used first is made, too.
+    Parts that the libraries build at their first use are built, too.
     """
     for message in (*get_args(FromWorker), *get_args(FromChild)):
         message.model_rebuild()
