@@ -41,9 +41,12 @@ from leasehold.worker.sandbox.forking import project_sources
 from leasehold.worker.sandbox.forking.project_sources import ProjectSources
 
 #: What is forked: `python -m` one of these.
-PROGRAMS: Final = ("leasehold", "leasehold.devserver.server_main", "functions_framework")
+PROGRAMS: Final = (
+    *("leasehold", "leasehold.devserver.server_main", "functions_framework"),
+    "examples.demo.run",
+)
 #: These words begin a command that starts further processes: it has a zygote of its own.
-_STARTS_MORE: Final = ["leasehold", "dev"]
+_STARTS_MORE: Final = (["leasehold", "dev"], ["examples.demo.run"])
 
 #: What the system calls a zygote, which is a child as well.
 NAME: Final = "zygote"
@@ -316,7 +319,7 @@ class Asked(NamedTuple):
         if request["new_session"]:
             os.setsid()
         zygote = None
-        if [program, *words[:1]] == _STARTS_MORE:
+        if any([program, *words][: len(begin)] == begin for begin in _STARTS_MORE):
             zygote, asked = _own_zygote(self.descriptors)
             if asked is not None:
                 asked.become()
