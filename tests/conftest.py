@@ -86,7 +86,7 @@ def pytest_runtest_teardown(
     if nextitem is None or nextitem.path != item.path:
         getattr(item, "funcargs", {}).clear()  # nobody needs them any more
         left = unclosed()
-        gc.freeze()  # what is left are modules and caches: each later collection would go through it
+        gc.freeze()  # what is left are modules and caches, and later collections leave them out
         assert not left, f"left unclosed by a test of this file: {left}"
     return result
 
