@@ -107,6 +107,11 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.long_steps
 	@$(BIN)/python -m bench.announcements
 	@$(BIN)/python -m bench.rolling_deploys
+	@$(BIN)/python -m bench.limits
+
+.PHONY: bench-limits
+bench-limits: .venv/.dev ## limits that learn, replayed: what they clip and how late they notice a hang, beside simpler rules (minutes)
+	@$(BIN)/python -m bench.limits
 
 .PHONY: bench-rolling-deploys
 bench-rolling-deploys: .venv/.dev ## runs that go through wrong deploys and kills: none is given up, nothing is paid for twice

@@ -48,7 +48,7 @@ def survival_curve(observations: Sequence[Observation]) -> list[SurvivalPoint]:
     """Return the survival curve, a point for each duration at which phases ended."""
     points = []
     survival, greenwood_sum = 1.0, 0.0
-    for seconds, ended, at_risk in _ends(observations):
+    for seconds, ended, at_risk in ends(observations):
         left = at_risk - ended
         survival *= left / at_risk
         greenwood_sum += ended / (at_risk * left) if left else math.inf
@@ -56,7 +56,7 @@ def survival_curve(observations: Sequence[Observation]) -> list[SurvivalPoint]:
     return points
 
 
-def _ends(observations: Sequence[Observation]) -> Iterator[tuple[float, int, int]]:
+def ends(observations: Sequence[Observation]) -> Iterator[tuple[float, int, int]]:
     """Yield each duration at which phases ended, how many did, and how many were at risk.
 
     A phase that was censored at the same duration was still at risk.

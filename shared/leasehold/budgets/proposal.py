@@ -38,7 +38,7 @@ class BudgetSettings:
 
     strategy: Strategy = Strategy.FIXED
     percentile: float = 0.95
-    confidence: float = 0.95
+    confidence: float = 0.99
     safety_buffer: timedelta = timedelta(seconds=180)
     rounding_granularity: timedelta = timedelta(seconds=60)
     window: timedelta = timedelta(days=7)
@@ -112,9 +112,10 @@ class BudgetProposal:
         has_drifted: whether the durations of the short window differ from those before it.
         declared: the limit of the step's entry.
         proposed: the limit that the samples ask for.
-        applied: the limit of the next dispatch.
-        changed_at: when `applied` last changed, in UTC: to be handed in again as
-            `LimitInForce.since`. None while the declared limit was never changed.
+        applied: the limit of the next dispatch, on its way to the proposed one; the declared one
+            unless the strategy is `phase_decoupled`.
+        changed_at: when `applied` last changed, or was first derived, in UTC: the next derivation
+            gets it as `LimitInForce.since`.
         only_proposed: whether the estimates differ too much for the proposed limit to be applied.
         reasons: what changed and why, one English sentence each.
     """
@@ -127,6 +128,6 @@ class BudgetProposal:
     declared: Limit
     proposed: Limit
     applied: Limit
-    changed_at: datetime | None
+    changed_at: datetime
     only_proposed: bool
     reasons: tuple[str, ...]

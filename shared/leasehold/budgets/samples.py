@@ -109,8 +109,13 @@ def believable(samples: Iterable[object], now: datetime) -> list[AttemptSample]:
     """Return the samples that can be true, in order of their ends; never raise."""
     return sorted(
         (one for one in samples if isinstance(one, AttemptSample) and _can_be_true(one, now)),
-        key=lambda one: one.ended_at,
+        key=_order,
     )
+
+
+def _order(sample: AttemptSample) -> tuple[datetime, float, str, bool, bool]:
+    """Return what samples are sorted by: so that equal times do not leave it to the source."""
+    return sample.ended_at, sample.total_seconds, sample.outcome, sample.cold, sample.retried
 
 
 def _can_be_true(sample: AttemptSample, now: datetime) -> bool:
