@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder_identity import IDENTITY
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.stored import Ref
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
+from leasehold.services.engine import Engine
 from tests.conformance.stores import ARTIFACTS, DOCUMENTS
 from tests.worlds.emulators import need_firestore
 
@@ -55,3 +59,23 @@ def unique() -> str:
 @pytest.fixture
 def ref(unique: str) -> Ref:
     return Ref("runs", unique)
+
+
+@pytest.fixture
+def label(unique: str) -> str:
+    """A label by which the runs of a test are found."""
+    return f"team:{unique}"
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+    """Work on the store with the sample catalog; deliveries stay as a test wrote them."""
+    bundle = boot(
+        {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"},
+        catalog=load_catalog("tests.api.in_process.sample"),
+        documents=documents,
+        tasks=InProcessTasks(SystemClock()),
+        announces_by_hand=True,
+    )
+    yield bundle.engine
+    bundle.engine.leases.close()

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Write
 from leasehold.domain.summary import summary_of
 from leasehold.errors import InvalidRequestError
-from leasehold.ports.documents import Documents
 from leasehold.services.batch import batch
+from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import purge
 from leasehold.services.read_runs import (
@@ -35,19 +31,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def bundle(documents: Documents, folder: Path) -> Iterator[Bundle]:
-    bundle = boot(
-        {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
-        catalog=load_catalog("tests.api.in_process.sample"),
-        documents=documents,
-        tasks=InProcessTasks(SystemClock()),
-    )
-    yield bundle
-    bundle.engine.leases.close()
-
-
-@pytest.fixture
-def runs(bundle: Bundle, unique: str) -> dict[str, str]:
+def runs(engine: Engine, unique: str) -> dict[str, str]:
     """Runs of one team by their names, the newest first; an hour lies between two of them."""
     names = ("given up", "cancelled", "paused", "at the third step", "waiting")
     made = {}
@@ -55,7 +39,7 @@ def runs(bundle: Bundle, unique: str) -> dict[str, str]:
         hour, half = "odd" if hours % 2 else "even", "early" if hours < 3 else "late"
         labels = {"team": unique, "hour": hour, "half": half}
         request = StartRequest("three", {"n": 1}, labels=labels)
-        run_id = made[name] = start_run(bundle.engine, request).manifest.run_id
+        run_id = made[name] = start_run(engine, request).manifest.run_id
         fields: dict[str, Any] = {"createdAt": NOON - timedelta(hours=hours)}
         if name == "given up":
             fields |= {"deadLettered": True, "status": "ERROR", "deadLetteredAt": NOON}
@@ -65,17 +49,17 @@ def runs(bundle: Bundle, unique: str) -> dict[str, str]:
             fields["steps"] = {step: {"status": "PENDING"} for step in fields["plan"]}
         if name in ("paused", "cancelled"):
             operation = Operation.PAUSE if name == "paused" else Operation.CANCEL
-            operate(bundle.engine, run_id, OperationRequest(operation, "ann"))
-        write(bundle, run_id, fields)
+            operate(engine, run_id, OperationRequest(operation, "ann"))
+        write(engine, run_id, fields)
     return made
 
 
-def write(bundle: Bundle, run_id: str, fields: dict[str, Any]) -> None:
+def write(engine: Engine, run_id: str, fields: dict[str, Any]) -> None:
     def written(found: Any, _: datetime) -> Write[None]:
         position = {**found["position"], **fields.get("position", {})}
         return Write(None, {**found, **fields, "position": position})
 
-    bundle.engine.documents.transact(run_ref(run_id), written)
+    engine.documents.transact(run_ref(run_id), written)
 
 
 FILTERS = [
@@ -109,7 +93,7 @@ FILTERS = [
 @pytest.mark.parametrize("list_some", [list_runs, list_summaries])
 def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
     *,
-    bundle: Bundle,
+    engine: Engine,
     runs: dict[str, str],
     unique: str,
     wanted: RunFilter,
@@ -125,7 +109,7 @@ def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
 
     found, token = [], None
     for _ in range(len(runs) + 1):
-        page = list_some(bundle.engine, wanted, limit=1, page_token=token)
+        page = list_some(engine, wanted, limit=1, page_token=token)
         found += [run.run_id for run in page.runs]
         token = page.next_page_token
         if token is None:
@@ -133,18 +117,18 @@ def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
 
     assert token is None, "the pages do not end"
     assert found == [runs[name] for name in names]
-    assert [run.run_id for run in matching_runs(bundle.engine, wanted)] == found
+    assert [run.run_id for run in matching_runs(engine, wanted)] == found
 
 
 def test_a_token_continues_a_list_whose_age_was_given_a_moment_later(
-    bundle: Bundle, runs: dict[str, str], unique: str
+    engine: Engine, runs: dict[str, str], unique: str
 ) -> None:
     """`--since 3d` is another time each time it is typed."""
     wanted = RunFilter(label=f"team:{unique}", since=NOON - timedelta(hours=9))
-    first = list_runs(bundle.engine, wanted, limit=2)
+    first = list_runs(engine, wanted, limit=2)
 
     later = replace(wanted, since=NOON - timedelta(hours=8))
-    rest = list_runs(bundle.engine, later, page_token=first.next_page_token)
+    rest = list_runs(engine, later, page_token=first.next_page_token)
 
     assert [run.run_id for run in first.runs + rest.runs] == list(runs.values())
     assert rest.next_page_token is None
@@ -157,74 +141,74 @@ def early(runs: dict[str, str], unique: str) -> RunFilter:
 
 
 def test_labels_mean_the_same_in_any_order_and_given_twice(
-    bundle: Bundle, runs: dict[str, str], early: RunFilter
+    engine: Engine, runs: dict[str, str], early: RunFilter
 ) -> None:
     """Also to the token of a page, which tells the lists of other filters from its own."""
     turned = replace(early, label=(*reversed(early.labels), *early.labels))
     alone, fewer = RunFilter(label=("half:early",) * 2), replace(early, label=early.labels[:2])
 
-    first = list_runs(bundle.engine, early, limit=1)
-    rest = list_runs(bundle.engine, turned, page_token=first.next_page_token)
+    first = list_runs(engine, early, limit=1)
+    rest = list_runs(engine, turned, page_token=first.next_page_token)
 
     assert [run.run_id for run in first.runs + rest.runs] == [runs["given up"], runs["paused"]]
     assert rest.next_page_token is None
     assert alone == RunFilter(label="half:early")
     with pytest.raises(InvalidRequestError, match="pageToken"):
-        list_runs(bundle.engine, fewer, page_token=first.next_page_token)
+        list_runs(engine, fewer, page_token=first.next_page_token)
 
 
 def test_a_batch_changes_the_runs_with_all_labels_alone(
-    bundle: Bundle, runs: dict[str, str], early: RunFilter
+    engine: Engine, runs: dict[str, str], early: RunFilter
 ) -> None:
     resume = OperationRequest(Operation.RESUME, "ann")
 
-    done = batch(bundle.engine, resume, early, limit=9)
+    done = batch(engine, resume, early, limit=9)
 
     assert (done.matched, done.changed) == (2, 1)
     assert done.refused == [(runs["given up"], "not_allowed")]
 
 
 def test_a_purge_deletes_the_runs_with_all_labels_alone(
-    bundle: Bundle, runs: dict[str, str], unique: str
+    engine: Engine, runs: dict[str, str], unique: str
 ) -> None:
     team = RunFilter(label=f"team:{unique}")
-    batch(bundle.engine, OperationRequest(Operation.CANCEL, "ann"), team, limit=9)
+    batch(engine, OperationRequest(Operation.CANCEL, "ann"), team, limit=9)
     fits = replace(team, label=(*team.labels, "hour:odd", "half:early"))
 
-    done = purge(bundle.engine, fits, ended_before=NOON.replace(year=2999))
+    done = purge(engine, fits, ended_before=NOON.replace(year=2999))
 
     assert (done.matched, done.purged) == (1, 1)
-    left = [run.run_id for run in list_runs(bundle.engine, team).runs]
+    left = [run.run_id for run in list_runs(engine, team).runs]
     assert left == [run_id for name, run_id in runs.items() if name != "cancelled"]
 
 
 def test_no_run_is_looked_for_by_more_labels_than_one_can_have(
-    bundle: Bundle, runs: dict[str, str], unique: str
+    engine: Engine, runs: dict[str, str], unique: str
 ) -> None:
     many = tuple(f"team:{unique}-{number}" for number in range(17))
     at_most = "label is 17; allowed: at most 16 labels"
 
-    assert list_runs(bundle.engine, RunFilter(label=many[:16] * 2)).runs == []
+    assert list_runs(engine, RunFilter(label=many[:16] * 2)).runs == []
     with pytest.raises(InvalidRequestError, match=at_most):
-        list_runs(bundle.engine, RunFilter(label=many))
+        list_runs(engine, RunFilter(label=many))
     with pytest.raises(InvalidRequestError, match=at_most):
         batch(
-            bundle.engine,
+            engine,
             OperationRequest(Operation.CANCEL, "ann"),
             RunFilter(label=many),
             limit=9,
         )
     with pytest.raises(InvalidRequestError, match=at_most):
-        purge(bundle.engine, RunFilter(label=many), ended_before=NOON)
+        purge(engine, RunFilter(label=many), ended_before=NOON)
 
 
-def test_times_with_nothing_between_them_are_refused(bundle: Bundle) -> None:
+def test_times_with_nothing_between_them_are_refused(engine: Engine) -> None:
     with pytest.raises(InvalidRequestError, match="a time after 2026-03-01T12:00:00"):
-        list_runs(bundle.engine, RunFilter(since=NOON, until=NOON))
+        list_runs(engine, RunFilter(since=NOON, until=NOON))
 
 
 def test_a_summary_in_a_list_is_that_of_the_whole_run(
-    bundle: Bundle, runs: dict[str, str], unique: str
+    engine: Engine, runs: dict[str, str], unique: str
 ) -> None:
     """Also of steps that the catalog does not have: a deploy before this one had them."""
     steps = {"old_step": {"status": "COMPLETED"}, "add": {"status": "IN_PROGRESS"}}
@@ -232,12 +216,12 @@ def test_a_summary_in_a_list_is_that_of_the_whole_run(
     lease = {"leaseId": "l", "holder": "h", "acquiredAt": NOON, "expiresAt": NOON}
     position = {"step": "add", "heartbeatAt": NOON, "lease": lease | {"maxExpiresAt": NOON}}
     odd = {"plan": [*steps], "steps": steps, "currentStep": "add", "position": position}
-    write(bundle, runs["waiting"], odd)
+    write(engine, runs["waiting"], odd)
     wanted = RunFilter(label=f"team:{unique}")
 
-    page = list_summaries(bundle.engine, wanted)
+    page = list_summaries(engine, wanted)
 
-    whole = [summary_of(run) for run in list_runs(bundle.engine, wanted).runs]
+    whole = [summary_of(run) for run in list_runs(engine, wanted).runs]
     assert len(whole) == 5
     assert page.runs == whole
     assert page.runs[-1].progress.model_dump() == {

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
@@ -25,7 +21,6 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, apply, operate, preview
@@ -39,16 +34,8 @@ RECREATE = OperationRequest(Operation.RECREATE, "ann")
 
 
 @pytest.fixture
-def engine(documents: Documents, artifacts: Artifacts, tmp_path: Path) -> Iterator[Engine]:
-    bundle = boot(
-        {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"},
-        catalog=load_catalog("tests.api.in_process.sample"),
-        documents=documents,
-        tasks=InProcessTasks(SystemClock()),
-        announces_by_hand=True,
-    )
-    yield replace(bundle.engine, artifacts=artifacts)
-    bundle.engine.leases.close()
+def engine(engine: Engine, artifacts: Artifacts) -> Engine:
+    return replace(engine, artifacts=artifacts)
 
 
 @pytest.fixture

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leasehold.adapters.clock import SystemClock
-from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import Bundle, boot, load_catalog
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Ref, Write
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.documents import Documents, Query
 from leasehold.services.adopt_runs import live_runs
 from leasehold.services.audit import audit
+from leasehold.services.engine import Engine
 from leasehold.services.paging import pages
 from leasehold.services.read_runs import (
     RunFilter,
@@ -51,31 +48,14 @@ ODD: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def bundle(documents: Documents, folder: Path) -> Iterator[Bundle]:
-    bundle = boot(
-        {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
-        catalog=load_catalog("tests.api.in_process.sample"),
-        documents=documents,
-        tasks=InProcessTasks(SystemClock()),
-    )
-    yield bundle
-    bundle.engine.leases.close()
-
-
-@pytest.fixture
-def label(unique: str) -> str:
-    return f"team:{unique}"
-
-
-def start(bundle: Bundle, label: str) -> str:
+def start(engine: Engine, label: str) -> str:
     key, _, value = label.partition(":")
     request = StartRequest("three", {"n": 1}, labels={key: value})
-    return start_run(bundle.engine, request).manifest.run_id
+    return start_run(engine, request).manifest.run_id
 
 
-def spoil(bundle: Bundle, run_id: str, **fields: Any) -> None:
-    bundle.engine.documents.transact(
+def spoil(engine: Engine, run_id: str, **fields: Any) -> None:
+    engine.documents.transact(
         run_ref(run_id), lambda found, _: Write(None, {**(found or {}), **fields})
     )
 
@@ -83,17 +63,17 @@ def spoil(bundle: Bundle, run_id: str, **fields: Any) -> None:
 @pytest.mark.parametrize("list_some", [list_runs, list_summaries])
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_odd_times_of_creation_hide_no_other_run(
-    bundle: Bundle, label: str, limit: int, list_some: Callable[..., RunPage[Any]]
+    engine: Engine, label: str, limit: int, list_some: Callable[..., RunPage[Any]]
 ) -> None:
     even = []
     for value in ODD.values():
-        even.append(start(bundle, label))
-        spoil(bundle, start(bundle, label), createdAt=value)
-    even.append(start(bundle, label))
+        even.append(start(engine, label))
+        spoil(engine, start(engine, label), createdAt=value)
+    even.append(start(engine, label))
 
     wanted, token, found = RunFilter(label=label), None, []
     for _ in range(3 * len(ODD)):
-        page = list_some(bundle.engine, wanted, limit=limit, page_token=token)
+        page = list_some(engine, wanted, limit=limit, page_token=token)
         found += [run.run_id for run in page.runs]
         token = page.next_page_token
         if token is None:
@@ -121,16 +101,16 @@ def test_pages_have_each_document_once_and_end(
 
 
 def test_all_runs_of_a_filter_are_read_page_by_page(
-    bundle: Bundle, label: str, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them share the value that the list is ordered by."""
     monkeypatch.setattr("leasehold.services.read_runs.WHOLE_RUNS", 1)
-    run_ids = [start(bundle, label) for _ in range(4)]
+    run_ids = [start(engine, label) for _ in range(4)]
     for run_id in run_ids[:2]:
-        spoil(bundle, run_id, createdAt=datetime(2020, 1, 1, tzinfo=UTC))
+        spoil(engine, run_id, createdAt=datetime(2020, 1, 1, tzinfo=UTC))
 
-    found = [run.run_id for run in matching_runs(bundle.engine, RunFilter(label=label))]
-    events = read_timeline(bundle.engine, run_ids[3])
+    found = [run.run_id for run in matching_runs(engine, RunFilter(label=label))]
+    events = read_timeline(engine, run_ids[3])
 
     assert found[:2] == [run_ids[3], run_ids[2]]
     assert found[2:] == sorted(run_ids[:2], reverse=True)
@@ -158,36 +138,36 @@ def token_of(*parts: Any) -> str:
     ],
     ids=lambda token: ascii(token[:12]),
 )
-def test_a_token_that_is_none_of_ours_is_refused(bundle: Bundle, token: str) -> None:
+def test_a_token_that_is_none_of_ours_is_refused(engine: Engine, token: str) -> None:
     with pytest.raises(InvalidRequestError, match="nextPageToken"):
-        list_runs(bundle.engine, RunFilter(), page_token=token)
+        list_runs(engine, RunFilter(), page_token=token)
 
 
-def test_a_token_whose_time_no_calendar_has_is_refused(bundle: Bundle, label: str) -> None:
+def test_a_token_whose_time_no_calendar_has_is_refused(engine: Engine, label: str) -> None:
     """It has the mark of its query, so that its time is looked at."""
     wanted = RunFilter(label=label)
     for _ in range(2):
-        start(bundle, label)
-    given = list_runs(bundle.engine, wanted, limit=1).next_page_token
+        start(engine, label)
+    given = list_runs(engine, wanted, limit=1).next_page_token
     assert given is not None
     _, run_id, mark = json.loads(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)))
 
     for at in ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00", "x", 7, None, "9" * 5_000):
         with pytest.raises(InvalidRequestError, match="nextPageToken"):
-            list_runs(bundle.engine, wanted, page_token=token_of({"at": at}, run_id, mark))
+            list_runs(engine, wanted, page_token=token_of({"at": at}, run_id, mark))
 
 
 def test_the_audit_and_a_start_get_past_odd_times(
-    bundle: Bundle, label: str, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both go through all runs, page by page."""
     monkeypatch.setattr("leasehold.services.audit.WHOLE_RUNS", 1)
     monkeypatch.setattr("leasehold.services.adopt_runs.SCAN_PAGE", 1)
     monkeypatch.setattr("leasehold.services.adopt_runs.WHOLE_RUNS", 1)
-    odd, even = [], start(bundle, label)
+    odd, even = [], start(engine, label)
     for value in ODD.values():
-        odd.append(start(bundle, label))
-        spoil(bundle, odd[-1], createdAt=value, alarmAt=value)
+        odd.append(start(engine, label))
+        spoil(engine, odd[-1], createdAt=value, alarmAt=value)
 
-    assert even in set(live_runs(bundle.engine.documents))
-    assert set(odd) & {found.run_id for found in audit(bundle.engine)}
+    assert even in set(live_runs(engine.documents))
+    assert set(odd) & {found.run_id for found in audit(engine)}

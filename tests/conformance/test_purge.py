@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,6 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.in_process_events import UndeliveredEvents
-from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
@@ -25,7 +23,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     UnknownRunError,
 )
-from leasehold.ports.documents import Documents, Query, Snapshot
+from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
@@ -48,24 +46,6 @@ NOW = SystemClock().now()
 SOON = NOW + timedelta(days=1)
 LONG_AGO = NOW - timedelta(days=40)
 LARGE = {"n": 1, "text": "x" * 40_000}
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    bundle = boot(
-        {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"},
-        catalog=load_catalog("tests.api.in_process.sample"),
-        documents=documents,
-        tasks=InProcessTasks(SystemClock()),
-        announces_by_hand=True,  # deliveries stay as a test wrote them
-    )
-    yield bundle.engine
-    bundle.engine.leases.close()
-
-
-@pytest.fixture
-def label(unique: str) -> str:
-    return f"team:{unique}"
 
 
 def start(engine: Engine, label: str, key: str | None = None) -> str:
