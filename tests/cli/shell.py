@@ -1,7 +1,7 @@
-"""The command line as people call it, in a folder with a catalog of its own.
+"""The command line as people call it, in a folder with its own catalog.
 
 `run` and `on_terminal` call it in this process, which takes a hundredth of the time. `process` and
-`begin` start a real one: for what only a process has, as signals, pipes and a terminal of its own.
+`begin` start a real one: for what only a process has, as signals, pipes and its own terminal.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Shell:
     # -- in this process ---------------------------------------------------------------------------
 
     def run(self, *words: str, stdin: str = "", **settings: str) -> Done:
-        """Call the command, with streams that are no terminal."""
+        """Call the command, with streams that are not a terminal."""
         stdout, stderr = io.StringIO(), io.StringIO()
         with self._as_a_process(words, settings, stdin, stdout, stderr):
             code = _exit_code_of_main()

@@ -50,7 +50,7 @@ def charge(ctx: StepContext, given: Order) -> Order:
 
 
 def hold_on(ctx: StepContext, given: Order) -> Order:
-    """Hear nobody, in a thread that Python waits for before it ends."""
+    """Ignore every signal, in a thread that Python waits for before it ends."""
     CHARGING.write_text(str(ctx.attempt))
     with ThreadPoolExecutor() as pool:
         pool.submit(_wait_while_held).result()

@@ -288,7 +288,7 @@ def test_a_key_that_started_something_else_is_refused(shell: Shell) -> None:
 
 
 def test_an_unexpected_error_is_one_line_and_a_traceback_for_who_asks(shell: Shell) -> None:
-    """A file that is no text in place of the catalog's own code is nobody's plan."""
+    """A file that is not text in place of the catalog's own code is a mistake."""
     (shell.folder / "shop.py").write_text("raise SystemError('odd')")
 
     plain = shell.run(*ORDER)

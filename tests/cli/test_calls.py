@@ -1,4 +1,4 @@
-"""The results of calls made once, as the command lists them: of a store, and over a server."""
+"""The results of recorded results, as the command lists them: of a store, and over a server."""
 
 from __future__ import annotations
 

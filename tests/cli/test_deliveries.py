@@ -32,7 +32,7 @@ def shell(shell: Shell) -> Shell:
 
 @pytest.fixture
 def run_id(shell: Shell) -> str:
-    """A run that was cancelled, which both channels are to be told of."""
+    """A run that was cancelled, whose announcement is due to both channels."""
     run_id: str = shell.json(*ORDER)["runId"]
     shell.run("cancel", run_id)
     return run_id
@@ -110,7 +110,7 @@ def test_show_says_who_was_told_and_why_who_was_not(shell: Shell, run_id: str) -
 
 
 def test_who_cancels_without_a_catalog_leaves_it_to_the_sweep_who_is_told(shell: Shell) -> None:
-    """Whoever is on call has the store, and not always the code: the run is cancelled still."""
+    """The person on call has the store, and not always the code: the run is cancelled still."""
     shell.settings["PIPELINE_DISPATCH_GRACE_S"] = "0.001"  # after that the sweep comes by
     run_id = shell.json(*ORDER)["runId"]
 
@@ -168,7 +168,7 @@ def test_what_a_stranger_wrote_into_a_delivery_is_shown_and_not_obeyed(
 
 
 def test_what_runs_in_the_command_tells_the_log_there(shell: Shell) -> None:
-    """A channel that was told, and nobody can see it, would be no announcement."""
+    """An announcement that cannot be seen would be useless."""
     done = shell.run(*ORDER, "--in-process")
     run_id = done.stdout.split()[1]
 

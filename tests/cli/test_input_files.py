@@ -175,7 +175,7 @@ def test_what_is_refused_leaves_nothing_behind(engine: InProcessEngine, shell: S
 
 
 class Overtaken(Wrapped[Artifacts]):
-    """Artifacts; as the first of them is stored, somebody else starts a run of the same key."""
+    """Artifacts; as the first of them is stored, another caller starts a run of the same key."""
 
     def __init__(self, artifacts: Artifacts, overtake: Callable[[], object]) -> None:
         super().__init__(artifacts)

@@ -73,7 +73,7 @@ def test_a_folder_without_anything_can_be_looked_at(empty: Shell, words: tuple[s
 
 
 def test_a_run_is_seen_and_stopped_without_its_catalog(shell: Shell) -> None:
-    """Whoever is on call has the store, and not always the code."""
+    """The person on call has the store, and not always the code."""
     run_id = json.loads(shell.run(*ORDER, "--json").stdout)["runId"]
     explained = shell.json("why", run_id)["words"]
     shell.settings |= NOWHERE

@@ -492,7 +492,7 @@ def test_a_batch_that_was_killed_is_given_again(shell: Shell, dead: str, engine:
 
 
 def test_a_hint_repeats_no_long_input(shell: Shell) -> None:
-    """A command with pages of JSON in it is none that anybody reads, or pastes."""
+    """A command with pages of JSON in it cannot be read or pasted."""
     long = json.dumps({"amount": 3, "text": "x" * 500})
     words = ("--idempotency-key", "k", "--json")
     run_id = json.loads(shell.run("start", "order", "--input", long, *words).stdout)["runId"]

@@ -163,7 +163,7 @@ def test_on_a_terminal_a_person_is_asked(shell: Shell, answer: str, code: int, l
 
 
 def test_a_purge_that_was_killed_is_given_again(shell: Shell) -> None:
-    """Nobody sees half a run; what was left is finished."""
+    """Half a run is never shown; the rest is deleted later."""
     runs = [ended(shell) for _ in range(30)]
     folders = Path(shell.folder / ".leasehold/artifacts/runs")
     for run_id in runs:

@@ -101,7 +101,7 @@ def test_an_output_that_is_gone_is_one_clear_line(
 
 
 def test_a_result_that_cannot_be_read_does_not_hide_the_run(shell: Shell) -> None:
-    """It is completed, and whoever started it learns its id."""
+    """It is completed, and its caller learns its id."""
     again = (*BOOK, "--idempotency-key", "one")
     run_id = json.loads(shell.run(*again).stdout)["runId"]
     shutil.rmtree(shell.folder / ".leasehold" / "artifacts" / "runs")

@@ -1,4 +1,4 @@
-"""An address with a password in it: refused, as nobody signs in, and never shown or kept."""
+"""An address with a password in it: refused, as there is no sign-in, and never shown or kept."""
 
 from __future__ import annotations
 

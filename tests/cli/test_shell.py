@@ -50,7 +50,7 @@ def test_nothing_is_left_of_a_command(shell: Shell) -> None:
 
 
 def test_a_catalog_is_imported_as_it_is_now(shell: Shell) -> None:
-    """Each call is a process of its own to whoever edits a file between two of them."""
+    """Each call is its own process for a test that edits a file between two of them."""
     first = shell.json("registry")
     catalog = (shell.folder / "shop.py").read_text()
     (shell.folder / "shop.py").write_text(catalog.replace('name="order"', 'name="parcel"'))

@@ -1,4 +1,4 @@
-"""What becomes of a command whose streams are closed, full, or not read."""
+"""Commands whose streams are closed, full, or not read."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def test_a_server_says_why_as_the_store_does(shell: Shell, run_id: str, url: str
 def test_a_server_is_audited_and_repaired_by_its_own_store(
     shell: Shell, run_id: str, documents: SqliteDocuments, url: str
 ) -> None:
-    """To look is a GET, to repair a POST: no link that somebody follows changes a run."""
+    """To look is a GET, to repair a POST: following a link never changes a run."""
     in_order = shell.run("audit", "--url", url)
     write(documents, run_id, alarmAt=None)
 
@@ -226,7 +226,7 @@ def test_a_server_is_audited_and_repaired_by_its_own_store(
 def test_a_server_says_what_no_repair_repairs_as_the_store_does(
     shell: Shell, run_id: str, url: str
 ) -> None:
-    """Whoever asked a server was told that all is well."""
+    """A server would answer that all is well."""
     shell.run("cancel", run_id)
     (shell.folder / ".leasehold/artifacts").rename(shell.folder / "elsewhere")
     (shell.folder / ".leasehold/artifacts").mkdir()  # as where the volume is not mounted

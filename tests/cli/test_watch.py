@@ -1,4 +1,4 @@
-"""`leasehold watch`: one run until it is over, or all live runs until somebody ends that."""
+"""`leasehold watch`: one run until it is over, or all live runs until it is interrupted."""
 
 from __future__ import annotations
 

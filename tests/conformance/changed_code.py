@@ -13,7 +13,7 @@ from tests.api.in_process.sample import PIPELINES, STEPS
 
 
 class Letter(BaseModel):
-    """What a changed step takes."""
+    """The input of a changed step."""
 
     text: str
 

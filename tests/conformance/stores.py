@@ -82,7 +82,7 @@ def one_more(document: Document | None, _: datetime) -> Write[int]:
 
 
 def count_up(kind: str, folder: Path, ref: Ref, times: int) -> None:
-    """Count up in a process of its own."""
+    """Count up in its own process."""
     with DOCUMENTS[kind](folder) as documents:
         for _ in range(times):
             documents.transact(ref, one_more)

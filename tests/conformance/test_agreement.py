@@ -403,7 +403,7 @@ SAMPLE: Final = CASES[::11]
 
 @pytest.fixture(params=DOCUMENTS)
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Engine, list[Change]]]:
-    """An engine on a store of its own, and what it is seen to do."""
+    """An engine on its own store, and what it is seen to do."""
     if request.param == "firestore":
         need_firestore()
     seen: list[Change] = []

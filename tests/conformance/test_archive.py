@@ -1,4 +1,4 @@
-"""The archive of an ended run, on both stores: after people were told, whatever becomes of it."""
+"""The archive of an ended run, on both stores: after the announcements, whatever their result."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_what_is_opened_is_what_was_put_and_its_size(
 
 
 def test_a_large_artifact_is_read_in_blocks(artifacts: Artifacts, unique: str) -> None:
-    """Nobody holds all of it at once."""
+    """It is never in memory as a whole."""
     data = bytes(range(256)) * 36 * 1024
     artifacts.put(f"runs/{unique}/a", data)
 

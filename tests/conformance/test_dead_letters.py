@@ -1,4 +1,4 @@
-"""Each reason reaches the dead letter by whoever comes first, with the same words, on each store.
+"""Each reason gives the run up in the same words, by every component, on each store.
 
 Time passes here by making what is stored older: that works on every store, and nothing sleeps.
 """
@@ -110,7 +110,7 @@ def catalog(**limits: Any) -> Catalog:
 
 @dataclass
 class World:
-    """An engine on a store of its own, what it reported, and what time makes of its runs."""
+    """An engine on its own store, what it reported, and what time makes of its runs."""
 
     engine: Engine
     deployed: Callable[..., Engine]
@@ -213,7 +213,7 @@ def stuck(world: World) -> str:
 
 
 def unrecovered(world: World) -> str:
-    """It failed, and its tasks are lost for longer than the window, while somebody looks."""
+    """It failed, and its tasks are lost for longer than the window, while sweeps run."""
     run_id = world.start("fail")
     assert world.hint(run_id) == "retry_scheduled"
     world.queue.lose()
@@ -224,7 +224,7 @@ def unrecovered(world: World) -> str:
 
 
 def permanent(world: World) -> str:
-    """A version before noted the failure as one that no repetition mends, and scheduled one."""
+    """A version before noted the failure as one that no retry repairs, and scheduled one."""
     run_id = world.start("fail")
     assert world.hint(run_id) == "retry_scheduled"
     world.wait(run_id, timedelta(minutes=10))
@@ -253,7 +253,7 @@ def comes(world: World, run_id: str) -> None:
 
 
 def audits(world: World, run_id: str) -> None:
-    """No attempt begins; somebody asks for what no sweep has done."""
+    """No attempt begins; a worker claims before a sweep."""
     assert [one.run_id for one in audit(world.engine, repair=True)] == [run_id]
 
 
@@ -459,7 +459,7 @@ def remote_catalog() -> Catalog:
 
 
 def test_a_step_that_a_deploy_made_remote_waits_for_a_worker(world: World) -> None:
-    """Its task was created before, and finds no handler: that is no failure of the run."""
+    """Its task was created before, and finds no handler: the run has not failed."""
     run_id = world.start("add")
     later = world.redeployed(remote_catalog())
 
@@ -560,7 +560,7 @@ def test_a_claim_of_a_step_that_hung_is_told_when_it_is_tried_again(world: World
 def test_time_off_gives_no_run_up(
     world: World, stops: Callable[[World], str], off: timedelta
 ) -> None:
-    """Four runs that would be given up at the next look, had somebody been there.
+    """Four runs that would be given up at the next look, had a sweep run in time.
 
     To them, the clock of a machine that is an hour ahead looks the same.
     """
@@ -934,7 +934,7 @@ def test_what_waits_in_its_queue_is_left_there_by_every_sweep(world: World) -> N
 
 
 def test_a_task_that_was_never_created_is_created(world: World) -> None:
-    """Whoever started the run died after its commit."""
+    """The caller that started the run died after its commit."""
     starter = replace(world.engine, tasks=NoTasks())
     run_id = start_run(starter, StartRequest("add", {"n": 1})).manifest.run_id
     world.wait(run_id, timedelta(minutes=2))

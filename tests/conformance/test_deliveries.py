@@ -48,7 +48,7 @@ CHANNELS = Registry("channels", [LogChannel(name="pager"), LogChannel(name="chat
 
 
 class Clock(SystemClock):
-    """The machine's clock; whoever waits in a test does not, and is waited for by nobody."""
+    """The machine's clock; waits in a test are skipped."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -70,7 +70,7 @@ class Clock(SystemClock):
 
 
 class Store(Wrapped[Documents]):
-    """A store that is as far ahead as the clock, and fails, or loses an answer, as it is told."""
+    """A store that is as far ahead as the clock, and fails, or loses an answer, as ordered."""
 
     def __init__(self, inner: Documents, clock: Clock) -> None:
         super().__init__(inner)
@@ -353,7 +353,7 @@ def test_a_refusal_is_the_end(
 def test_a_sender_that_dies_is_taken_over_once_its_claim_ran_out(
     engine: Engine, provider: Provider, clock: Clock, unique: str
 ) -> None:
-    """Nobody knows whether it sent: that is what `unknown` counts."""
+    """It is unknown whether it sent: that is what `unknown` counts."""
     hint = owed(engine, unique)
     outcomes: list[DeliveryOutcome] = []
 

@@ -1,4 +1,4 @@
-"""Whoever counts up at the same time, each count is there in the end."""
+"""However many count at the same time, each count is there in the end."""
 
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor

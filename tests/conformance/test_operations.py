@@ -414,7 +414,7 @@ def test_two_batches_at_once_recreate_each_run_once(service: Service) -> None:
 
 
 def batch_that_stops(kind: str, folder: Path, label: str, parent: Connection) -> None:
-    """Recreate, and wait for ever behind the third commit."""
+    """Recreate, and wait forever behind the third commit."""
     done = 0
 
     def stop(change: Change) -> None:

@@ -86,7 +86,7 @@ def logged() -> list[str]:
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path, bus: Bus, logged: list[str]) -> Iterator[Engine]:
-    """One whose channel `log` is told of everything, and `ops` of what is urgent."""
+    """One whose channel `log` gets everything, and `ops` of what is urgent."""
     urgent = (AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED)
     channels = [LogChannel(name="log"), LogChannel(name="ops", events=urgent)]
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES, channels=Registry("channels", channels))
@@ -218,7 +218,7 @@ class Broken:
 
 
 class Hanging:
-    """A bus that answers nobody before it is let go."""
+    """A bus that answers only when it is released."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -258,7 +258,7 @@ def test_a_bus_that_hangs_is_left_alone(engine: Engine, logged: list[str]) -> No
 
 
 def test_a_record_that_stands_under_anothers_name_is_not_taken_up(engine: Engine, bus: Bus) -> None:
-    """Nobody could announce it, and each look would publish it once more."""
+    """It could not be announced, and each look would publish it once more."""
     run_id = start(engine, "one")
     operate(engine, run_id, CANCEL)
     (due,) = deliveries(engine, run_id)

@@ -107,7 +107,7 @@ def test_what_a_run_that_ended_owes_is_published_again_and_the_run_stays_as_it_i
 def test_once_it_is_carried_out_no_sweep_sees_the_run_again(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
-    """Whoever carries it out says so in the manifest, and with that commit the alarm is gone."""
+    """The process that carries it out notes that in the manifest, which removes the alarm."""
 
     def announced(manifest: Manifest, now: datetime) -> object:
         draft = Draft(manifest, now, engine.rules)

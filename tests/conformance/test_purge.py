@@ -154,7 +154,7 @@ def test_a_time_at_which_nothing_can_have_ended_is_refused(engine: Engine) -> No
 
 @pytest.fixture
 def announcing(engine: Engine) -> Engine:
-    """The engine of a catalog with two channels, which tells nobody."""
+    """The engine of a catalog with two channels, which sends nothing."""
     told = replace(engine.rules, channels_for=lambda _pipeline, _event: ("log", "mail"))
     return replace(engine, rules=told, events=UndeliveredEvents())
 
@@ -187,7 +187,7 @@ def test_deliveries_go_with_their_run_and_the_key_begins_one_that_is_told_anew(
 def test_a_run_stays_until_it_was_announced_but_for_a_day_at_most(
     announcing: Engine, label: str, state: str
 ) -> None:
-    """Where nothing sends announcements, it would stay for ever."""
+    """Where nothing sends announcements, it would stay forever."""
     old = ended(announcing, label)
     write_deliveries(announcing, old, state=state)
 
@@ -211,7 +211,7 @@ def test_a_run_stays_as_long_as_announcements_are_tried(announcing: Engine, labe
 
 
 def test_a_run_stays_until_its_channels_are_known(announcing: Engine, label: str) -> None:
-    """It was cancelled by a command without a catalog; a day later nobody waits for one."""
+    """It was cancelled by a command without a catalog; a day later none is awaited."""
     without = replace(announcing.rules, channels_for=lambda _pipeline, _event: None)
     old = ended(replace(announcing, rules=without), label)
 
@@ -602,7 +602,7 @@ def test_a_purge_ends_with_the_time_of_its_sweep_and_goes_on_in_the_next(
 def test_a_machine_whose_clock_is_wrong_purges_nothing_that_is_young(
     engine: Engine, label: str, kind: str
 ) -> None:
-    """Where a store has a time of its own: what a machine holds for old is not old for it."""
+    """Where a store has its own time: what a machine holds for old is not old for it."""
     if kind == "sqlite":
         pytest.skip("its time is the machine's")
     young = ended(engine, label)

@@ -75,7 +75,7 @@ def purge_of(run: Manifest) -> Callable[[Engine], object]:
 
 @dataclass
 class Key:
-    """Whoever gives the key again and again, until it begins the next run."""
+    """A caller that repeats the key until it begins the next run."""
 
     engine: Engine
     key: str

@@ -106,7 +106,7 @@ def test_times_are_ordered_to_the_microsecond(
 def test_documents_without_the_ordered_field_are_left_out(
     documents: Documents, keep: Keep, unique: str
 ) -> None:
-    """A run at rest has no alarm, and no place in the order of alarms."""
+    """An idle run has no alarm, and no place in the order of alarms."""
     keep(a={"createdAt": minute(1)}, b={"other": 1}, c={"createdAt": minute(2)})
 
     found = documents.query(Query("runs", order_by="createdAt", equal={"pipeline": unique}))
@@ -225,7 +225,7 @@ def test_a_range_has_its_lower_end_and_not_its_upper(
 
 
 def test_the_alarms_of_a_shard_are_found(documents: Documents, keep: Keep, unique: str) -> None:
-    """The query of the sweep; a shard of its own keeps the test by itself."""
+    """The query of the sweep; its own shard keeps the test by itself."""
     shard = int(unique.removeprefix("t-")[:12], 16)
     keep(
         late={"shard": shard, "alarmAt": minute(1)},

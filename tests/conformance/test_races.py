@@ -1,6 +1,6 @@
 """Two who write to one run at the same time, on a real store: one of them wins, and which is seen.
 
-A worker decides on what it wrote last, without a read. Where somebody else wrote in between, the
+A worker decides on what it wrote last, without a read. Where another process wrote in between, the
 store refuses it (VersionConflictError), and it reads and decides again, as HeldRun does.
 """
 
@@ -374,7 +374,7 @@ def test_a_claim_and_a_sweep_of_an_expired_lease_count_it_once(runs: list[Run]) 
 
 
 def test_the_holder_and_one_who_takes_over_never_both_go_on(runs: list[Run]) -> None:
-    """Not even where nobody wrote in between: the time is over, whoever is first."""
+    """Not even without a write in between: the time is over."""
     for run in runs[:3]:
         run.expired()
         known = run.seen()

@@ -213,7 +213,7 @@ def test_whatever_was_committed_is_answered_as_done(
 def test_a_decision_holds_for_the_block_that_was_read(
     service: Service, interrupted: Callable[..., Service], name: str
 ) -> None:
-    """Somebody else was faster, between the read and the commit."""
+    """Another process was faster, between the read and the commit."""
     run_id = blocked(service)
 
     def bob_is_faster() -> None:
@@ -235,7 +235,7 @@ def approve_all(service: Service, **words: Any) -> Any:
 
 
 def test_a_batch_that_was_cut_off_and_given_again_passes_no_second_gate(service: Service) -> None:
-    """The ten that went on before it was given again stand at a gate that nobody has looked at."""
+    """The ten that went on before it was given again are at a gate that was not seen."""
     runs = [blocked(service) for _ in range(20)]
     first = approve_all(service, limit=10)
     older, newer = runs[:10], runs[10:]

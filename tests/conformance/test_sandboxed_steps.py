@@ -1,4 +1,4 @@
-"""A handler in a process of its own has no connection to the store: its worker writes for it."""
+"""A handler in its own process has no connection to the store: its worker writes for it."""
 
 from __future__ import annotations
 

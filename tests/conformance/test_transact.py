@@ -207,7 +207,7 @@ def test_a_document_that_is_missing_can_be_deleted(documents: Documents, ref: Re
 
 
 def test_deleting_a_document_leaves_those_below_it(documents: Documents, ref: Ref) -> None:
-    """Firestore does so; nobody may rely on more."""
+    """Firestore does so; code may not rely on more."""
     event = Ref(f"{ref}/trace", "000000")
     documents.transact(ref, lambda _, __: Write(None, {"count": 1}, {event: {"number": 0}}))
 
@@ -312,6 +312,6 @@ def test_a_put_is_not_stored_where_its_commit_is_refused(
 
 
 def test_a_put_needs_a_document_whose_version_it_is_bound_to(beside: Ref) -> None:
-    """A commit that is sent twice would store it in place of what was made of it since."""
+    """A commit that is sent twice would overwrite later changes."""
     with pytest.raises(ValueError, match="puts need a document"):
         Write(None, puts={beside: {"state": "due"}})

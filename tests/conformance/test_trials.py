@@ -1,4 +1,4 @@
-"""Trials on a real store: whoever comes when, each trial has one output, and one of them counts."""
+"""Trials on a real store: in any order of calls each trial has one output, and one trial counts."""
 
 from __future__ import annotations
 

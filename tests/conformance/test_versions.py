@@ -201,7 +201,7 @@ def test_what_decide_raises_is_passed_on_with_a_snapshot_too(
 
 
 def test_a_document_is_deleted_at_its_version_alone(documents: Documents, ref: Ref) -> None:
-    """Whoever deletes what was looked at deletes nothing that was written since."""
+    """Deleting a version that was read deletes no later write."""
     stale = made_stale(documents, ref)
 
     with pytest.raises(VersionConflictError):

@@ -146,7 +146,7 @@ def test_a_remote_step_that_only_others_know_is_no_mistake_of_who_claims_it(
 
 
 def test_a_process_of_this_machine_that_was_killed_is_counted_no_more(engine: Engine) -> None:
-    """Neither for what it knows, nor as another project: nobody waits for its note to be old."""
+    """Neither for what it knows, nor as another project: its note need not get old."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     put(
         engine,

@@ -48,7 +48,7 @@ LATE_MOVES: Final = 4
 
 @dataclass
 class Worker:
-    """Whoever was given a lease once; it may be dead, late, or send what it sent before."""
+    """A former holder of a lease, which may be dead, late, or repeat itself."""
 
     fence: Fence
     known: Snapshot

@@ -79,7 +79,7 @@ def _of_substitutions(build: Build) -> Iterator[str]:
 
 
 def _of_scripts(build: Build) -> Iterator[str]:
-    """Yield what is put into a script as it is: whoever chooses it would choose commands."""
+    """Yield what is put into a script unchanged: its author could choose commands."""
     for step in build["steps"]:
         texts = step.get("args", []) if step.get("entrypoint") in _SHELLS else []
         for text in (*texts, step.get("script", "")):

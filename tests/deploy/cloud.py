@@ -144,7 +144,7 @@ class Cloud:
         return Done(code, stdout.getvalue(), stderr.getvalue())
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
-        """Start the command as a process of its own."""
+        """Start the command as its own process."""
         return subprocess.Popen(
             [sys.executable, "-m", "leasehold", "deploy", *words],
             cwd=Path(__file__).parents[2],

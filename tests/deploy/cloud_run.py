@@ -26,9 +26,9 @@ class CloudRun:
         api: the address of the runs API; empty: serve-api is away.
 
     Attributes:
-        public: the services that anybody may call.
-        unasked: those before which IAM asks nobody, and which refuse strangers themselves.
-        not_yet: to how many calls with a token it still says that nobody may.
+        public: the services that any caller may call.
+        unasked: those without a check by IAM, which refuse strangers themselves.
+        not_yet: to how many calls with a token it still refuses.
         url: for LEASEHOLD_FUNCTIONS_EMULATOR.
         called: each call that was let in.
     """

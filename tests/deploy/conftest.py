@@ -29,7 +29,7 @@ def make_cloud() -> Iterator[Callable[[], Cloud]]:
 
 @pytest.fixture
 def cloud(make_cloud: Callable[[], Cloud]) -> Cloud:
-    """Return a project of its own, in which nothing exists."""
+    """Return its own project, in which nothing exists."""
     return make_cloud()
 
 

@@ -87,7 +87,7 @@ class GoogleServer:
     Args:
         world: what exists.
         pubsub: the address of the Pub/Sub emulator; empty: there is no Pub/Sub.
-        on_call: told of each call.
+        on_call: called with each call.
         port: 0: one that is free.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Commands that are written down instead of being done, each as a program on a PATH of its own."""
+"""Commands that are written down instead of being done, each as a program on its own PATH."""
 
 from __future__ import annotations
 

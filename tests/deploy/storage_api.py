@@ -20,7 +20,7 @@ class StorageApi:
 
     Attributes:
         buckets: ours, as JSON, by name.
-        taken: names of somebody else's.
+        taken: names that belong to another owner.
         policies: by the bucket, with the etag of the last change.
         writes: each request that changes something.
     """
@@ -39,7 +39,7 @@ class StorageApi:
         self.app.add_url_rule("/storage/v1/b/<name>/iam", view_func=self._set, methods=["PUT"])
 
     def refuse_next_policy(self) -> None:
-        """Answer the next policy as if somebody had changed it meanwhile."""
+        """Answer the next policy as if it had been changed meanwhile."""
         self._refuse_policies += 1
 
     def _get(self, name: str) -> Any:

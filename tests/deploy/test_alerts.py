@@ -152,7 +152,7 @@ def test_an_answer_that_is_lost_creates_no_policy_twice(world: GoogleWorld, aler
 def test_no_policy_is_created_before_the_address_that_it_is_sent_to(
     world: GoogleWorld, alerting: Any
 ) -> None:
-    """What exists is left alone, so a policy without the address would tell nobody for good."""
+    """What exists is left alone, so a policy without the address would never alert a person."""
     world.server.refuse("CreateNotificationChannel", permission_denied("monitoring.x.create"))
     first = policies_of(world)
     world.forget()

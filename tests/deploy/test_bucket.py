@@ -84,7 +84,7 @@ def test_a_bucket_name_that_was_taken_meanwhile_is_reported(world: GoogleWorld) 
 def test_a_bucket_that_others_made_of_our_name_gets_no_file_and_no_permission(
     world: GoogleWorld,
 ) -> None:
-    """Its name can be guessed, and whoever has it could open it to us, and read what comes."""
+    """Its name can be guessed, and its owner could open it to us, and read the files."""
     world.storage.buckets[NAME] = {"name": NAME, "location": "US", "projectNumber": "42"}
 
     bucket, permissions = applied(

@@ -26,7 +26,7 @@ TASK = Task("t", "write", "r-1", 1, datetime(2026, 1, 1, tzinfo=UTC), timedelta(
 
 
 def call(function: FunctionEntry, audience: str) -> str:
-    """Call a function on Cloud Run, which was told of no audience."""
+    """Call a function on Cloud Run, which has no audience."""
     token = removed(claims(email=CALLER, aud=audience))
     check = CallerCheck((CALLER,), service=function.service)
     return check.caller_of({"HTTP_AUTHORIZATION": f"Bearer {token}"})

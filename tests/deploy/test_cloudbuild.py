@@ -149,7 +149,7 @@ def test_events_are_repeated_and_their_function_has_the_secrets_of_channels(buil
 
 
 def test_a_function_has_the_secrets_of_its_row_and_no_others() -> None:
-    """What somebody has set by hand is gone with the next build, of each function."""
+    """Settings by hand are gone with the next build of each function."""
     secrets = (Secret("OPENAI_API_KEY"), Secret("SEARCH_KEY", version="7"))
     rows = [
         replace(row, secrets=secrets if row.name == "execute_step" else ()) for row in FUNCTIONS

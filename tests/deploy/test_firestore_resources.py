@@ -397,7 +397,7 @@ def test_an_expiry_of_another_time_is_left_alone(world: GoogleWorld, firestore: 
 
 
 def test_firestore_can_tell_when_an_entry_of_the_ledger_ended() -> None:
-    """An expiry looks at a Timestamp alone: a text would keep every entry for ever."""
+    """An expiry looks at a Timestamp alone: a text would keep every entry forever."""
     ended_at = LedgerEntry.model_fields["ended_at"]
     entry = LedgerEntry.model_validate(
         {

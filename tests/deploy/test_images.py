@@ -22,7 +22,7 @@ DIGEST = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
 
 
 class Registry(BaseHTTPRequestHandler):
-    """Has one image, which it shows to whoever has a token, as public registries do."""
+    """Has one image, which it shows to callers with a token, as public registries do."""
 
     def do_GET(self) -> None:
         host = f"http://{self.headers['Host']}"

@@ -41,7 +41,7 @@ BEFORE = ALL_STEPS[: ALL_STEPS.index("live-runs")]
 
 @dataclass
 class Project:
-    """A project of its own: Firestore as it is administered, and what it holds in the emulator."""
+    """Its own project: Firestore as it is administered, and what it holds in the emulator."""
 
     server: GoogleServer
     storage: str
@@ -192,7 +192,7 @@ def test_a_first_deploy_has_no_runs(servers: tuple[GoogleServer, str, str]) -> N
 
 
 def test_a_store_that_does_not_answer_ends_the_build(project: Project) -> None:
-    """What is there refuses each query at once; an address at which nobody is is tried for 20 s."""
+    """What is there refuses each query at once; an address without a server is tried for 20 s."""
     away = replace(project, firestore=project.server.address)
 
     done = away.look()

@@ -130,7 +130,7 @@ def check_deploys(recorder: Recorder, workspace: Path) -> None:
 
 
 def check_permissions(cloud: Cloud) -> None:
-    """Look at who may read the secret, and that nobody may read all."""
+    """Look at who may read the secret, and that no account may read all."""
     project = f"projects/{cloud.project}"
     (binding,) = cloud.server.world.policies[f"{project}/secrets/OPENAI_API_KEY"].bindings
     assert binding.role == "roles/secretmanager.secretAccessor"

@@ -1,4 +1,4 @@
-"""What is deployed grants nobody everything, and lets nobody in without a token."""
+"""No deployed function is public, and no account gets every permission."""
 
 from __future__ import annotations
 

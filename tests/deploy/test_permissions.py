@@ -50,7 +50,7 @@ def expected() -> Iterator[tuple[str, str, str]]:
 
 
 def test_the_whole_table() -> None:
-    """Read it: nobody may do anything that is not here."""
+    """Read it: all that is allowed is here."""
     assert sorted(map(line, permissions_of(INSTALLATION, CATALOG))) == sorted(expected())
 
 

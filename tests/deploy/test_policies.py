@@ -97,7 +97,7 @@ def test_conditions_of_others_survive(world: GoogleWorld) -> None:
 
 
 def test_the_role_for_the_whole_project_is_enough(world: GoogleWorld) -> None:
-    """Whoever set it up before has more than is needed: that is theirs to take back."""
+    """An earlier setup has more than is needed, which its owner may remove."""
     wanted = permissions(world, Kind.PROJECT).wanted
     broad = [Binding(role=each.role, members=[each.member]) for each in wanted]
     world.server.world.policies[PROJECT] = Policy(bindings=broad)
@@ -278,7 +278,7 @@ def test_another_catalog_asks_for_other_places(world: GoogleWorld) -> None:
 
 
 def change_while_writing(server: GoogleServer, change: Callable[[], None]) -> None:
-    """Have somebody else be faster, once."""
+    """Have another process be faster, once."""
     service = server.service(Projects)
     write = service.set_iam_policy
 

@@ -179,7 +179,7 @@ def test_an_answer_that_is_lost_is_of_something_that_was_created(cloud: Cloud) -
 
 
 def test_applies_at_once_create_once_what_has_a_name_of_ours_and_none_fails(cloud: Cloud) -> None:
-    """Alerts have none: a copy of one is told by the next look, with what deletes it."""
+    """Alerts have none: the next look reports a copy, with the command that deletes it."""
     catalog = load_catalog("tests.deploy.catalog")
 
     def run() -> list[Action]:
@@ -200,7 +200,7 @@ def test_applies_at_once_create_once_what_has_a_name_of_ours_and_none_fails(clou
 def test_an_interrupt_says_what_was_done_and_what_was_not(
     cloud: Cloud, number: signal.Signals, code: int
 ) -> None:
-    """A process of its own: a call that is cut off leaves locks of gRPC behind in its process."""
+    """Its own process: a call that is cut off leaves locks of gRPC behind in its process."""
     arrived = threading.Event()
     cloud.server.on_call = lambda call: arrived.set() if "CreateJob" in call.method else None
     cloud.server.hang("CreateJob")
@@ -221,7 +221,7 @@ def test_an_interrupt_says_what_was_done_and_what_was_not(
 
 
 def test_an_apply_goes_on_when_its_reader_is_gone(cloud: Cloud) -> None:
-    """As of `apply | head -1`: what is half created would be worse than what is not read."""
+    """As of `apply | head -1`: a half created resource would be worse than an unread line."""
     with cloud.begin("apply") as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -62,7 +62,7 @@ def test_an_account_that_google_has_not_made_is_waited_for_a_moment_and_told(
 
 
 def test_the_page_has_google_make_each_before_it_is_given_its_role() -> None:
-    """One that is made at somebody's request is given none by Google."""
+    """Google gives none to one that is made on request."""
     made = re.findall(r"services identity create --service=(\w+)\.googleapis", PAGE.read_text())
 
     assert sorted(made) == sorted(SERVICES)

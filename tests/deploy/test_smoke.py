@@ -180,7 +180,7 @@ def test_who_may_call_takes_a_while_to_be_known(run: CloudRun) -> None:
 
 
 def test_a_function_that_has_to_refuse_strangers_itself_is_found(run: CloudRun) -> None:
-    """It believes a token that Cloud Run has checked: here anybody can send what looks like one."""
+    """It trusts a token that Cloud Run has checked; here any caller can send one that looks so."""
     run.unasked = {"execute-step"}
     smoke_test = smoke_of(run, lambda _: None)
 
@@ -279,7 +279,7 @@ def test_a_text_that_is_not_a_token_is_reported_and_not_repeated(run: CloudRun) 
 
 
 def test_a_token_without_an_email_is_reported_before_any_call(run: CloudRun) -> None:
-    """The metadata server makes such a token where nobody asks for more; the API refuses it."""
+    """The metadata server makes such a token by default; the API refuses it."""
     without, with_it = (
         ".".join(
             base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
@@ -311,7 +311,7 @@ class Metadata:
 
 
 def test_the_token_of_a_build_has_its_email(run: CloudRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process of its own: Google's library reads the address when it is imported."""
+    """In its own process: Google's library reads the address when it is imported."""
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     server = LoopbackServer(Metadata(), "metadata")
     host = server.start().removeprefix("http://")

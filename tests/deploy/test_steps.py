@@ -22,7 +22,7 @@ KNOWN = AlreadyExists("it exists")
 
 @dataclass
 class Thing:
-    """A resource that answers as it is told."""
+    """A resource that answers as ordered."""
 
     name: str
     looks: list[Look | Exception] = field(default_factory=lambda: [MISSING])

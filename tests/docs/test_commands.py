@@ -119,7 +119,7 @@ def test_each_module_that_python_is_to_run_is_there(package: str) -> None:
 
 
 def test_nothing_installs_leasehold_by_its_name() -> None:
-    """It is on no index: whoever takes the name there would be installed."""
+    """It is on no index: another package of that name would be installed."""
     by_name = re.compile(r"pip3? install [^`\n&;|]*(?<=[ '\"])leasehold\b")
     pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
 

@@ -1,4 +1,4 @@
-"""What the page on notifications shows can be pasted as it stands there."""
+"""The commands on the page about notifications can be pasted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHANNELS = Registry(
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A folder with a run that was cancelled; both channels are still to be told of it."""
+    """A folder with a run that was cancelled; its announcement is due to both channels."""
     shell = Shell(tmp_path_factory.mktemp("told"))
     (shell.folder / "announcing.py").write_text(CATALOG)
     shell.settings["LEASEHOLD_CATALOG"] = "announcing"

@@ -1,4 +1,4 @@
-"""What docs/doctor.md shows can be pasted, and the codes that are found are those it lists."""
+"""The commands of docs/doctor.md can be pasted, and it lists every code of a finding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def test_each_command_is_understood(shell: Shell) -> None:
-    """Those of what is deployed are run in tests/deploy/doctor/, against local servers."""
+    """The deployed ones are run in tests/deploy/doctor/, against local servers."""
     assert len(LINES) == 4
     for line in LINES:
         words = shlex.split(line.partition("|")[0], comments=True)
@@ -46,7 +46,7 @@ def test_each_command_is_understood(shell: Shell) -> None:
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 def test_the_lines_for_scripts_find_what_they_look_for(shell: Shell) -> None:
-    """The answer is piped into them: a process of its own would take a hundred times as long."""
+    """The answer is piped into them: its own process would take a hundred times as long."""
     answer = shell.run("doctor", "--json", LEASEHOLD_STROE="x").stdout
     piped = [line.partition("| ")[2] for line in LINES if "| jq" in line]
 

@@ -1,4 +1,4 @@
-"""What the page on errors shows runs as it stands there."""
+"""The code on the page about errors runs unchanged."""
 
 from __future__ import annotations
 

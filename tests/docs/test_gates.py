@@ -1,4 +1,4 @@
-"""What the page on gates shows runs as it stands there."""
+"""The code on the page about gates runs unchanged."""
 
 from __future__ import annotations
 

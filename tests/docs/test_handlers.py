@@ -1,4 +1,4 @@
-"""What the page on handlers shows runs as it stands there, from top to bottom."""
+"""The code on the page about handlers runs unchanged, from top to bottom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is generated in the docs is what the code says."""
+"""The generated parts of the docs agree with the code."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_table_has_each_pair_of_the_state_machine() -> None:
 
 
 def test_the_drawing_has_each_move_of_workers() -> None:
-    """An arrow that is missing sends somebody looking for a bug that is none."""
+    """A missing arrow sends a reader looking for a bug that does not exist."""
     drawn = [line.strip() for line in lifecycle().splitlines() if "-->" in line]
 
     assert drawn == [

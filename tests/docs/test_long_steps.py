@@ -1,4 +1,4 @@
-"""What the page on long steps shows runs as it stands there, and its tests pass."""
+"""The code on the page about long steps runs unchanged, and its tests pass."""
 
 from __future__ import annotations
 

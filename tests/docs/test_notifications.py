@@ -1,4 +1,4 @@
-"""What the page on notifications shows runs as it stands there, in an empty folder."""
+"""The code on the page about notifications runs unchanged, in an empty folder."""
 
 from __future__ import annotations
 

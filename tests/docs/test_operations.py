@@ -1,4 +1,4 @@
-"""What the pages for the person on call and for upgrades show can be pasted as it stands there."""
+"""The commands on the pages for the person on call and for upgrades can be pasted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ PIPELINES = Registry("pipelines", [PipelineEntry(name="review", steps=("ask",))]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store in which a run was given up that had stored a file."""
+    """A folder with a store in which a run with a file was given up."""
     folder = tmp_path_factory.mktemp("on-call")
     (folder / "steps.py").write_text(STEPS)
     done = shell(folder, "leasehold start review --label team:a --in-process", "")

@@ -1,4 +1,4 @@
-"""What the README shows runs as it stands there."""
+"""The code in the README runs unchanged."""
 
 from __future__ import annotations
 

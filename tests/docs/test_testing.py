@@ -1,4 +1,4 @@
-"""What the page on testing shows runs as it stands there, in an empty folder."""
+"""The code on the page about testing runs unchanged, in an empty folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page on trials shows runs as it stands there."""
+"""The code on the page about trials runs unchanged."""
 
 from __future__ import annotations
 

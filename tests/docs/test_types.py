@@ -1,4 +1,4 @@
-"""Whoever pastes the code of the docs into a project with strict mypy is told of no error in it."""
+"""The code of the docs has no error in a project with strict mypy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_checker_follows_a_handler_that_is_given_as_a_function(tmp_path: Path)
 
 
 def test_the_code_of_the_pages_keeps_the_strictest_types(tmp_path: Path) -> None:
-    """The page on the client has a test of its own, which says more of its types."""
+    """The page on the client has its own test, which says more of its types."""
     for text in code("docs/testing.md"):
         (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
     for page in ("handlers", "gates", "errors"):

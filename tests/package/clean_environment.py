@@ -52,7 +52,7 @@ def built_in(folder: Path) -> tuple[Path, Path]:
 
 @dataclass(frozen=True)
 class CleanEnvironment:
-    """A virtual environment, as somebody uses it who has nothing else of Leasehold."""
+    """A virtual environment, as a user has it without anything else of Leasehold."""
 
     folder: Path
 

@@ -119,7 +119,7 @@ def test_a_new_project_passes_its_own_test_and_the_strictest_types(project: Proj
 
 
 def test_a_run_of_a_step_of_ones_own_outlives_kill_9(project: Project) -> None:
-    """In a process of its own, and under `serve`; its result is read, and it is purged."""
+    """In its own process, and under `serve`; its result is read, and it is purged."""
     _write_own_step(project)
     project.do("leasehold", "check")
     _killed_in_process(project)

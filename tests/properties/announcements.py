@@ -1,4 +1,4 @@
-"""What people are told of a run: once of each end and each block, and of nothing else.
+"""The announcements of a run: one for each end and each block, and no others.
 
 The model knows no lifecycle. It looks at what a run is before and after a change, and keeps what
 was stored for each channel.
@@ -24,7 +24,7 @@ _URGENT_ONLY = "ops"
 
 
 class Announcements:
-    """Which channels are told of what, and what each was owed so far.
+    """The channels of each event, and what each was owed so far.
 
     Attributes:
         channels: those of the deploy.
@@ -73,7 +73,7 @@ class Announcements:
             self._store(delivery, event, after)
 
     def _left(self, before: Manifest, after: Manifest) -> AnnouncedEvent | None:
-        """Return what somebody without a catalog left for this change to tell."""
+        """Return the announcement that a command without a catalog left to this change."""
         told = before.announcement
         if told is None or not told.pending:
             return None
@@ -101,7 +101,7 @@ class Announcements:
 
 
 def _expected(before: Manifest, after: Manifest) -> AnnouncedEvent | None:
-    """Return what happened: the run ended, or came to a block under a generation of its own."""
+    """Return what happened: the run ended, or came to a block under its own generation."""
     if before.is_terminal:
         return None
     if after.is_terminal:

@@ -109,7 +109,7 @@ class Deliveries(World):
             assert change.manifest.dead_letter_reason is reason
 
     def reason_after(self, run_id: str, lost: int, since: datetime) -> DeadLetterReason | None:
-        """Return why the sweep gives up a run whose task is lost, or that nobody claims."""
+        """Return why the sweep gives up a run whose task is lost, or that is not claimed."""
         manifest, known = self.runs[run_id], self.known[run_id]
         dispatch, failed = manifest.position.dispatch, manifest.status is RunStatus.ERROR
         if known.elsewhere:

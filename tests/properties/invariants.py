@@ -1,4 +1,4 @@
-"""What must hold for every change, and for every run after each of them."""
+"""The invariants of every change, and of every run after it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _check_opened(before: Manifest, after: Manifest) -> None:
 
 
 def _check_results(before: Manifest, after: Manifest) -> None:
-    """The result of a call that was made once stands until its step is over."""
+    """A recorded result stays until its step is over."""
     known = {(call.step, call.trial, call.key): call for call in before.position.calls}
     for call in after.position.calls:
         assert known.get((call.step, call.trial, call.key), call) == call

@@ -196,7 +196,7 @@ class Lifecycle(Deliveries, Settlements, People):
         then=_weighted(nobody=2, claim=2, sweep=1, current_hint=1),
     )
     def partition(self, recent: int, late: int, then: str) -> None:
-        """A worker that was cut off comes back once its lease is over, whoever took its place."""
+        """A worker that was cut off comes back once its lease is over, also after a takeover."""
         worker = self.workers[-1 - recent % len(self.workers)]
         run_id = worker.run_id
         if self.holds(worker, self.now):
@@ -269,7 +269,7 @@ class Lifecycle(Deliveries, Settlements, People):
 
     @rule(recent=RECENT, server=st.sampled_from([0, 1]), how=_weighted(look=4, twice=2, killed=1))
     def two_servers(self, recent: int, server: int, how: str) -> None:
-        """Each has a queue of its own, and looks after every run."""
+        """Each has its own queue, and looks after every run."""
         run_id = self.nth_run(recent)
         if how == "killed":
             self.server_is_killed(server)
@@ -287,7 +287,7 @@ class Lifecycle(Deliveries, Settlements, People):
         then=_weighted(nobody=2, sweep=3, current_hint=2, claim=2),
     )
     def time_off(self, hours: int, recent: int, then: str) -> None:
-        """Nobody is there for a night or a holiday, or the clock jumps: no run is given up."""
+        """No process runs for a night or a holiday, or the clock jumps: no run is given up."""
         run_id = self.nth_run(recent)
         self.now += timedelta(hours=hours)
         was = self.runs[run_id]
@@ -315,7 +315,7 @@ class Lifecycle(Deliveries, Settlements, People):
 
     @rule(channels=st.sampled_from(CHANNELS))
     def deploy_channels(self, channels: tuple[str, ...] | None) -> None:
-        """Deploy a catalog where others are told, or nobody; or do without one for a while."""
+        """Deploy a catalog with other channels or none; or do without one for a while."""
         self.announcements.channels = channels
 
     @rule(step=st.sampled_from(PLAN))

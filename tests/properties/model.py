@@ -85,7 +85,7 @@ class Seen:
 
 @dataclass
 class Worker:
-    """Somebody who got a lease once, and remembers it for ever.
+    """A former holder of a lease, which never forgets it.
 
     `asleep` is how long its machine was suspended since it saw the run: its clock stood still.
     """
@@ -176,7 +176,7 @@ class Known:
         return self.shut_at is None or abs(now - self.shut_at) >= NOBODY
 
     def lapse_counts(self, now: datetime) -> bool:
-        """Whether somebody was there to look when its lease ran out."""
+        """Whether a sweep ran when its lease ended."""
         return now <= self.ends_at + NOBODY
 
     @property
@@ -184,7 +184,7 @@ class Known:
         return self.heard_at >= self.deadline
 
     def is_silent(self, now: datetime) -> bool:
-        """Whether a run that nobody holds or knows dead was not heard of for too long."""
+        """Whether a run without a known holder was not heard of for too long."""
         is_long = now > max(self.heard_at + STUCK, self.ends_at) + GRACE
         return is_long and self.lapse_counts(now)
 
@@ -238,7 +238,7 @@ def text_of(worker: Worker) -> str:
 
 
 def tasks_of(change: Change) -> list[Task]:
-    """Return the tasks that a change owes; what is to be deleted is nobody's turn."""
+    """Return the tasks that a change owes; deletions have no turn."""
     return [effect for effect in change.owed if isinstance(effect, Task)]
 
 

@@ -1,4 +1,4 @@
-"""What people do to a run."""
+"""The operations of people on a run."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tests.properties.workers import Workers
 
 
 class Settlements(Workers):
-    """Whoever got a lease once, and ends its attempt whether it still holds it or not."""
+    """A former holder of a lease, which ends its attempt with or without it."""
 
     def complete_and_go_on(self, worker: Worker) -> None:
         self.complete(worker, may_continue=True)
@@ -261,7 +261,7 @@ class Settlements(Workers):
     ) -> Change | None:
         """Settle, and return the change if it was one; a repetition and a zombie end nothing.
 
-        An outage that `outlasts` the lease is said after its end, while nobody else has the run.
+        An outage that `outlasts` the lease is reported after its end, before a takeover.
         """
         known, at = self.known[worker.run_id], self.settled_at(worker, transition)
         if known.settled is not None and known.settled[0] == worker.fence.lease_id:
@@ -303,7 +303,7 @@ class Settlements(Workers):
     def lost_answer(self, worker: Worker, what: str, late: timedelta, then: str) -> None:
         """Settle, hear nothing of it, and settle again once the lease would be over.
 
-        Meanwhile somebody else may have got the run. What the store refused because the lease
+        Meanwhile another worker may have got the run. What the store refused because the lease
         was over by its clock may stand at the second try, of a worker whose own clock slept.
         """
         run_id, before = worker.run_id, worker.seen

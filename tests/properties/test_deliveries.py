@@ -43,7 +43,7 @@ DEEPEST = 3
 
 
 class Clock(FrozenClock):
-    """A frozen clock whose waits are skipped, whoever waits."""
+    """A frozen clock whose waits are skipped."""
 
     @property
     def skip(self) -> Callable[[float], None]:
@@ -103,7 +103,7 @@ class World(Wrapped[Documents]):
             self._depth -= 1
 
     def _meddle(self) -> None:
-        """Have something happen meanwhile, or to whoever calls."""
+        """Have something happen meanwhile, or to the caller."""
         if self.is_calm:
             return
         match self._chance.randrange(20):

@@ -1,7 +1,7 @@
 """Purges at once, a key that starts again in between, and people who ask to be told meanwhile.
 
 Each of them goes on by one call of a store at a time, in any order; its process is killed, or an
-answer is lost. Nothing of a life is deleted that nobody purges, and no delivery that is to be sent.
+answer is lost. Nothing of a life is deleted without a purge, and no delivery that is due.
 """
 
 from __future__ import annotations

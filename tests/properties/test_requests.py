@@ -39,7 +39,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Look:
-    """A run as somebody saw it: its generation, and how many blocks it had come to."""
+    """A run as a person saw it: its generation, and how many blocks it had come to."""
 
     run_id: str
     generation: int
@@ -55,7 +55,7 @@ class Insistence(Lifecycle):
         self.looks: list[Look] = []
 
     def as_transition(self, operation: Callable[..., Change]) -> Transition:
-        """Return the operation as nobody has asked for it before; every other one is bound."""
+        """Return the operation as a new request; every other one is bound."""
         return lifecycle.on_request(self.request_for(operation), self.plain(operation))
 
     def plain(self, operation: Callable[..., Change]) -> Transition:

@@ -1,4 +1,4 @@
-"""What workers do with their lease, zombies among them."""
+"""The calls of workers with their lease, also of those that lost it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.properties.world import World
 
 
 class Workers(World):
-    """Whoever got a lease once, and writes with it whether it still holds it or not."""
+    """A former holder of a lease, which writes with or without it."""
 
     def estimate(self, worker: Worker) -> datetime:
         """Return the store's time as a worker knows it that does not ask."""

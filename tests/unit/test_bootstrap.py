@@ -1,4 +1,4 @@
-"""What bootstrap wires leaves no row of a table without its part."""
+"""Bootstrap wires a part for each row of a table."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_tests_run_every_handler_inline(tmp_path: Path) -> None:
 
 
 def test_each_kind_of_effect_that_a_change_can_owe_has_a_carrier() -> None:
-    """One without would be owed for ever."""
+    """One without would be owed forever."""
     hint = get_type_hints(Change.owed.fget)["return"]  # type: ignore[attr-defined] # a property
     (effect, _) = get_args(hint)
 

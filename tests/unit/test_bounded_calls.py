@@ -1,4 +1,4 @@
-"""Calls in threads: one that hangs holds up nobody, none is made twice, and none is hidden."""
+"""Calls in threads: one that hangs delays nothing, none is made twice, and none is hidden."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_an_impossible_call_is_reported_by_the_callers_thread(at_most: int) -> N
 
 
 def test_an_interrupted_caller_takes_no_more_and_leaves_no_thread() -> None:
-    """Whoever presses Ctrl-C in a sweep is not to wait for all that is due."""
+    """Ctrl-C in a sweep must not wait for all that is due."""
     caller, go_on, made = threading.get_ident(), threading.Event(), []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What users import from `leasehold` itself."""
+"""The names that users import from `leasehold` itself."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_what_is_not_what_was_stored_is_refused(
 def test_a_file_that_is_gone_is_no_outage_while_its_run_has_others(
     artifacts: FolderArtifacts, kept: KeptValue, tmp_path: Path
 ) -> None:
-    """Somebody deleted it, or its whole folder; a folder of artifacts that is away has nothing."""
+    """It was deleted, or its whole folder; an artifact folder that is away has nothing."""
     artifacts.put("runs/r-1/files/report", b"")
     artifacts.delete(name_of(kept).rpartition("/")[0])
 

@@ -54,7 +54,7 @@ _LOGS: Final[list[Any]] = []
 
 
 class MissingEmulatorError(Exception):
-    """What an emulator needs is not installed."""
+    """A package that an emulator needs is missing."""
 
 
 @functools.cache

@@ -24,7 +24,7 @@ class LoopbackHttp:
                 on_post(self)
 
             def log_message(self, *args: Any) -> None:
-                """Nobody reads it."""
+                """It is not read."""
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"

@@ -13,11 +13,11 @@ _KEPT: Final[list[socket.socket]] = []
 
 
 def own_port() -> int:
-    """Return a port that is given to nobody else until this process ends.
+    """Return a port that is given to no other caller until this process ends.
 
-    A socket of this process has it and never listens: whoever connects is refused until a server
-    listens there, as any may that sets SO_REUSEADDR. So it may end, and come back. Only Linux lets
-    two have it so; elsewhere it is a free port, as it was found.
+    A socket of this process has it and never listens: a connection is refused until a server that
+    sets SO_REUSEADDR listens there. So that server may end, and come back. Only Linux lets two have
+    a port so; elsewhere it is a free port, as it was found.
     """
     if sys.platform != "linux":
         return free_port()

@@ -32,7 +32,7 @@ _LARGE: Final = {"n": 1, "text": "x" * 40_000}
 
 @contextmanager
 def engine_of_purges(documents: Documents, folder: Path) -> Iterator[Engine]:
-    """Wire one whose runs are announced on one channel, and where nobody delivers that."""
+    """Wire one whose runs are announced on one channel, and never delivered."""
     bundle = boot(
         {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"},
         catalog=load_catalog("tests.api.in_process.sample"),
@@ -66,7 +66,7 @@ def begin(engine: Engine, key: str) -> Manifest:
 
 
 def end(engine: Engine, run: Manifest) -> Manifest:
-    """End the run, and have its channel told of it."""
+    """End the run, and have it announced."""
     operate(engine, run.run_id, OperationRequest(Operation.CANCEL, "ann"))
     for delivery in deliveries(engine, run.run_id):
         send(engine, delivery)
@@ -102,7 +102,7 @@ class KilledError(BaseException):
 
 
 class Stepped:
-    """A call in a thread of its own, which goes on by one call of a store at a time.
+    """A call in its own thread, which goes on by one call of a store at a time.
 
     Args:
         engine: its parts.

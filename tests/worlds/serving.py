@@ -1,4 +1,4 @@
-"""A server of a test, in a thread of its own while the test needs it."""
+"""A server of a test, in its own thread while the test needs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from socketserver import BaseServer
 
 @contextmanager
 def while_serving(server: BaseServer) -> Iterator[None]:
-    """Have a server answer while inside; then nobody listens at its port, nor is about to close it.
+    """Have a server answer while inside; then its port is closed, and is not about to be.
 
     Its thread is waited for: one of werkzeug closes the socket itself, and a second close does
     nothing while the first one is under way.

@@ -62,7 +62,7 @@ class Saved:
 
 
 def steps_of(page: str) -> Iterator[Typed | Saved]:
-    """Yield what somebody does who follows a page."""
+    """Yield the actions of a reader of a page."""
     for kind, text in _BLOCKS.findall(page):
         if kind == "console":
             for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:

@@ -33,7 +33,7 @@ def until(look: Callable[[], Found], seconds: float = 30) -> Found:
 
 
 def freeze(pids: Iterable[int], file: Path) -> None:
-    """Stop processes while none of them writes to the SQLite file, which else nobody could."""
+    """Stop processes while none writes to the SQLite file, which would otherwise be locked."""
     with closing(sqlite3.connect(file, timeout=30, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for pid in pids:

@@ -3,7 +3,7 @@
 Most of the time of a start goes into imports, and hundreds of tests start `python -m leasehold` or
 the server of a function. Here `subprocess` has such a process forked by a *zygote*, a process that
 imported once. What is forked is as real as what is started: a child of the process that asked, with
-a pid, an environment, descriptors, a folder, signals and an end of its own.
+a pid, an environment, descriptors, a folder, signals and its own end.
 
 Whatever differs in something that Python reads when it starts is started as ever: other programs
 and options, variables of Python, a folder with modules of the same names. So is everything in a

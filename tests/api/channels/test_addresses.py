@@ -182,7 +182,7 @@ def test_a_url_that_no_channel_may_have_is_refused_unread(url: str) -> None:
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0"])
 def test_other_ways_to_write_an_address_are_resolved_as_the_system_does(host: str) -> None:
-    """What they lead to is checked, so nobody has to know all of them."""
+    """What they lead to is checked, so no list of them is needed."""
     guarded = AddressGuard("team", addresses_of)
 
     with pytest.raises((ChannelRefusedError, socket.gaierror)):
@@ -230,7 +230,7 @@ def test_a_server_of_this_machine_sees_nothing(server: WebServer, host: str) -> 
 
 
 def test_a_name_server_is_asked_once_and_its_answer_is_what_is_called(server: WebServer) -> None:
-    """One that says something else the next time leads nobody anywhere."""
+    """One that says something else the next time leads nowhere."""
     with serving() as other:
         answers = iter(["127.0.0.1"])
         environ = {"TEAM_URL": f"http://hooks.example:{server.port}/in", "TEAM_SECRET": SECRET}

@@ -1,4 +1,4 @@
-"""A function of the user's own is told, and its errors say whether it was taken."""
+"""A function of the user gets announcements, and its errors say whether each was taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slack gets what its official client makes, and from nobody else who plays Slack."""
+"""Slack gets what its official client makes, and from no server that only claims to be Slack."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_slack_itself_is_called_over_tls(trusted: trustme.CA) -> None:
     ],
 )
 def test_no_text_of_a_run_is_markup_there(server: WebServer, hostile: str, shown: str) -> None:
-    """Not a link that says something else, nor a mention of everybody, nor a line of ours."""
+    """No link with another text, no mention of the whole channel, and no line of ours."""
     told = delivery(
         summary=hostile,
         detail=hostile,
@@ -81,7 +81,7 @@ def test_no_text_of_a_run_is_markup_there(server: WebServer, hostile: str, shown
 
 
 def test_the_longest_text_fits_into_a_block(server: WebServer) -> None:
-    """Slack takes 3,000 characters; what it refuses for its length nobody would ever see."""
+    """Slack takes 3,000 characters; a refused one would never be seen."""
     environ = {"TEAM_URL": f"http://127.0.0.1:{server.port}{PATH}"}
 
     opener(environ)(TEAM).send(delivery(summary="&" * 300, detail="<" * 500), timeout=TIMEOUT_S)

@@ -169,7 +169,7 @@ def test_a_server_that_never_ends_its_answer_blocks_nothing(server: WebServer, w
 
 
 def test_a_name_server_that_never_answers_blocks_nothing(server: WebServer) -> None:
-    """And as nothing was sent, nothing is unknown; nor is it sent once nobody waits any more."""
+    """And as nothing was sent, nothing is unknown; nor is it sent once its caller has given up."""
 
     def resolve(host: str, port: int) -> list[str]:
         server.ending.wait(60)

@@ -46,7 +46,7 @@ def refuse(ctx: StepContext, given: Any) -> Any:
 
 
 def look_up(ctx: StepContext, given: Any) -> Any:
-    """Have calls made once, and fail for good: their results stay."""
+    """Have recorded results, and fail for good: their results stay."""
     ctx.once("small", _looked_up, given["word"])
     ctx.once("large", _looked_up, "x" * 100_000, keep=True)
     raise PermanentError("the folder is gone", code="folder_missing")

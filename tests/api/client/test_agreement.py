@@ -214,7 +214,7 @@ CALLS: st.SearchStrategy[Call] = st.one_of(
 
 @pytest.fixture(scope="module")
 def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
-    """The address of a server with a store of its own, and the settings of another store."""
+    """The address of a server with its own store, and the settings of another store."""
 
     def folder() -> Path:
         return tmp_path_factory.mktemp("way")

@@ -231,7 +231,7 @@ def test_a_run_that_is_not_there_is_said_to_be_unknown(client: Client, run_id: s
 
 
 def test_one_call_runs_a_pipeline(working_url: str) -> None:
-    """Over a server alone: who starts a run in a store has nobody to run it."""
+    """Over a server alone: a run that is started in a store has no worker."""
     client = Client(working_url)
 
     assert client.run("answers", Question(text="why me?"), Answer, timeout=30).words == 2

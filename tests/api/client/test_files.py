@@ -77,7 +77,7 @@ def test_another_server_sends_no_file(sending: Callable[..., str], size: str | N
 
 
 def test_a_file_has_no_more_than_was_announced(sending: Callable[..., str], tmp_path: Path) -> None:
-    """Whoever is at the address may send without end."""
+    """A server at the address may send without end."""
     server = Client(sending(b"x" * 1_000_000, X_Leasehold_Size="3"))
 
     with server.call(calls.file, None, "r-1", name="a") as content:

@@ -127,7 +127,7 @@ class ByCommand(Way):
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A store with a bus that nobody answers for: what is due stays so."""
+    """A store with a bus without a server: deliveries stay due."""
     nobody = "http://127.0.0.1:1"
     catalog = "tests.api.functions.two_channels"
     return environ_of(tmp_path, LEASEHOLD_CATALOG=catalog, LEASEHOLD_EVENTS=nobody)
@@ -135,7 +135,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def bundle(environ: dict[str, str]) -> Iterator[Bundle]:
-    """A server of the store, and whoever writes into it by hand."""
+    """A server of the store, and a person who writes into it by hand."""
     bundle = boot(environ)
     yield bundle
     bundle.close()
@@ -328,7 +328,7 @@ def test_documents_of_any_shape_are_listed_and_shown_as_refused(way: Way, bundle
 
 
 def cancelled(way: Way) -> str:
-    """Return a run that was cancelled, which both channels are to be told of."""
+    """Return a run that was cancelled, whose announcement is due to both channels."""
     run_id: str = way.answer(calls.start, START)["runId"]
     way.answer(calls.cancel, run=run_id)
     return run_id
@@ -351,7 +351,7 @@ def stored(bundle: Bundle, run_id: str, channel: str) -> Delivery:
 
 
 def put(bundle: Bundle, delivery: Delivery, **fields: Any) -> None:
-    """Store a delivery; `fields` as somebody writes them by hand."""
+    """Store a delivery; `fields` as a person writes them by hand."""
     document: Document = {**StoredDocument(delivery), **fields}
     (found,) = (
         one
@@ -375,7 +375,7 @@ def test_a_run_shows_what_each_channel_is_owed(way: Way) -> None:
 
 
 def test_one_that_is_sent_names_who_sends_it_and_not_the_claim(way: Way, bundle: Bundle) -> None:
-    """Whoever has the id of a claim could record an end of it."""
+    """A reader with the id of a claim could record its end."""
     run_id = cancelled(way)
     owed = stored(bundle, run_id, "log")
     claim = Claim(claim_id="secret-claim", holder="host-1", expires_at=owed.give_up_at)

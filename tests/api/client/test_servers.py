@@ -71,7 +71,7 @@ def serving() -> Iterator[Serving]:
 
 @pytest.fixture
 def answering(serving: Serving) -> Answering:
-    """Starts a server that gives these answers one after the other, the last one for ever."""
+    """Starts a server that gives these answers one after the other, the last one forever."""
 
     def start(*answers: tuple[int, Any]) -> str:
         left = list(answers)

@@ -1,4 +1,4 @@
-"""A step that notes nothing, and a channel that is told of its runs."""
+"""A step that notes nothing, and a channel that gets its runs."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
 
 
 def delivery(server: DevServer, run_id: str) -> Delivery | None:
-    """Return what the channel was told of a run, once it was."""
+    """Return the announcement of a run that a channel got, once it has."""
     assert server._bundle is not None  # noqa: SLF001 - it is started
     query = Query("deliveries", equal={"runId": run_id}, order_by="createdAt", descending=True)
     documents = server._bundle.engine.documents  # noqa: SLF001 - as above

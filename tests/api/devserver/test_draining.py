@@ -1,4 +1,4 @@
-"""A dev server that is told to stop lets attempts end, but not for ever."""
+"""A dev server that is told to stop lets attempts end, but not forever."""
 
 from __future__ import annotations
 

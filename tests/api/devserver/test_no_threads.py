@@ -58,7 +58,7 @@ def is_running(pid: int) -> bool:
 def test_a_server_that_was_stopped_then_is_replaced_once_there_are_threads(
     processes: FunctionProcesses, lines: list[str]
 ) -> None:
-    """Its supervisor drains it itself; a server that nobody could watch does not stay."""
+    """Its supervisor drains it itself; a server that cannot be watched does not stay."""
     first = server_pid(processes)
     with no_new_threads():
         os.kill(first, signal.SIGTERM)

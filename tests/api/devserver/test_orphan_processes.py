@@ -73,7 +73,7 @@ def test_what_names_the_dead_worker_is_left_behind_wherever_it_went() -> None:
 
 
 def test_an_orphan_that_names_a_living_worker_is_not_the_dead_ones() -> None:
-    """Any other of the session is: it was forked, and names nobody."""
+    """Any other of the session is: it was forked, and has no mark."""
     nameless, others = row(20, 1), row(21, 1, holder="living")
     running = table(row(1, 0, 1), row(10, 1), row(11, 10), nameless, others)
 

@@ -1,4 +1,4 @@
-"""What a web page, or anybody who only reaches a port, may make the dev server do: nothing."""
+"""What a web page, or a caller that only reaches a port, may make the dev server do: nothing."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 
 
 class Count(BaseModel):
-    """What the remote step gives."""
+    """The output of the remote step."""
 
     n: int
     words: list[str] = []
 
 
 class Positive(BaseModel):
-    """What the last step takes."""
+    """The input of the last step."""
 
     n: int = Field(gt=0)
 

@@ -174,7 +174,7 @@ def test_a_clock_may_be_off_by_less_than_a_minute(check: CallerCheck) -> None:
 
 
 def test_iam_is_not_asked_of_a_token_that_has_its_signature(check: CallerCheck) -> None:
-    """Anybody may have Google sign a token of an account of theirs, for any audience."""
+    """Any person may have Google sign a token of their account, for any audience."""
     by_iam = replace(check, accounts=("iam",))
 
     for each in (by_iam, replace(by_iam, service="execute-step")):

@@ -1,7 +1,7 @@
 """What a function imports until it has answered: nothing that only others need.
 
 The functions of the table are started one after the other as new processes on one project of the
-emulators, and get real requests: a run is started, runs, is told of, and is looked at.
+emulators, and get real requests: a run is started, runs, is announced, and is looked at.
 """
 
 from __future__ import annotations

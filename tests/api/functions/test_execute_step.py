@@ -181,7 +181,7 @@ def test_an_outage_is_a_line_of_the_log_and_no_traceback(
 def test_an_id_that_no_run_has_is_rejected_whatever_the_store(
     execute_step: Function, run_id: str
 ) -> None:
-    """Firestore refuses such names in its own way: the task would come again for ever."""
+    """Firestore refuses such names in its own way: the task would come again forever."""
     status, body = execute_step.post(json={"runId": run_id, "generation": 1}, headers=QUEUE)
 
     assert (status, body["outcome"]) == (200, "rejected")

@@ -128,7 +128,7 @@ def test_a_body_that_is_not_an_object_is_refused(
 
 @pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
 def test_a_compressed_body_is_refused_as_one(function: Function, path: str) -> None:
-    """Read as JSON it would be garbage, and the line about that helps nobody."""
+    """Read as JSON it would be garbage, and the line about that helps no caller."""
     headers = JSON | {"Content-Encoding": "gzip"}
 
     packed = function.client.post(path, data=gzip.compress(b"{}"), headers=headers)

@@ -369,7 +369,7 @@ def test_to_take_over_once_too_often_gives_the_run_up_and_says_so(
 def test_a_step_that_no_worker_claims_in_time_is_given_up(
     environ: dict[str, str], call: Call
 ) -> None:
-    """Somebody looked each ten minutes, and it was there to be claimed."""
+    """The sweep ran every ten minutes, and it was there to be claimed."""
     clock = FrozenClock(SystemClock().now() - timedelta(hours=2))
     with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:
         run = engine.start("counts", {})
@@ -1006,7 +1006,7 @@ def test_wrong_methods_and_paths_are_told_what_is_right(manage_lease: Function) 
 def test_a_queue_that_is_down_is_a_503_and_the_same_call_creates_the_task_later(
     engine: InProcessEngine, call: Call, manage_lease: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The output is recorded by then; the task is owed until somebody creates it."""
+    """The output is recorded by then; the task is owed until it is created."""
     engine.start("counts", {})
     lease = claimed(call)
     queue = manage_lease.provider.engine.tasks

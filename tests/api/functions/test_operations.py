@@ -333,7 +333,7 @@ def test_a_bad_batch_names_the_field_and_changes_nothing(
 def test_a_cancellation_reaches_the_code_that_runs(
     serve_api: Function, environ: dict[str, str]
 ) -> None:
-    """Its next renewal finds the lease gone; it stops, and its output is nobody's any more."""
+    """Its next renewal finds the lease gone; it stops, and its output is discarded."""
     settings = environ | {"PIPELINE_LEASE_TTL_S": "3", "PIPELINE_HEARTBEAT_S": "0.1"}
     with InProcessEngine(STEPS, PIPELINES, environ=settings, workers=1) as worker:
         started = serve_api.post("/runs", {"pipeline": "counts", "input": {"n": 1}})[1]
@@ -358,7 +358,7 @@ def test_a_cancellation_reaches_the_code_that_runs(
 def test_an_output_that_comes_after_the_cancellation_is_discarded(
     serve_api: Function, environ: dict[str, str]
 ) -> None:
-    """A handler that hears nobody ends in its own time."""
+    """A handler that ignores its stop ends in its own time."""
     with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=1) as worker:
         run_id = serve_api.post("/runs", {"pipeline": "deaf", "input": {"n": 1}})[1]["runId"]
         ENTERED[run_id], GO_ON[run_id] = threading.Event(), threading.Event()

@@ -61,7 +61,7 @@ def project(announcing: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def pushed(project: str, deliver_notification: Function) -> Iterator[Pushed]:
-    """The function under a server of its own, and a subscription that pushes to it."""
+    """The function under its own server, and a subscription that pushes to it."""
     pushed = Pushed(deliver_notification)
     server = make_server("127.0.0.1", 0, pushed, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))

@@ -193,7 +193,7 @@ NAMES = (
 def test_a_file_is_given_byte_for_byte_and_never_as_a_page(
     serve_api: Function, engine: InProcessEngine, name: str
 ) -> None:
-    """A stranger's page would act here with all rights of whoever looks at it."""
+    """A stranger's page would act here with all rights of the person who opens it."""
     run_id = completed(engine)
     data = b"<script>alert(1)</script>" + bytes(range(256))
     put(engine, run_id, name, data)
@@ -214,7 +214,7 @@ def test_a_file_is_given_byte_for_byte_and_never_as_a_page(
 
 
 def test_a_large_file_is_sent_in_chunks(serve_api: Function, engine: InProcessEngine) -> None:
-    """Nobody holds it whole, and Google's servers take no such answer with a length."""
+    """It is never in memory as a whole, and Google's servers take no such answer with a length."""
     run_id = completed(engine)
     size = 32 * 1024 * 1024
     put(engine, run_id, "large", b"x" * size)

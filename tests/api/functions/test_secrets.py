@@ -1,4 +1,4 @@
-"""Lease ids and nonces are their holder's: with a lease's id, anybody could complete its step."""
+"""Lease ids and nonces are secret: with a lease's id, any caller could complete its step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def secrets_of(engine: InProcessEngine, run_id: str) -> list[str]:
 
 
 def all_answers(serve_api: Function, engine: InProcessEngine, run_id: str) -> str:
-    """What everybody reads of a run: over HTTP, and on the command line."""
+    """What all reads of a run: over HTTP, and on the command line."""
     paths = ("/runs", f"/runs/{run_id}", f"/runs/{run_id}/trace")
     answers = [serve_api.client.get(path).get_data(as_text=True) for path in paths]
     client = Client(EngineConnection(engine.engine))

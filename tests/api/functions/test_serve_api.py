@@ -229,7 +229,7 @@ def test_an_id_that_no_run_has_is_a_404(serve_api: Function, path: str) -> None:
 def test_a_run_that_cannot_be_read_hides_no_other(
     serve_api: Function, engine: InProcessEngine
 ) -> None:
-    """A newer version may have written it, or somebody in the console."""
+    """A newer version may have written it, or a person in the console."""
     odd, even = (serve_api.post("/runs", START)[1]["runId"] for _ in range(2))
     spoil(engine, odd)
 
@@ -256,7 +256,7 @@ def test_a_start_whose_queue_is_down_is_still_a_start(
 
 
 def test_a_filter_that_is_given_twice_is_refused(serve_api: Function) -> None:
-    """Else the first alone would hold, and the list have what nobody asked for."""
+    """Else the first alone would hold, and the list have what was not asked for."""
     status, error = serve_api.get("/runs?label=team:a&pipeline=three&pipeline=refuses")
 
     assert (status, error["error"]["message"]) == (

@@ -1,4 +1,4 @@
-"""The sweep finds what nobody did, and does it."""
+"""The sweep finds overdue work, and does it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def sweep_dead_letters(
 
 
 def unclaimed(environ: dict[str, str], count: int) -> None:
-    """Start runs of a remote step that nobody claimed by six minutes ago, while sweeps came."""
+    """Start runs of a remote step without a claim until six minutes ago, while sweeps ran."""
     clock = FrozenClock(SystemClock().now() - timedelta(minutes=66))
     with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:
         for number in range(count):
@@ -211,7 +211,7 @@ def test_more_than_a_page_of_runs_of_a_queue_that_fails_hide_no_run_behind_them(
 def test_a_run_that_is_given_up_is_counted_by_its_reason(
     long_ago: InProcessEngine, environ: dict[str, str], sweep_dead_letters: Function
 ) -> None:
-    """Nobody claimed them: the step `away` waits for workers elsewhere, an hour at most."""
+    """They were not claimed: the step `away` waits for workers elsewhere, an hour at most."""
     unclaimed(environ, 3)
     with long_ago:
         long_ago.start("three", {"n": 4})
@@ -234,7 +234,7 @@ def test_a_run_that_is_given_up_is_counted_by_its_reason(
 def test_a_run_in_an_impossible_state_stops_no_other_and_is_set_right(
     long_ago: InProcessEngine, engine: InProcessEngine, sweep_dead_letters: Function
 ) -> None:
-    """A completed run with an alarm and a step that nobody knows: no transition fits it."""
+    """A completed run with an alarm and a step that is unknown: no transition fits it."""
     with long_ago:
         runs = [long_ago.start("three", {"n": number}).run_id for number in range(5)]
         overwrite(long_ago, runs[2], status="COMPLETED", currentStep="add_again")

@@ -15,7 +15,7 @@ from tests.api.functions.test_channel_secrets import SECRETS
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """No variable of a channel is set, and nobody takes what is published."""
+    """No variable of a channel is set, and published messages are not taken."""
     for name in SECRETS:
         monkeypatch.delenv(name, raising=False)
     catalog, nobody = announced_steps.__name__, "http://127.0.0.1:9"

@@ -79,7 +79,7 @@ def token(given: Any = None, *, signed_by: str = KEY_ID, **header: Any) -> str:
 
 
 def symmetric(secret: str) -> str:
-    """Return a token whose signature anybody can make who knows the certificate."""
+    """Return a token whose signature can be made from the certificate alone."""
     message = f"{part({'alg': 'HS256', 'kid': KEY_ID})}.{part(claims())}"
     digest = hmac.new(secret.encode(), message.encode(), hashlib.sha256).digest()
     return f"{message}.{part(digest)}"

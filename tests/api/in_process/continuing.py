@@ -74,7 +74,7 @@ def in_a_pool(ctx: StepContext, given: Any) -> Any:
 
 
 def in_a_bare_thread(ctx: StepContext, given: Any) -> Any:
-    """Ask for it where it reaches nobody."""
+    """Ask for it where it has no effect."""
 
     def ask() -> None:
         with contextlib.suppress(ContinuedError):
@@ -182,7 +182,7 @@ def early_checkpoints(ctx: StepContext, given: Any) -> Any:
 
 
 def begins_anew(ctx: StepContext, given: Any) -> Any:
-    """Keep what nobody looks at."""
+    """Keep values that are never read."""
     for number in range(1, 6):
         ctx.wait_or_shutdown(300)
         DONE[ctx.run_id, number] += 1
@@ -208,7 +208,7 @@ def keeps_while_it_fails(ctx: StepContext, given: Any) -> Any:
 
 
 def keeps_in_a_thread(ctx: StepContext, given: Any) -> Any:
-    """Have a thread of its own keep what there is, when the time is short."""
+    """Have its own thread keep what there is, when the time is short."""
     if ctx.resume:
         return "resumed"
     ctx.wait_or_shutdown(1500)

@@ -28,7 +28,7 @@ def die_first(ctx: StepContext, given: Any) -> None:
 
 
 def read(ctx: StepContext, given: Any) -> str:
-    """Return what the file says, once nobody is killed any more."""
+    """Return what the file says, once the kills are over."""
     if ctx.attempt == 2:
         ctx.artifacts.put("settings.txt", b"\xff stale")
         _kill_the_worker()

@@ -1,6 +1,6 @@
-"""A catalog whose every step lets a secret out in one way, and a channel that is told of it.
+"""A catalog whose every step lets a secret out in one way, and a channel that gets it.
 
-Each way has a secret of its own, so that the one that is found says how it got there.
+Each way has its own secret, so that the one that is found says how it got there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Login(BaseModel):
 
 
 def secret_of(way: str) -> str:
-    """Return what nobody may find."""
+    """Return the secrets that must not be found."""
     return f"hunter2-{way}-Zq8"
 
 
@@ -260,7 +260,7 @@ def broken(ctx: GateContext, output: Any) -> None:
 
 
 def misjudged(ctx: GateContext, output: Login) -> None:
-    """Be given what is no Login."""
+    """Get a value that is not a Login."""
 
 
 def annotated(ctx: StepContext, given: Any) -> Any:

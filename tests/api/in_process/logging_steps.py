@@ -1,4 +1,4 @@
-"""Handlers and a gate that log, by `ctx.log` and by a logger of their own."""
+"""Handlers and a gate that log, by `ctx.log` and by their own logger."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from leasehold import (
 
 
 class ClientError(Exception):
-    """What a client library raises."""
+    """The error of a client library."""
 
 
 class GoneError(ClientError):

@@ -29,7 +29,7 @@ GO_ON: dict[str, threading.Event] = {}
 
 
 class Number(BaseModel):
-    """What most handlers take and give."""
+    """The input and output of most handlers."""
 
     n: int
 
@@ -110,7 +110,7 @@ def hold(ctx: StepContext, given: Number) -> Number:
 
 
 def say(ctx: StepContext, given: Any) -> Any:
-    """Say how far it is after the last renewal, and end in the way that it is told."""
+    """Say how far it is after the last renewal, and end as ordered."""
     ctx.progress(0.5, "before")
     if given["end"] == "checkpoint":
         ctx.checkpoint(1, [])
@@ -214,7 +214,7 @@ def odd(ctx: StepContext, given: Any) -> Any:
 
 
 def mumble(ctx: StepContext, given: Number) -> Number:
-    """Say how far it is, in bytes that are no text."""
+    """Say how far it is, in bytes that are not text."""
     ctx.progress(float("nan"), "file \udce9.txt")
     return add(ctx, given)
 

@@ -147,7 +147,7 @@ def test_what_a_kill_leaves_goes_with_the_step(engine: InProcessEngine) -> None:
 def test_what_the_killed_worker_of_a_cancelled_run_leaves_is_swept_after_an_hour(
     engine: InProcessEngine, clock: FrozenClock
 ) -> None:
-    """It stored a file after everybody else had seen to the run."""
+    """It stored a file after all else had seen to the run."""
     run = killed(engine)
     kept = file_of(run)  # a run that is made of it may go on from there
     engine.cancel(run.run_id)
@@ -294,7 +294,7 @@ def test_a_checkpoint_of_another_step_is_rejected(
 
 
 def test_a_file_of_another_name_is_held_against_its_digest(engine: InProcessEngine) -> None:
-    """Else whoever edits a run has any file of it gone on from."""
+    """Else a person who edits a run could have it resume from any file."""
     run = killed(engine)
     engine.engine.artifacts.put(f"runs/{run.run_id}/files/plain.gz", b"plain")
     facts = {"ref": f"runs/{run.run_id}/files/plain"}

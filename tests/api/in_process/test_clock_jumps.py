@@ -114,7 +114,7 @@ def test_what_runs_failed_or_waits_is_not_given_up(
 def test_a_lease_that_is_renewed_after_the_clock_went_back_is_no_longer_than_any(
     environ: dict[str, str],
 ) -> None:
-    """A remote worker's may be renewed before anybody looks; and then the worker may die."""
+    """A remote worker's may be renewed before a sweep looks; and then the worker may die."""
 
     class Set(FrozenClock):
         off = timedelta()

@@ -89,7 +89,7 @@ def test_a_long_loop_with_an_error_now_and_then_comes_to_its_end(
 
 
 def test_a_worker_takes_the_next_attempt_along() -> None:
-    """In one process nobody waits for a queue: the chain is one call."""
+    """In one process there is no queue to wait for: the chain is one call."""
     with testing.engine(continuing.CATALOG) as engine:
         run = engine.run("three_hours")
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while the caller's own thread runs a handler: the attempt is released, then it is told."""
+"""Ctrl-C while the caller's thread runs a handler: the attempt is released, then it is raised."""
 
 from __future__ import annotations
 

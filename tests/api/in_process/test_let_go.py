@@ -1,4 +1,4 @@
-"""Runs that were parked go on where they are, whoever lets them go; and after a restart."""
+"""Parked runs continue in their engine, whichever process resumes them, also after a restart."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def live(environ: Environ) -> Iterator[InProcessEngine]:
 
 @pytest.fixture
 def command(environ: Environ) -> Callable[..., None]:
-    """Runs `leasehold …` on the store of the engine, in a process of its own."""
+    """Runs `leasehold …` on the store of the engine, in its own process."""
     there = os.environ | environ | {"LEASEHOLD_CATALOG": "tests.api.in_process.gated"}
 
     def run(*words: str) -> None:
@@ -59,7 +59,7 @@ def types_of(engine: InProcessEngine, run_id: str) -> set[str]:
 def test_a_blocked_run_that_another_process_lets_go_moves_here(
     live: InProcessEngine, command: Callable[..., None], action: str
 ) -> None:
-    """Its queue is this engine; nobody waits for the grace, and no task counts as lost."""
+    """Its queue is this engine; there is no wait for the grace, and no task counts as lost."""
     run = live.start("letters", {"n": 1})
     assert live.wait(run.run_id, 30).status == "BLOCKED"
 
@@ -117,7 +117,7 @@ def test_a_run_that_is_let_go_by_another_engine_is_dispatched_once(
 def test_a_restart_takes_up_what_a_sweep_had_seen_in_the_queue(
     environ: Environ, clock: FrozenClock
 ) -> None:
-    """That queue is gone: nobody waits for the grace to learn that the task is lost."""
+    """That queue is gone: the loss of the task is known without waiting for the grace."""
     with engine_on(environ, clock) as before:
         run = before.start("holds", {"n": 1})
         clock.advance(61)

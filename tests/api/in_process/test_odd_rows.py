@@ -1,4 +1,4 @@
-"""One run whose row cannot be read: it is told of and left as it is, and all others go on."""
+"""One run whose row cannot be read: it is reported and left as it is, and all others go on."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ TIMEOUT, DEADLINE = "PIPELINE_THINK_TIMEOUT_MS", "PIPELINE_THINK_DEADLINE_S"
 
 
 def think(ctx: StepContext, given: dict[str, Any]) -> dict[str, Any]:
-    """Fail as often as it is told, and take so long as it is told."""
+    """Fail as often, and take as long, as ordered."""
     ctx.wait_or_shutdown(given.get("seconds", 0))
     if ctx.attempt <= given.get("fails", 0):
         raise AgentClientError("busy")
@@ -73,7 +73,7 @@ def set_(engine: PlainEngine, step: str = "think", hours: float = 2, **limits: A
 
 
 def write(engine: PlainEngine, step: str = "think", **fields: Any) -> None:
-    """Write a document as the console does: nobody here hears of it."""
+    """Write a document as the console does, without notice to any process."""
     engine.engine.documents.transact(override_ref(step), lambda _, __: Write(None, fields))
 
 

@@ -119,7 +119,7 @@ def test_a_run_goes_on_from_where_a_restored_store_has_it(
 def test_a_run_that_is_younger_than_the_backup_begins_anew_with_its_key(
     tmp_path: Path, clock: FrozenClock
 ) -> None:
-    """Nobody knows it; its task ends, and whoever began it gets the same run by the same call."""
+    """No process knows it; its task ends, and its caller gets the same run by the same call."""
     queue = Queue()
     with opened(tmp_path, "runs.db", clock, queue) as engine:
         with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as store:

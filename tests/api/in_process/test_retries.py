@@ -196,7 +196,7 @@ def test_a_handler_that_cannot_be_called_blocks_the_run_until_it_is_put_right(
     source: str,
     pipeline: str,
 ) -> None:
-    """No attempt failed: it goes on where it stood, with its alarm, and nobody has to ask."""
+    """No attempt failed: it goes on where it stood, with its alarm, without a request."""
     deploy("def run(ctx, given): return given\n")
     run_id = started(engine, pipeline, {})
     deploy(source)

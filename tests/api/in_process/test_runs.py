@@ -231,7 +231,7 @@ def test_an_unknown_run_is_said_to_be_unknown(engine: InProcessEngine) -> None:
 
 
 def test_a_run_whose_next_step_runs_elsewhere_waits_there(engine: InProcessEngine) -> None:
-    """A remote step is nobody's here: it is dispatched and not taken by this worker."""
+    """A remote step has no worker here: it is dispatched and not taken by this worker."""
     run = engine.start("away", {"n": 1})
 
     ran = engine.run_until_idle()

@@ -148,7 +148,7 @@ def test_a_note_reaches_the_handler_as_it_is_and_the_trace_without_secrets(tmp_p
 def test_a_label_that_looks_like_a_secret_is_refused_and_not_repeated(
     tmp_path: Path, labels: Mapping[str, str]
 ) -> None:
-    """A label that was cut would be found by nobody who filters by it."""
+    """A label that was cut would not be found by a filter."""
     with (
         InProcessEngine(
             leaking.STEPS, leaking.PIPELINES, GATES, environ=environ_of(tmp_path), allow_broken=True

@@ -116,7 +116,7 @@ def test_a_lease_is_renewed_while_its_handler_works(threaded: Make, holding: Hol
 def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(
     threaded: Make, holding: Hold
 ) -> None:
-    """Somebody ends the lease under it, as a sweep would; the next generation completes."""
+    """Another process ends the lease, as a sweep would; the next generation completes."""
     with threaded(PIPELINE_HEARTBEAT_S="0.1") as engine:
         run = holding(engine)
         lease = engine.show(run.run_id).position.lease
@@ -188,7 +188,7 @@ def test_waiting_has_an_end(threaded: Make, holding: Hold) -> None:
 def test_a_worker_whose_renewals_do_not_come_stops_its_handler_in_time(
     threaded: Make, holding: Hold
 ) -> None:
-    """So nobody ever works on a step beside it; the next attempt need not wait for the end."""
+    """So two workers never work on a step at once; the next attempt need not wait for the end."""
     with threaded(PIPELINE_LEASE_TTL_S="3", PIPELINE_HEARTBEAT_S="0.5") as engine:
         run = holding(engine)
         for held in engine.held_runs():
@@ -210,7 +210,7 @@ def test_a_worker_whose_renewals_do_not_come_stops_its_handler_in_time(
 def test_an_attempt_that_outlives_its_lease_is_lost_and_its_run_goes_on(
     threaded: Make, holding: Hold
 ) -> None:
-    """Its handler hears no signal, and nobody else is there: the sweep dispatches it again."""
+    """Its handler hears no signal, and it is alone: the sweep dispatches it again."""
     with threaded(PIPELINE_LEASE_TTL_S="3", PIPELINE_HEARTBEAT_S="0.1") as engine:
         run = holding(engine, "deaf")
         for held in engine.held_runs():

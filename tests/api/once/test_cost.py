@@ -1,4 +1,4 @@
-"""What a call made once costs: one write, and nothing where it is spared."""
+"""What a recorded result costs: one write, and nothing where it is spared."""
 
 from __future__ import annotations
 

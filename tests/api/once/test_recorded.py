@@ -172,7 +172,7 @@ def test_a_large_result_that_is_damaged_is_made_again(
     ],
 )
 def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: str) -> None:
-    """Whoever wrote it into the manifest."""
+    """Whatever wrote it into the manifest."""
     run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
     engine.run_until_idle()
 

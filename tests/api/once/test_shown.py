@@ -1,4 +1,4 @@
-"""Calls made once, and those that were spared, as the command line tells of them."""
+"""Recorded results, and the calls that they spared, as the command line shows them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Api:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Of servers with leases so long that nobody renews one or waits for its end."""
+    """Of servers with leases so long that none is renewed or ends."""
     return environ_of(
         tmp_path, LEASEHOLD_CATALOG="tests.api.in_process.sample", PIPELINE_LEASE_TTL_S="600"
     )

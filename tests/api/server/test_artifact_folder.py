@@ -75,7 +75,7 @@ def made(project: Project, word: str) -> int:
 
 
 def check(api: Api, runs: Mapping[str, str]) -> None:
-    """Each run has ended, with an output and a file of its own, and met no failure."""
+    """Each run has ended, with an output and its own file, and met no failure."""
     for run_id, word in runs.items():
         done = api.ended(run_id, 60)
         assert done["attempts"]["failed"] == 0

@@ -85,7 +85,7 @@ def test_an_import_that_hangs_is_ended_at_its_own_limit_and_named(project: Proje
 
 
 def test_a_server_does_not_begin_with_what_does_not_resolve(project: Project) -> None:
-    """It says each thing in a line of its own, and begins all the same where that is asked for."""
+    """It says each thing in its own line, and begins all the same where that is asked for."""
     project.of_steps(a="", gone="", broken="")
     write_version(project, "old")
     project.write(broken="import no_such_package\n")

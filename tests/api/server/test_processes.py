@@ -59,7 +59,7 @@ def test_one_that_is_killed_is_replaced_and_one_that_is_stopped_drains(
 
 
 def test_a_second_signal_ends_it_at_once(begin: Callable[..., Begun], tmp_path: Path) -> None:
-    """The handler hears nobody; its run goes on at the next start."""
+    """The handler ignores its stop; its run goes on at the next start."""
     process, api = begin()
     run_id = api.start({}, pipeline="ignores")
     until((tmp_path / "told").exists)

@@ -104,7 +104,7 @@ def _refusal(api: Api, words: str) -> Answer | None:
 def test_a_server_whose_artifacts_cannot_be_reached_is_not_ready_until_they_can(
     tmp_path: Path,
 ) -> None:
-    """The bucket's address, where nobody listens, then the emulator, then nobody again."""
+    """The bucket's address, without a listener, then the emulator, then no server again."""
     port = own_port()
     cloud = {
         "LEASEHOLD_ARTIFACTS": "gs://artifacts/here",

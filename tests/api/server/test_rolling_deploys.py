@@ -1,4 +1,4 @@
-"""Servers that are replaced one after the other, forward and back: nobody is blocked meanwhile."""
+"""Servers that are replaced one after the other, forward and back: no run is blocked meanwhile."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_servers_of_two_versions_leave_each_other_the_steps_that_they_do_not_kno
 def test_a_step_that_only_a_busy_server_knows_waits_for_it(
     begin: Callable[[str], Begun], tmp_path: Path
 ) -> None:
-    """The others have done the step before it, and leave it; one that is killed blocks nobody."""
+    """The others have done the step before it, and leave it; one that is killed blocks no run."""
     killed, api = begin("old")[0], begin("new")[1]
     _, other = begin("old")
     busy = [f"busy-{number}" for number in range(WORKERS)]

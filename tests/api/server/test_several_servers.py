@@ -1,4 +1,4 @@
-"""Several servers on one store, each with a queue of its own: what waits in one's is not lost."""
+"""Several servers on one store, each with its own queue: what waits in one's is not lost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_waits_in_the_queue_of_another_server_is_not_lost(
 def test_what_waits_in_the_queue_of_a_server_that_dies_is_taken_up_as_it_is(
     begin: Callable[..., Begun], tmp_path: Path
 ) -> None:
-    """Nobody is told of it: whoever looks and does not have a task takes it."""
+    """It is not announced: a server that looks without having the task takes it."""
     first, api = busy(begin, tmp_path)
     second, other = busy(begin, tmp_path)
     behind = [api.start(), api.start()]

@@ -1,4 +1,4 @@
-"""What callers hold who do not read, do not end or say nothing, of a server of its own."""
+"""What callers hold who do not read, do not end or say nothing, of its own server."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_of_a_packet_of_requests_few_are_answered_to_who_does_not_read() -> None
 
 
 def test_those_who_say_nothing_cost_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asks a silent connection what it waits for while others are answered."""
+    """A silent connection delays no other."""
     with _serving() as served, ExitStack() as open_:
         for _ in range(300):
             open_.enter_context(served.connected())

@@ -35,7 +35,7 @@ def test_a_stranger_s_page_starts_nothing(api: Api, headers: dict[str, str], sta
 def test_beyond_this_machine_any_name_may_be_called_but_no_foreign_page_calls(
     serve: Callable[..., Server],
 ) -> None:
-    """Whoever can reach it is let in there, as --host says; a browser is still not to be used."""
+    """Every caller that can reach it is let in, as --host says, but no browser."""
     api = Api(serve(host="0.0.0.0").url.replace("0.0.0.0", "127.0.0.1"))  # noqa: S104 - that is it
 
     assert api.ask("GET", "/runs", Host="pipelines.internal").status == 200

@@ -67,14 +67,14 @@ def send(ctx: StepContext, given: Draft) -> Sent:
 
 
 def send_slowly(ctx: StepContext, given: Draft) -> Sent:
-    """Take longer than a lease; whoever renews it lets that happen."""
+    """Take longer than a lease; the keeper that renews it allows that."""
     DONE[ctx.run_id, "send"] += 1
     ctx.wait_or_shutdown(100)
     return Sent(size=len(given.lines))
 
 
 def write_in_a_thread(ctx: StepContext, given: Text) -> Draft:
-    """Keep checkpoints from a thread of its own, and catch whatever that meets."""
+    """Keep checkpoints from its own thread, and catch whatever that meets."""
     if ctx.resume is None:
         keep = partial(ctx.checkpoint, 1, given.words)
         thread = threading.Thread(target=_caught, args=(keep,))

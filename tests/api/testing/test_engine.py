@@ -1,4 +1,4 @@
-"""The engine of a test: operations, time that is moved, and an environment of its own."""
+"""The engine of a test: operations, time that is moved, and its own environment."""
 
 from __future__ import annotations
 

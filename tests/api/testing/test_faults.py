@@ -50,7 +50,7 @@ def test_an_attempt_of_a_coroutine_is_killed_likewise(engine: InProcessEngine) -
 
 
 def test_what_a_dead_process_catches_helps_it_nothing(engine: InProcessEngine) -> None:
-    """Nor a thread of its own: it is of the same process."""
+    """Nor its own thread: it is of the same process."""
     engine.faults.kill_at_checkpoint()
 
     killed = engine.run("threads", WORDS)

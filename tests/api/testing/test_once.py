@@ -386,7 +386,7 @@ class Reply(Generic[T]):
 
 @dataclass
 class Envelope:
-    """One that says nothing of what is in it."""
+    """A type that says nothing of its content."""
 
     output: Any
 

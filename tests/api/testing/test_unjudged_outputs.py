@@ -41,7 +41,7 @@ def write(ctx: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def send(ctx: StepContext, given: dict[str, Any]) -> int:
-    """Go on with what was judged."""
+    """Go on with the judged output."""
     return len(given["text"])
 
 
@@ -214,7 +214,7 @@ def test_a_gate_that_refuses_has_the_handler_called_again(tmp_path: Path) -> Non
 
 
 def test_an_output_that_says_error_is_no_work_to_keep(tmp_path: Path) -> None:
-    """It fails the attempt, also where nobody can import the model of what a worker sends."""
+    """It fails the attempt, also where the model of a worker's output cannot be imported."""
     calls: list[int] = []
 
     def half_at_first(step: RemoteStep, given: Any) -> Any:

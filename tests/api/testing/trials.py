@@ -75,5 +75,5 @@ PIPELINES = Registry(
 
 
 def verdict(score: float, *, settled: bool = False, **facts: Any) -> dict[str, Any]:
-    """What a trial comes to."""
+    """The result of a trial."""
     return {"settled": settled, "score": score, "findings": [f"of {score}"], **facts}

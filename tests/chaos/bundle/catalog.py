@@ -84,7 +84,7 @@ def polls(ctx: StepContext, given: Any) -> Any:
 
 
 def ignores(ctx: StepContext, given: Any) -> Any:
-    """Wait at the first attempt until the test has it go on, whoever asks it to stop."""
+    """Wait at the first attempt until the test has it go on, and ignore every stop."""
     folder = Path(os.environ["BUNDLE_TEST_FOLDER"])
     _tell(ctx, "began")
     while ctx.attempt == 1 and not (folder / "go-on").exists():
@@ -105,7 +105,7 @@ def waits_for_child(ctx: StepContext, given: Any) -> Any:
 
 
 def joins(ctx: StepContext, given: Any) -> Any:
-    """Wait at the first attempt for a thread that hears nobody, until the test has it go on."""
+    """Wait at the first attempt for a thread that ignores its stop, until the test has it go on."""
     file = Path(os.environ["BUNDLE_TEST_FOLDER"]) / "go-on"
     _tell(ctx, "began")
 

@@ -1,4 +1,4 @@
-"""The notes pipeline, and those whose steps start processes and hear nobody."""
+"""The notes pipeline, and those whose steps start processes and ignore the stop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parent(ctx: StepContext, given: Any) -> Any:
 
 
 def leaver(ctx: StepContext, given: Any) -> Any:
-    """Leave two processes to the system, one in a session of its own; end them at last."""
+    """Leave two processes to the system, one in its own session; end them at last."""
     folder = Path(os.environ["BUNDLE_TEST_FOLDER"])
     words = ["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"]
     left = [

@@ -1,4 +1,4 @@
-"""A worker that is killed is noticed at once: nobody waits for its lease, which runs 600 s."""
+"""A worker that is killed is noticed at once: its lease of 600 s is not waited for."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_what_a_killed_worker_left_behind_is_killed(api: Api, held: Path) -> Non
 
 
 def test_what_living_workers_left_to_the_system_is_left_alone(api: Api, held: Path) -> None:
-    """It is an orphan as much as that of the dead one, and may be in a session of its own."""
+    """It is an orphan as much as that of the dead one, and may be in its own session."""
     lost = start_parents(api, "leavers")
     until(lambda: len(children_of(held, lost)) == 2)
     victim = worker_of(api.call(f"/runs/{lost}"))

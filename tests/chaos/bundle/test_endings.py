@@ -156,7 +156,7 @@ def test_a_server_that_ends_where_it_stands_interrupts_a_step_and_fails_none(
 ) -> None:
     """Its handler of the signal raises in the main thread, where a sync worker runs the step.
 
-    An inline handler ends there; one in a process of its own is asked to end, and then killed.
+    An inline handler ends there; one in its own process is asked to end, and then killed.
     """
     ended = endings.quick[number, target, isolation]
 

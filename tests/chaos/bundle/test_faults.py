@@ -75,7 +75,7 @@ def test_each_fault_of_the_queue_leaves_each_output_recorded_once(
 def test_a_delivery_that_overlaps_the_first_leaves_the_lease_alone(
     server: DevServer, api: Api, folder: Path, step: str
 ) -> None:
-    """The first still runs when the second comes: it is told so, and looks again at the end."""
+    """The first still runs when the second comes, which gets that answer and looks again later."""
     held = folder / f"hold-{step}"
     held.touch()
     server.tasks.order_fault("overlapping", queue=step)
@@ -95,7 +95,7 @@ def test_a_delivery_that_overlaps_the_first_leaves_the_lease_alone(
 
 
 def waiting_tasks(server: DevServer, step: str, run_id: str) -> list[str]:
-    """The tasks of a run that nobody was called for yet: its wake tasks, while a step is held."""
+    """The tasks of a run without a called handler: its wake tasks, while a step is held."""
     path = f"/v2/projects/local/locations/local/queues/{step}/tasks?responseView=FULL"
     with urllib.request.urlopen(f"{server.tasks_url}{path}", timeout=10) as answer:  # noqa: S310 - our own server
         tasks = json.load(answer).get("tasks", [])

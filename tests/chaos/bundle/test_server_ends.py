@@ -25,7 +25,7 @@ SOON = 60.0
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    """What the dev server says."""
+    """The output of the dev server."""
     return []
 
 

@@ -395,7 +395,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
 ) -> None:
     """It goes on as if nothing was: with a renewal, a checkpoint and a settlement.
 
-    The handler in a process of its own went on alone, and is killed with the news.
+    The handler in its own process went on alone, and is killed with the news.
     """
     run_id = started(api, step)
     (began,) = until(lambda: rows_of(folder, run_id))

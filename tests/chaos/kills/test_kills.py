@@ -81,7 +81,7 @@ LATER_KILLS = kills_at(AFTER_THE_DELETE, first=2)
 
 
 def one_of_each(*points: str) -> list[Kill]:
-    """Return a kill at each of the points, each in an iteration of its own."""
+    """Return a kill at each of the points, each in its own iteration."""
     return [Kill(point, 2 + number) for number, point in enumerate(points)]
 
 

@@ -26,7 +26,7 @@ class Store:
         self._has_gone = False
 
     def goes(self) -> None:
-        """Take the folder away; one that nobody wrote to yet is there, and holds something."""
+        """Take the folder away; an empty one gets something first."""
         (self.root / ".unfinished").mkdir(parents=True, exist_ok=True)
         self.root.rename(self._away)
 

@@ -189,7 +189,7 @@ def test_a_command_that_stores_the_first_file_begins_the_store(start: Starts, fo
 
 
 def test_the_mark_is_not_listed_among_the_artifacts(start: Starts, folder: Path) -> None:
-    """Not in a list, by its name or in a purge; and nobody can store a file of such a name."""
+    """Not in a list, by its name or in a purge; and a file of such a name cannot be stored."""
     bundle = start()
     keep(bundle)
     artifacts, (mark,) = bundle.engine.artifacts, marks(folder)
@@ -259,7 +259,7 @@ def test_a_folder_that_is_lost_is_begun_anew_by_the_command_that_the_error_names
 
 
 def test_a_folder_of_a_store_without_runs_is_made_again(start: Starts, folder: Path) -> None:
-    """Nothing can be lost: somebody mounts a disk there before the first run."""
+    """Nothing can be lost: a disk is mounted there before the first run."""
     start()
     shutil.rmtree(folder)
 

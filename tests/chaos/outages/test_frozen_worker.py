@@ -24,7 +24,7 @@ def engine(environ: dict[str, str], store: Store, clock: FrozenClock) -> Iterato
 def test_a_handler_does_not_begin_when_its_lease_may_be_over(
     engine: InProcessEngine, clock: FrozenClock, store: Store, seconds: float, begins: int
 ) -> None:
-    """All threads of the process go on at once: nobody has asked for a stop by then."""
+    """All threads of the process go on at once: no stop was requested by then."""
     run = engine.start("makes", {"text": LARGE})
     frozen = Meddling(store.root, lambda: clock.advance(seconds))
     hint = Hint(run.run_id, run.position.dispatch.generation)

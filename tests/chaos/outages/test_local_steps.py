@@ -286,7 +286,7 @@ def test_an_outage_that_a_handler_says_is_not_the_cause_is_not(make: Make, store
 
 
 def test_a_file_that_is_not_there_is_no_outage(make: Make) -> None:
-    """Nor is a store that nobody wrote to yet."""
+    """Nor is a store that is still empty."""
     with make() as engine:
         run = engine.start("asks", {"how": "get"})
         done = engine.wait(run.run_id, 30)

@@ -133,7 +133,7 @@ def test_what_a_worker_gives_while_the_store_is_away_may_be_given_again(
 def test_an_outage_does_not_use_up_the_time_that_a_step_may_wait(
     engine: InProcessEngine, clock: FrozenClock, store: Store
 ) -> None:
-    """Workers asked for it again and again: that none started it is none of the run's fault."""
+    """Workers asked for it again and again: the run is not at fault that none started it."""
     run = waiting(engine)
     store.goes()
 

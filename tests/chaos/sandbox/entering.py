@@ -25,7 +25,7 @@ async def note_later(ctx: StepContext, given: Any) -> None:
 
 
 def runs_a_loop(ctx: StepContext, given: Any) -> None:
-    """Have a loop of its own, as a function may that is no coroutine."""
+    """Have its own loop, as a function without coroutines may."""
     asyncio.run(note_later(ctx, given))
 
 
@@ -88,7 +88,7 @@ def is_told(ctx: StepContext, given: Any) -> None:
 
 
 def spins(ctx: StepContext, given: Any) -> None:
-    """Hear nobody."""
+    """Ignore every signal."""
     while True:
         with suppress(BaseException):
             time.sleep(600)

@@ -1,4 +1,4 @@
-"""What the handlers of these tests do."""
+"""The handlers of these tests."""
 
 from __future__ import annotations
 

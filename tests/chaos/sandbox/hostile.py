@@ -40,7 +40,7 @@ _SECONDS: Final = 600
 
 
 class GiveUpError(Exception):
-    """What a hostile handler raises."""
+    """The error of a hostile handler."""
 
 
 def hostile(handler: Callable[[StepContext, Any], Any]) -> Callable[[StepContext, Any], Any]:
@@ -319,7 +319,7 @@ time.sleep({_SECONDS})
 
 @hostile
 def returns_from_a_copy(ctx: StepContext, given: Any) -> Any:
-    """The copy returns first; whoever began says what comes of the attempt."""
+    """The copy returns first; the first process decides the attempt."""
     pid = os.fork()
     if pid == 0:
         note(given)
@@ -433,7 +433,7 @@ def kills_its_parent(ctx: StepContext, given: Any) -> Any:
 
 @hostile
 def freezes_its_parent(ctx: StepContext, given: Any) -> Any:
-    """Whoever forked it says no more how it ended, and ends nothing that it left behind."""
+    """Its parent no longer reports how it ended, and ends none of its leftovers."""
     if os.fork() == 0:
         os.setsid()
         note(given)
@@ -647,7 +647,7 @@ def breaks_what_carries_its_answer(ctx: StepContext, given: Any) -> Any:
 
 @hostile
 def is_not_touched_by_others(ctx: StepContext, given: Any) -> Any:
-    """Each attempt begins in a process of its own, as if it were the first."""
+    """Each attempt begins in its own process, as if it were the first."""
     import json  # noqa: PLC0415 - another handler breaks it
 
     json.loads(json.dumps({}))

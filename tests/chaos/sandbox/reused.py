@@ -160,7 +160,7 @@ def keeps(ctx: StepContext, given: str) -> list[Any]:
 
 
 def meets_others(ctx: StepContext, given: Any) -> int:
-    """Wait until so many attempts are here, each with a file of its own."""
+    """Wait until so many attempts are here, each with its own file."""
     folder, count = given
     os.close(os.open(f"{folder}/{os.getpid()}", os.O_CREAT))
     while len(os.listdir(folder)) < count:  # noqa: PTH208 - as cheap as can be
@@ -169,7 +169,7 @@ def meets_others(ctx: StepContext, given: Any) -> int:
 
 
 def finds(ctx: StepContext, given: dict[str, Any]) -> list[Any]:
-    """Return whether what an attempt was given that had this mark can still be reached."""
+    """Return whether the values of the attempt with this mark can still be reached."""
     mark = given["mark"][::-1]
     if given["first"]:
         return [os.getpid()]

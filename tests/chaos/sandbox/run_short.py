@@ -1,6 +1,6 @@
 """The entry of a fork server that gets less than a handler needs, from SIGUSR1 to SIGUSR2.
 
-It has a user of its own, because there is no limit for the processes of root. What it is short of
+It has its own user, because there is no limit for the processes of root. What it is short of
 is in `SHORT_OF`: `nproc 2` is room for two more processes or threads, `as 1000` for 1,000 KiB more.
 """
 

@@ -109,7 +109,7 @@ def test_a_child_that_sends_files_faster_than_they_are_stored_has_to_wait() -> N
 
 
 def test_a_file_that_is_too_large_to_cross_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever stored it: its length could not be said, or would be taken for nonsense."""
+    """Whatever stored it: its length would be unknown or nonsense."""
     monkeypatch.setattr(call_server, "MAX_FILE", 3)
     calls: Any = _SlowCalls()
     desk = CallServer(calls, wake=lambda: None)

@@ -125,7 +125,7 @@ def test_a_lease_outlasts_a_call_that_holds_the_interpreter(place: HostilePlace)
 
 
 def test_no_process_outlives_its_attempt(place: HostilePlace) -> None:
-    """Whatever session it is in, and whoever its parent was; what was returned is recorded."""
+    """Whatever session it is in, and whatever its parent was; its return value is recorded."""
     returned = (
         "leaves_a_daemon",
         "leaves_a_program",
@@ -218,7 +218,7 @@ def test_an_output_that_is_too_large_is_refused_for_good(place: HostilePlace) ->
 def test_noise_is_kept_out_of_the_answer_and_bounded_in_the_log(
     place: HostilePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ten million bytes are printed; whoever looks at the log finds the first lines."""
+    """Ten million bytes are printed; the log has the first lines."""
     caplog.set_level("INFO")
 
     stories = place.run("prints")
@@ -316,7 +316,7 @@ def test_a_handler_whose_lease_is_lost_is_ended_and_records_nothing(place: Hosti
 
 
 def test_a_worker_whose_fork_server_is_killed_works_on(alone: HostilePlace) -> None:
-    """The handler kills whoever forked it; what that does to others is nobody's failure."""
+    """The handler kills its parent; the effect on others is not counted as a failure."""
     stories = alone.run("kills_its_parent")
     after = alone.run("sleeps", "exits_at_once")
 
@@ -328,7 +328,7 @@ def test_a_worker_whose_fork_server_is_killed_works_on(alone: HostilePlace) -> N
 
 
 def test_a_worker_whose_fork_server_is_frozen_works_on(alone: HostilePlace) -> None:
-    """What the handler left behind is ended all the same, and so is whoever was frozen."""
+    """What the handler left behind is ended all the same, and so is a frozen process."""
     stories = alone.run("freezes_its_parent")
     after = alone.run("exits_at_once")
 

@@ -1,4 +1,4 @@
-"""Nobody is left behind: whatever a child starts, and whoever is killed."""
+"""No process is left behind, whatever a child starts and whatever is killed."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_a_child_logs_no_events_of_leasehold(caplog: pytest.LogCaptureFixture) -
 
 
 def test_a_logger_that_is_not_known_here_is_not_made(caplog: pytest.LogCaptureFixture) -> None:
-    """Loggers stay for ever, and a child may name as many as it wants."""
+    """Loggers stay forever, and a child may name as many as it wants."""
     relay(LogLine(logger="nobody.knows.this", level=30, message="said %s", created=1.0))
 
     assert lines(caplog) == [("nobody.knows.this", "WARNING", "said %s")]

@@ -232,7 +232,7 @@ def test_a_process_that_ends_before_its_handler_is_imported_is_an_outage(
 def test_a_handler_that_ends_its_process_as_the_engine_would_has_failed(
     attempts: Attempts,
 ) -> None:
-    """Else it would be put off for ever."""
+    """Else it would be put off forever."""
     failed = attempts.run("exits_as_the_engine")
 
     assert isinstance(failed, Failed)

@@ -113,7 +113,7 @@ def test_attempts_run_beside_each_other(attempts: Attempts) -> None:
 
 
 def test_a_handler_is_not_entered_once_its_lease_may_be_over(attempts: Attempts) -> None:
-    """Nobody watches over this attempt, as when a machine was frozen while it began."""
+    """This attempt is not watched, as when a machine was frozen while it began."""
     held = attempts.held(lease=1.0)
 
     result = attempts.begin("is_entered", held, held.ends_at).result()

@@ -1,4 +1,4 @@
-"""A server that ends, however it does, leaves nobody behind: neither handlers nor children."""
+"""A server that ends, however it does, leaves no process behind: neither handlers nor children."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ NAMES: Final = tuple(entry.name for entry in CHANNELS)
 
 
 def deaf(entry: ChannelEntry) -> ChannelEntry:
-    """Return the same channel, with an address where nobody listens."""
+    """Return the same channel, with an address without a listener."""
     if isinstance(entry, CustomChannel):
         return replace(entry, sender="tests.chaos.storm.sender:send_to_nobody")
     assert isinstance(entry, WebhookChannel)

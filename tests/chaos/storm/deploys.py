@@ -37,7 +37,7 @@ _STOP_S: Final = 60.0
 
 
 def _forget_a_package(shop: Path) -> None:
-    """Have a step import what nobody installed."""
+    """Have a step import a package that is missing."""
     _edit(shop / "refine.py", "from leasehold import", "import paidtools\nfrom leasehold import")
 
 
@@ -96,12 +96,12 @@ class Storm:
 
 @dataclass(slots=True)
 class Aftermath:
-    """What came of a storm.
+    """The result of a storm.
 
     Args:
         runs: each of them, as it ended.
         paid: how often each call of a run was paid for.
-        unexplained: the calls that were paid again though nobody was killed who had paid.
+        unexplained: the calls that were paid again though no payer was killed.
         blocked: how often a run was blocked, by the code.
         deploys: how many times a server was replaced by one with another release.
         kills: how many servers were killed.

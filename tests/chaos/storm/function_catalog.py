@@ -1,4 +1,4 @@
-"""The catalog of the storm for a function of its own, whose senders may end it."""
+"""The catalog of the storm for its own function, whose senders may end it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Fate:
             post(f"{self._url}/kill", json.dumps(order).encode(), {}, PATIENCE_S)
 
     def is_refused(self, delivery: Delivery) -> bool:
-        """Return whether nobody listens to a request."""
+        """Return whether a request reaches no server."""
         return roll(self._seed, "refused", subject_of(delivery.key), delivery.token) < REFUSED
 
     def after_answer(self, delivery: Delivery) -> None:
@@ -99,7 +99,7 @@ class LethalChannel:
 
     Args:
         inner: what sends.
-        deaf: the same, to an address where nobody listens.
+        deaf: the same, to an address without a listener.
         fate: what befalls this process.
     """
 

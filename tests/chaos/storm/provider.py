@@ -1,4 +1,4 @@
-"""A provider in a process of its own, which takes announcements, or does not, or never says so.
+"""A provider in its own process, which takes announcements, or does not, or never says so.
 
 A request names its announcement by the header `webhook-id`. For some requests the sender is killed
 as they are taken: it says before which (`POST /kill`), and by which process id. A sender that
@@ -71,7 +71,7 @@ class ProviderProcess:
 
     Attributes:
         url: where it listens.
-        deaf_url: where it does not, and nobody else can.
+        deaf_url: where it does not, and no other can.
     """
 
     def __init__(self, pipe: Connection, port: int, deaf: int) -> None:
@@ -118,7 +118,7 @@ def provider(seed: int | None) -> Iterator[ProviderProcess]:
 
 
 def serve(pipe: Connection, seed: int | None) -> None:
-    """Answer requests until nobody asks this process any more."""
+    """Answer requests until the last caller is gone."""
     book = _Book(seed)
     server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"book": book}))
     threading.Thread(target=server.serve_forever, daemon=True).start()

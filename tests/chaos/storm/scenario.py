@@ -58,7 +58,7 @@ class Storm:
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """What came of a storm.
+    """The result of a storm.
 
     Args:
         expected: the deliveries that there were to be.
@@ -78,7 +78,7 @@ class Aftermath:
 
     @property
     def missing(self) -> list[str]:
-        """The deliveries that nobody was told of."""
+        """The deliveries that reached no channel."""
         taken = {each.subject for each in self.taken}
         return [each.delivery_id for each in self.deliveries if each.delivery_id not in taken]
 
@@ -89,7 +89,7 @@ class Aftermath:
 
     @property
     def unknown(self) -> int:
-        """How many sends were counted of which nobody knew whether they were taken."""
+        """How many sends were counted with an unknown result."""
         return sum(each.unknown for each in self.deliveries)
 
     @property
@@ -132,7 +132,7 @@ def survive(storm: Storm, folder: Path) -> Aftermath:
 
 
 def settings_in(folder: Path) -> dict[str, str]:
-    """Return the settings of all engines: patience is short, as nobody waits for an hour."""
+    """Return the settings of all engines: patience is short, as a test cannot wait for an hour."""
     return {
         "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",
         "LEASEHOLD_ALLOW_LOCAL_CHANNELS": "yes",

@@ -29,14 +29,14 @@ def send_or_die(message: Mapping[str, Any], timeout: float) -> None:
 
 
 def send_to_nobody(message: Mapping[str, Any], timeout: float) -> None:
-    """Send to where nobody listens."""
+    """Send to without a listener."""
     post_to(os.environ[DEAF_URL], message, timeout)
 
 
 def post_to(
     url: str, message: Mapping[str, Any], timeout: float, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Post a message; whatever else it raises: nobody knows whether it was taken."""
+    """Post a message; whatever else it raises: it is unknown whether it was taken."""
     try:
         status, wait = post(url, b"{}", {"webhook-id": message["id"], **(headers or {})}, timeout)
     except ConnectionRefusedError as error:

@@ -100,7 +100,7 @@ def started(kind: str, folder: Path, ends: str) -> str:
 
 
 def check_told(told: Told, ends: str) -> None:
-    """Check that each channel was told once."""
+    """Check that each channel got it once."""
     assert sorted(each.channel for each in told.announcements) == sorted(NAMES)
     assert {each.event for each in told.announcements} == {EVENTS[ends]}
 

@@ -43,7 +43,7 @@ RESTS = {
 
 @contextmanager
 def dead_first(folder: Path, there: ProviderProcess) -> Iterator[Engine]:
-    """Open an engine for whose first channel nobody listens."""
+    """Open an engine whose first channel has no server."""
     addresses = {URL: there.url, DEAF_URL: there.deaf_url}
     place = Place("sqlite", folder, 1, settings_in(folder) | addresses | RESTS)
     with engine_at(place) as opened, pytest.MonkeyPatch.context() as patch:

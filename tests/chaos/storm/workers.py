@@ -84,7 +84,7 @@ class Instance:
 
 
 def serve(pipe: Connection, place: Place) -> None:
-    """Deliver what comes, until this process is killed, or nobody is there any more."""
+    """Deliver what comes, until this process is killed, or the last sender is gone."""
     os.environ.update(place.environ)  # as a function has it
     fate = Fate(place.seed, place.environ[URL], frozen_s=_FROZEN_S)
     with engine_at(place, lambda store: cast(Documents, LethalDocuments(store, fate))) as mild:
@@ -101,7 +101,7 @@ def serve(pipe: Connection, place: Place) -> None:
 def engine_at(
     place: Place, around: Callable[[Documents], Documents] = lambda store: store
 ) -> Iterator[Engine]:
-    """Open an engine on the store of the storm; it is told of no task."""
+    """Open an engine on the store of the storm; it gets no task."""
     with DOCUMENTS[place.kind](place.folder) as documents:
         bundle = boot(
             place.environ,
@@ -122,7 +122,7 @@ def engine_at(
 
 
 class NoTasks:
-    """A task queue of which nobody is told: the storm runs each step itself."""
+    """A task queue without workers: the storm runs each step itself."""
 
     def create(self, _: object) -> None:
         """Forget the task."""

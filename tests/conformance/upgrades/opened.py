@@ -21,7 +21,7 @@ class Queue:
     """Delivers nothing by itself."""
 
     def create(self, task: Task) -> None:
-        """Take a task; nobody delivers it."""
+        """Take a task that is not delivered."""
 
     def exists(self, task: Task) -> bool:  # noqa: ARG002 - a port
         """Say that it is lost: the queue of that time is not part of the store."""

@@ -1,4 +1,4 @@
-"""What goes into a bundle, and what never does."""
+"""The content of a bundle, and what never goes into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a bundle: made anew each time, and nothing of anybody else is lost in it."""
+"""The folder of a bundle: made anew each time, and no file of another owner is lost in it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_file_that_is_elsewhere_too_is_left_there_as_it_is(tmp_path: Path, nam
 
 
 def test_folders_that_were_empty_before_stay(tmp_path: Path) -> None:
-    """Somebody's own, or the place of a disk that is not there now."""
+    """A folder of the user, or the place of a disk that is not mounted now."""
     (tmp_path / "disk" / "inner").mkdir(parents=True)
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "mine.cpython-313.pyc").touch()

@@ -1,4 +1,4 @@
-"""`leasehold doctor --live` says what is silently wrong with what is deployed, and only looks."""
+"""`leasehold doctor --live` finds hidden problems of an installation, and only looks."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_what_is_to_be_typed_about_a_name_of_a_stranger_is_one_word(shell: Shell
 
 
 def test_measured_cold_starts_make_a_proposal_and_no_finding(shell: Shell) -> None:
-    """Whoever else writes into the ledger breaks nothing."""
+    """Other writers of the ledger break nothing."""
     measured = {"coldStart": True, "bootstrapSeconds": 9, "startedAt": "2026-01-01T12:00:00Z"}
     for number in range(25):
         put(shell, Ref("ledger", f"r-{number}"), {"steps": {"send": measured}})

@@ -114,7 +114,7 @@ class FirestoreAdmin(Service):
         return self._begun(request.parent, index, metadata)
 
     def get_field(self, request: Any) -> firestore.Field:
-        """Return a field; one that nobody has changed is as all others are."""
+        """Return a field; an unchanged one is as all others are."""
         self._check(request.name.partition("/collectionGroups/")[0])
         inherited = firestore.Field(name=request.name)
         inherited.index_config.uses_ancestor_config = True

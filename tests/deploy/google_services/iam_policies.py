@@ -1,4 +1,4 @@
-"""Who may do what: policies, changed by whoever read them last."""
+"""Who may do what: policies, changed by their last reader."""
 
 from __future__ import annotations
 

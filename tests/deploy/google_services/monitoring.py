@@ -121,5 +121,5 @@ class NotificationChannels(Service):
 
 
 def created(others: int) -> datetime:
-    """Return when it was created that had so many others before it."""
+    """Return when the one with this many predecessors was created."""
     return _FIRST + timedelta(seconds=others)

@@ -17,7 +17,7 @@ from tests.deploy.google_services.world import World
 
 
 class Operations(Service):
-    """What began, and whether it ended."""
+    """An operation, and whether it has ended."""
 
     name = "google.longrunning.Operations"
     transports = (FirestoreAdminGrpcTransport, ServicesGrpcTransport)

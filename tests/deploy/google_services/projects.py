@@ -12,7 +12,7 @@ from tests.deploy.google_services.refusals import permission_denied
 
 
 class Projects(PolicyMethods):
-    """The one project that there is; of any other nobody is told whether it exists."""
+    """The one project that there is; of any other it is not said whether it exists."""
 
     name = "google.cloud.resourcemanager.v3.Projects"
     transports = (ProjectsGrpcTransport,)

@@ -54,7 +54,7 @@ def invalid(message: str) -> Refusal:
 
 
 def aborted(message: str) -> Refusal:
-    """An etag that is not the one of what is stored any more."""
+    """An etag that is not that of the stored policy any more."""
     return Refusal(grpc.StatusCode.ABORTED, message)
 
 

@@ -89,7 +89,7 @@ class Service:
 
 
 def copy_of(message: Any) -> Any:
-    """Return a copy, so that nobody changes what is stored by changing an answer."""
+    """Return a copy, so that changing an answer does not change the store."""
     copy = type(message)()
     if hasattr(type(message), "deserialize"):
         type(message).pb(copy).CopyFrom(type(message).pb(message))

@@ -23,7 +23,7 @@ class World:
         policies: by the resource; `IamPolicies` has the rules about etags.
         operations: those that run or ended, by name.
         log_metrics: of Cloud Logging, by name.
-        lock: held by whoever reads or changes anything of it.
+        lock: held during each read or change.
     """
 
     project: str = "shop-prod"

@@ -1,4 +1,4 @@
-"""The commands of docs/remote-workers.md, as somebody pastes them."""
+"""The commands of docs/remote-workers.md, as a user pastes them."""
 
 from __future__ import annotations
 

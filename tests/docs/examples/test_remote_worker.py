@@ -147,7 +147,7 @@ def answers(url: str) -> Iterator[Answers]:
 
 
 class Answers:
-    """Passes each call on, unless it has an answer of its own for it.
+    """Passes each call on, unless it has its own answer for it.
 
     Attributes:
         own: by the word of a call, the answers that the next such calls get.

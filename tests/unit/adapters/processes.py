@@ -1,4 +1,4 @@
-"""What further processes do with a store, so that a test can end them at a bad moment."""
+"""Further processes on a store, which a test can end at a bad moment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def create_what_is_missing(path: Path, created: Connection) -> None:
 
 
 def write_and_acknowledge(path: Path, acknowledged: Connection) -> None:
-    """Write with four threads, for ever; send the id of each document that is said to be stored."""
+    """Write with four threads, forever; send the id of each document that is said to be stored."""
     documents = SqliteDocuments(path, SystemClock())
     sending = threading.Lock()
 
@@ -113,7 +113,7 @@ def fill_the_disk(path: Path, parent: Connection) -> None:
 
 
 def stop_in_the_middle_of_put(root: Path, name: str, parent: Connection) -> None:
-    """Write an artifact, and stop for ever once its data is written but has no name yet."""
+    """Write an artifact, and stop forever once its data is written but has no name yet."""
     artifacts = FolderArtifacts(root, SystemClock())
 
     def stop(_: int) -> None:

@@ -49,7 +49,7 @@ def test_without_a_prefix_the_names_begin_at_the_bucket(bucket: str) -> None:
 
 
 def test_a_large_artifact_is_there_whole(bucket: str) -> None:
-    """Over 8 MiB the library uploads in a session of its own."""
+    """Over 8 MiB the library uploads in its own session."""
     data = b"0123456789abcdef" * 600_000
     artifacts = CloudStorageArtifacts(bucket)
 
@@ -132,7 +132,7 @@ TROUBLE = {
 
 @contextlib.contextmanager
 def server(says: bytes | None) -> Iterator[int]:
-    """Listen, and say the same to whoever asks; None: nothing."""
+    """Listen, and give every caller the same answer; None: nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         held: list[socket.socket] = []
 
@@ -292,7 +292,7 @@ def recorder() -> Iterator[tuple[str, list[str]]]:
             self.do_DELETE()
 
         def log_message(self, *args: Any) -> None:
-            """Nobody reads it."""
+            """It is not read."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))

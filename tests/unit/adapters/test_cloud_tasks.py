@@ -210,7 +210,7 @@ class _Failing:
                 self.wfile.write(b"{}")
 
             def log_message(self, *args: Any) -> None:
-                """Nobody reads it."""
+                """It is not read."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))

@@ -175,7 +175,7 @@ def test_kill_9_in_the_middle_of_put_leaves_what_was_there(
 
 
 def test_a_full_disk_leaves_what_was_there(artifacts: FolderArtifacts, root: Path) -> None:
-    """A write that fails is told, and takes its half with it."""
+    """A write that fails is reported, and leaves no half."""
     artifacts.put("runs/r-1/a", b"old")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
@@ -342,7 +342,7 @@ def test_a_deleted_folder_of_unfinished_writes_is_made_again(
 
 
 def test_to_open_a_folder_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
-    """Whoever opens it may be refused for another setting, and then nothing was written."""
+    """Another setting may be refused at the open, and then nothing was written."""
     artifacts = FolderArtifacts(tmp_path / "a" / "b", SystemClock())
 
     assert list(tmp_path.iterdir()) == []
@@ -420,7 +420,7 @@ def test_a_link_to_a_file_is_not_there(
 def test_a_link_to_a_folder_is_neither_read_nor_written_through(
     artifacts: FolderArtifacts, planted: Path, tmp_path: Path
 ) -> None:
-    """Who moved a folder of the store and linked it is told so, and nothing is taken for lost."""
+    """A folder that was moved and linked is reported, and nothing is taken for lost."""
     (planted / "out").symlink_to(tmp_path / "outside")
 
     with pytest.raises(StoreUnavailableError, match="link in place of a folder is not followed"):
@@ -453,7 +453,7 @@ def test_nothing_is_put_behind_a_link_wherever_it_stands(
 
 
 def test_a_pipe_stalls_no_reader(artifacts: FolderArtifacts, planted: Path) -> None:
-    """To open one waits for who writes into it, and that may be for ever."""
+    """To open one waits for who writes into it, and that may be forever."""
     os.mkfifo(planted / "pipe")
 
     with pytest.raises(ArtifactNotFoundError):

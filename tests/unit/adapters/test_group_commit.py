@@ -43,7 +43,7 @@ def insert_and_raise(value: Any, error: BaseException) -> Work:
 
 
 def kept(path: Path) -> list[Any]:
-    """Return what a connection of its own finds: what is durable."""
+    """Return what its own connection finds: what is durable."""
     reader = sqlite3.connect(path)
     values = [value for (value,) in reader.execute("SELECT value FROM kept ORDER BY value")]
     reader.close()
@@ -257,7 +257,7 @@ def test_a_full_disk_is_told_to_the_whole_batch_and_can_be_got_over(
 def test_an_interrupt_ends_the_thread_it_came_to_and_tells_the_others(
     commits: GroupCommit, path: Path
 ) -> None:
-    """Ctrl-C in the thread that commits for all: nobody may take the change for durable."""
+    """Ctrl-C in the thread that commits for all: the change must not count as durable."""
     futures = together(
         commits, insert("a"), insert_and_raise("b", KeyboardInterrupt()), insert("c")
     )

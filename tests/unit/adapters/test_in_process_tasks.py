@@ -1,4 +1,4 @@
-"""The queue inside one process: each task once, at its time, to whoever is idle."""
+"""The queue inside one process: each task once, at its time, to an idle worker."""
 
 import threading
 import time

@@ -161,7 +161,7 @@ def test_a_database_of_another_program_is_refused_and_not_touched(
 
 
 def test_the_log_of_another_program_is_not_moved_into_its_database(path: Path) -> None:
-    """Whoever opens a file with a log to write, and is the last to close it, would do that."""
+    """The last process to close a file with a log would do that."""
     foreign = sqlite3.connect(path.with_name("theirs.db"))
     foreign.execute("PRAGMA journal_mode = WAL")
     foreign.execute("CREATE TABLE walks (km)")
@@ -279,7 +279,7 @@ def test_a_folder_in_place_of_the_file_is_refused(path: Path) -> None:
 def test_what_sqlite_refuses_later_is_the_ports_error(
     documents: SqliteDocuments, path: Path
 ) -> None:
-    """Somebody dropped a table: neither a read nor a write tells of it in SQLite's own words."""
+    """A table was dropped: neither a read nor a write reports it in SQLite's words."""
     vandal = sqlite3.connect(path)
     vandal.execute("DROP TABLE runs")
     vandal.close()
@@ -436,7 +436,7 @@ def test_a_store_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_who_may_read_a_store_that_is_there_is_its_owners_business(path: Path) -> None:
-    """A group may share it: what somebody set with chmod stays."""
+    """A group may share it: permissions set with chmod stay."""
     SqliteDocuments(path, SystemClock()).close()
     path.chmod(0o640)
     path.parent.chmod(0o750)
@@ -475,7 +475,7 @@ def test_a_copy_in_another_journal_mode_is_put_back_into_wal(path: Path) -> None
 def test_a_file_that_cannot_be_put_into_wal_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody reads it meanwhile; without WAL, readers and the writer wait for each other."""
+    """A reader has it open meanwhile; without WAL, readers and the writer wait for each other."""
     monkeypatch.setattr(schema, "_WAL_TRIES", 2)
     monkeypatch.setattr(documents_of_sqlite, "BUSY_TIMEOUT_S", 0.2)
     SqliteDocuments(path, SystemClock()).close()
@@ -496,7 +496,7 @@ def test_a_file_that_cannot_be_put_into_wal_is_refused(
 def test_a_file_that_is_moved_away_is_an_outage_and_is_not_made_again(
     documents: SqliteDocuments, path: Path, tmp_path: Path
 ) -> None:
-    """A new file would be read in its place for ever, and SQLite would delete the log beside it."""
+    """A new file would be read in its place forever, and SQLite would delete the log beside it."""
     documents.transact(REF, put({"count": 1}))
     path.rename(tmp_path / "away")
 

@@ -78,7 +78,7 @@ def test_pages_are_given_back_a_part_at_a_time(
 
 
 def test_a_file_of_a_version_before_keeps_its_pages_for_what_comes(path: Path) -> None:
-    """To give them back it would have to be written anew, and nobody could use it meanwhile."""
+    """To give them back it would have to be written anew, and be locked meanwhile."""
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA auto_vacuum = NONE")
         connection.execute("CREATE TABLE t (x)")

@@ -1,4 +1,4 @@
-"""Rows that hold no document: they are told of and left as they are, and hide no other."""
+"""Rows that hold no document: they are reported and left as they are, and hide no other."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ BY_CREATION = Query("runs", order_by="createdAt", descending=True)
 def test_a_row_that_is_not_a_document_hides_no_other(
     three: SqliteDocuments, path: Path, body: str, kind: str
 ) -> None:
-    """It is found at its place, with what it is indexed by: whoever pages goes on behind it."""
+    """It is found at its place, with what it is indexed by: paging continues behind it."""
     spoil(path, "body", BODIES[body], kind)
 
     found = three.query(BY_ALARM)
@@ -125,7 +125,7 @@ def test_a_decision_on_such_a_row_that_is_refused_writes_nothing(
 
 
 def test_such_a_row_can_be_replaced_and_deleted(three: SqliteDocuments, path: Path) -> None:
-    """Its columns follow, although nobody could read what it was indexed by."""
+    """Its columns follow, although its indexed fields were unreadable."""
     spoil(path, "body", b"{")
 
     three.transact(ODD, put(fields(5)))

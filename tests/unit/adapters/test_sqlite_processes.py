@@ -54,7 +54,7 @@ def test_processes_can_open_a_fresh_file_at_the_same_moment(tmp_path: Path) -> N
 def test_of_processes_that_create_the_same_document_one_succeeds(
     documents: SqliteDocuments, path: Path
 ) -> None:
-    """And whoever comes late leaves nothing else of its commit behind."""
+    """A late process leaves nothing else of its commit behind."""
     pipes = [SPAWN.Pipe(duplex=False) for _ in range(3)]
     processes = [
         SPAWN.Process(target=create_what_is_missing, args=(path, sender)) for _, sender in pipes

@@ -23,7 +23,7 @@ BESIDE = ("", "-wal", "-shm")
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[tuple[SqliteDocuments, Path]]:
-    """Lend a store that somebody has open, and that has a run in its log alone."""
+    """Lend a store that another process has open, and that has a run in its log alone."""
     folder = tmp_path / "live"
     with closing(SqliteDocuments(folder / NAME, SystemClock())) as store:
         store.transact(Ref("runs", "r-1"), put({"count": 1}))
@@ -87,7 +87,7 @@ def test_the_log_is_found_beside_the_file_that_a_link_leads_to(
 def test_what_is_opened_written_and_closed_while_it_is_read_is_read_anew(
     live: tuple[SqliteDocuments, Path],
 ) -> None:
-    """Before and after the look nobody has it open, and half of it may be of either time."""
+    """Before and after the look no process has it open, and half of it may be of either time."""
     store, folder = live
     store.close()
 

@@ -74,7 +74,7 @@ def var_mu(fit: log_normal.LogNormalFit) -> float:
 
 @pytest.mark.nightly
 def test_lifelines_still_finds_what_is_recorded(tmp_path: Path) -> None:
-    """With the version that was recorded, in an environment of its own."""
+    """With the version that was recorded, in its own environment."""
     venv.create(tmp_path, with_pip=True)
     python = tmp_path / "bin/python"
     pinned = f"lifelines=={RECORDED['lifelines']}"
@@ -96,7 +96,7 @@ def test_lifelines_still_finds_what_is_recorded(tmp_path: Path) -> None:
 
 
 def test_a_percentile_beyond_all_data_is_unknown() -> None:
-    """Of ten attempts four were clipped at 300 s: 60 % ended, and no one knows where 95 % end."""
+    """Four of ten attempts were clipped at 300 s, so the 95th percentile is unknown."""
     curve = kaplan_meier.survival_curve(
         [Observation(float(seconds)) for seconds in range(10, 70, 10)]
         + [Observation(300, True)] * 4

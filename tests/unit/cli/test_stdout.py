@@ -1,4 +1,4 @@
-"""What a command prints as JSON can be read as JSON, whatever a server said."""
+"""The JSON output of a command is valid JSON, whatever a server said."""
 
 from __future__ import annotations
 

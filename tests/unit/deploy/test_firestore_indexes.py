@@ -139,7 +139,7 @@ def is_served(query: Query) -> bool:
     Firestore walks one index whose leading fields are those that are compared and whose last is
     the one that sorts. Where several fields must be equal it can also merge indexes that sort
     alike and have those fields between them. That is documented for equality; an array that must
-    hold a value is taken to need an index of its own.
+    hold a value is taken to need its own index.
     """
     order = "DESCENDING" if query.descending else "ASCENDING"
     assert query.order_by is not None

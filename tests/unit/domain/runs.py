@@ -139,11 +139,11 @@ class Runs:
         return Block(code="TOO_SHORT", finding="2 letters", remediation="Approve or retry.")
 
     def unknown(self) -> Manifest:
-        """A run whose step nobody knows, blocked at second 60: it is looked at at second 70."""
+        """A run with an unknown step, blocked at second 60: it is looked at at second 70."""
         return self.swept_unknown(self.pending()).manifest
 
     def swept_unknown(self, run: Manifest) -> Change:
-        """What the sweep makes of a run at its alarm whose step nobody knows."""
+        """The run after its alarm, with an unknown step."""
         return lifecycle.on_alarm(
             run,
             run.alarm_at or self.at(60),

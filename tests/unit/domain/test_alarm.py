@@ -14,7 +14,7 @@ from tests.unit.domain.runs import At, Runs
 def test_a_live_run_is_looked_at_when_what_it_waits_for_is_late(
     runs: Runs, at: At, state: str, second: int
 ) -> None:
-    """A grace of 60 s after a task is due; the end of the lease where somebody works."""
+    """A grace of 60 s after a task is due; the end of the lease where a worker holds one."""
     run = getattr(runs, state)()
 
     assert run.alarm_at == at(second)
@@ -38,7 +38,7 @@ def test_a_paused_run_has_no_alarm(runs: Runs, state: str) -> None:
 
 
 def test_a_paused_run_is_looked_at_while_its_attempt_runs(runs: Runs, at: At) -> None:
-    """It is not at rest yet: should its worker die, somebody must take the lease away."""
+    """It is not idle yet: should its worker die, the sweep must end the lease."""
     run = runs.paused(runs.leased())
 
     assert run.alarm_at == at(30)

@@ -1,4 +1,4 @@
-"""What people are told of a run, and what each channel is owed by the commit that it happens in."""
+"""The announcements of a run, and the deliveries in the commit of its end or block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOSTILE = "no\nway\r\n\x1b[31mred\x1b[0m \u202eevil\u202c\u2066 \ud800 " + "x" *
 
 @pytest.fixture
 def rules(rules: Rules) -> Rules:
-    """The same rules; two channels are told of everything."""
+    """The same rules; two channels get everything."""
     return replace(rules, channels_for=lambda _pipeline, _event: ("log", "mail"))
 
 
@@ -259,7 +259,7 @@ def test_a_step_that_is_handed_off_or_retried_owes_no_announcement(
 def test_a_run_that_is_blocked_for_the_same_reason_again_is_told_once_and_its_end_too(
     runs: Runs, at: At, rules: Rules
 ) -> None:
-    """No worker had it in between; a record of its own for each, so that none is overwritten."""
+    """No worker had it in between; its own record for each, so that none is overwritten."""
     knowing_nothing = replace(rules, settings_for=lambda _: None)
     by = {"actor": "ada", "reason": ""}
 
@@ -334,7 +334,7 @@ def test_an_announcement_without_channels_has_an_occurrence_too_where_there_was_
 
 
 def test_the_next_run_of_an_id_has_keys_of_its_own(runs: Runs, at: At, rules: Rules) -> None:
-    """A provider that takes keys would drop what it is told of the second as a repetition."""
+    """A provider that takes keys would drop the second one as a repetition."""
     first = cancelled(runs, at, rules).deliveries[0]
     begun = lifecycle.start(None, at(0), rules=rules, new=runs.new(nonce="another")).manifest
     another = runs.leased(begun)
@@ -350,7 +350,7 @@ def test_the_next_run_of_an_id_has_keys_of_its_own(runs: Runs, at: At, rules: Ru
 def test_who_cancels_without_a_catalog_leaves_it_to_the_sweep_to_say_who_is_told(
     runs: Runs, at: At, rules: Rules
 ) -> None:
-    """Whoever is on call has the store, and not always the code."""
+    """The person on call has the store, and not always the code."""
     knowing_nothing = replace(rules, channels_for=lambda _pipeline, _event: None)
     by_alarm = partial(lifecycle.on_alarm, generation=1, in_queue=None)
 

@@ -275,7 +275,7 @@ def test_a_lease_that_is_over_is_not_renewed(runs: Runs, rules: Rules, at: At) -
 def test_a_lease_whose_answer_was_lost_is_had_although_the_run_was_paused_since(
     runs: Runs, arrive: Bound, at: At
 ) -> None:
-    """Nobody else knows of it: the run would wait for its end, 7 minutes without a heartbeat."""
+    """No other worker knows it: the run would wait for its end, 7 minutes without a heartbeat."""
     got = arrive(runs.pending(), at(3)).manifest
     paused = lifecycle.pause(got, at(4), rules=runs.rules, actor="ada", reason="").manifest
 

@@ -1,4 +1,4 @@
-"""What a deploy can put right blocks a run, costs it nothing, and is looked at until it is."""
+"""A mistake that a deploy can correct blocks a run, costs it nothing, and is tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store is asked to write of a change."""
+"""The writes that a change asks of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attempt has so far is kept, and interruptions count from its last progress."""
+"""The checkpoint of an attempt is kept, and interruptions count from its last progress."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checkpoint(rules: Rules) -> Bound:
 def interrupted(runs: Runs, run: Manifest, *, at: float) -> Manifest:
     """The run after its attempt was interrupted, and leased again at once.
 
-    Each time by an outage of its own: two within ten minutes are one, see test_lapse.
+    Each time by its own outage: two within ten minutes are one, see test_lapse.
     """
     released = lifecycle.release(
         run, runs.at(at), rules=runs.rules, fence=runs.fence(run), reason="instance_shutdown"
@@ -299,7 +299,7 @@ def test_to_come_again_to_where_it_was_is_no_progress(runs: Runs) -> None:
 
 
 def test_phases_beyond_the_most_that_are_told_apart_are_no_progress(runs: Runs) -> None:
-    """Names that are made up each time would let a step run for ever."""
+    """Names that are made up each time would let a step run forever."""
     run = runs.leased()
     for number in range(MAX_PHASES):
         run = runs.checkpointed(run, at=1, iterations=0, phase=f"phase {number}")

@@ -50,7 +50,7 @@ def test_who_claims_a_waiting_step_gets_its_lease(elsewhere: Runs, claim: Bound,
 def test_a_step_of_a_run_that_is_known_may_be_claimed_although_a_task_announces_it(
     runs: Runs, claim: Bound, at: At
 ) -> None:
-    """It is not offered to anybody, but who names the run may have it; the task comes too late."""
+    """It is not offered, but a worker that names the run may have it; the task comes too late."""
     change = claim(runs.pending(), at(3), rules=runs.rules)
 
     assert (change.outcome, change.owed) == (Outcome.ACQUIRED, ())
@@ -111,7 +111,7 @@ def test_a_run_that_a_person_holds_or_ended_cannot_be_claimed(
 def test_the_expired_lease_of_a_paused_run_is_not_taken_over(
     elsewhere: Runs, claim: Bound, at: At
 ) -> None:
-    """The sweep ends it; nobody works until a person resumes the run."""
+    """The sweep ends it; no worker starts until a person resumes the run."""
     run = elsewhere.paused(elsewhere.claimed())
 
     with pytest.raises(NothingToClaimError, match="run r-1 is paused and IN_PROGRESS"):
@@ -154,7 +154,7 @@ def test_a_claim_may_be_two_seconds_early(elsewhere: Runs, claim: Bound, at: At)
 def test_an_expired_lease_is_taken_over_with_a_higher_token(
     elsewhere: Runs, claim: Bound, at: At
 ) -> None:
-    """Nobody has to wait for the sweep: the first worker that asks goes on."""
+    """There is no wait for the sweep: the first worker that asks goes on."""
     change = claim(elsewhere.claimed(), at(30))
 
     run = change.manifest

@@ -43,7 +43,7 @@ def test_a_live_run_is_given_up_and_owes_its_archive_alone(
 def test_a_run_that_is_over_stays_as_it_is(
     runs: Runs, rules: Rules, at: At, state: str, outcome: Outcome
 ) -> None:
-    """Who counts dead letters must not count a run that somebody completed meanwhile."""
+    """A count of dead letters must not have a run that was completed meanwhile."""
     run = runs.cancelled(runs.pending()) if state == "cancelled" else getattr(runs, state)()
 
     change = lifecycle.dead_letter(Draft(run, at(20), rules), NEVER)

@@ -1,4 +1,4 @@
-"""What people are still to be told of a run, and why they were not, in a sentence a channel."""
+"""The announcements of a run that are due or were given up, a sentence for each channel."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_breaker_that_is_open_is_named_while_it_is() -> None:
 
 
 def test_what_was_given_up_counts_while_the_run_has_not_moved_on() -> None:
-    """What is due counts always: somebody may still get it."""
+    """Due deliveries always count: they may still arrive."""
     lost = delivery(state=DeliveryState.GIVEN_UP)
     due, sent = delivery(channel="log"), delivery(state=DeliveryState.ANNOUNCED)
     last = Announcement(occurrence="1", event="run_blocked", at=NOW, channels=("slack",))

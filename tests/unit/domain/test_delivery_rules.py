@@ -1,4 +1,4 @@
-"""What becomes of a delivery, rule by rule."""
+"""The rules of a delivery, one by one."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_a_claim_covers_a_send_however_long_its_timeout() -> None:
 def test_a_delivery_that_could_not_be_published_or_stored_again_is_not_readable(
     field: str, edited: object
 ) -> None:
-    """It is left to a person: an error of its own would end the sweep of all others."""
+    """It is left to a person: its own error would end the sweep of all others."""
     document = delivery().model_dump(mode="json", by_alias=True) | {field: edited}
     with pytest.raises(UnreadableDeliveryError, match=field):
         delivery_of(delivery_ref("r-1", "3", "pager"), document)

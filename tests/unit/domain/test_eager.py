@@ -58,7 +58,7 @@ def test_a_run_that_was_paused_is_handed_off_and_left(
 def test_a_step_that_is_not_known_any_more_is_left_to_others(
     runs: Runs, eagerly: Callable[[Transition], Transition], at: At
 ) -> None:
-    """Its attempt goes on later, and nobody here could call its handler."""
+    """Its attempt goes on later, and its handler cannot be called here."""
     nothing = runs.knowing_nothing()
     later = partial(lifecycle.continue_later, rules=nothing, fence=Fence("lease-1", 1))
     change = partial(lifecycle.then_arrive, rules=nothing, lease_id="lease-2", holder="host-a")(

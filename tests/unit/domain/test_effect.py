@@ -91,7 +91,7 @@ def test_before_its_alarm_nothing_is_published_again(runs: Runs, on_alarm: Bound
 def test_what_was_carried_out_is_not_published_and_the_alarm_goes(
     runs: Runs, on_alarm: Bound, at: At
 ) -> None:
-    """Whoever carries it out writes the run, and with it the alarm; a stray one is taken away."""
+    """The process that carries it out writes the run and its alarm; a stray alarm is removed."""
     announced = replace(idle(runs, "completed"), labels=("announced",))
 
     change = on_alarm(announced, at(69))

@@ -1,4 +1,4 @@
-"""What a run waits for, until when, and what would happen then, in one sentence."""
+"""The reason why a run waits, until when, and what happens then, in one sentence."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_a_detail_without_a_full_stop_gets_one(runs: Runs, rules: Rules, at: At)
 
 
 def test_a_run_that_was_recreated_names_the_new_one(runs: Runs, rules: Rules, at: At) -> None:
-    """Else whoever asks why recreates it once more, and has the work done twice."""
+    """Else a person who asks why recreates it once more, and has the work done twice."""
     once = replace(runs.dead_lettered(), recreated_as=("r-2",))
     more = replace(runs.cancelled(runs.pending()), recreated_as=("r-2", "r-3", "r-4"))
 

@@ -97,7 +97,7 @@ def test_a_step_without_a_lease_is_dispatched_again_from_now(
 
 @pytest.mark.parametrize("state", ["leased", "leased for its whole time", "claimed"])
 def test_a_worker_that_is_alive_keeps_its_lease(runs: Runs, ahead: Runs, state: str) -> None:
-    """Whether it is, nobody can know from here: its lease runs from now on, and time will tell."""
+    """Here that is unknown: its lease runs from now on, and time will tell."""
     run = WRITTEN[state](ahead)
 
     after = repaired(runs, run).manifest
@@ -135,7 +135,7 @@ def test_a_worker_that_is_dead_is_replaced_when_its_lease_is_over(runs: Runs, ah
 def test_a_lease_of_the_future_is_found_though_its_worker_renews_it_now(
     runs: Runs, ahead: Runs
 ) -> None:
-    """Its end lies in 2056, and when the worker dies nobody would notice until then."""
+    """Its end lies in 2056, and the death of its worker would stay unnoticed until then."""
     run = lifecycle.renew(
         ahead.leased(), runs.at(90), rules=runs.rules, fence=runs.fence(ahead.leased())
     ).manifest

@@ -207,7 +207,7 @@ def test_the_second_silence_gives_a_run_up_and_no_other_interruption_counts_as_o
 
 
 def lost_since(run: Manifest, at: At, second: float) -> Manifest:
-    """The run whose task is known to be lost since then, and somebody looked all the time."""
+    """The run whose task is known to be lost since then, and sweeps ran all the time."""
     return at_position(
         run, dispatch=replace(run.position.dispatch, redispatched=1, lost_since=at(second))
     )
@@ -244,7 +244,7 @@ def test_a_failed_run_of_which_no_task_is_known_to_be_lost_waits_on(
 def test_no_time_gives_a_run_up_whose_hint_arrives(
     runs: Runs, rules: Rules, at: At, second: float
 ) -> None:
-    """Whoever brings it proves a queue that delivers, however late."""
+    """A task proves a queue that delivers, however late."""
     run = lost_since(runs.failed(), at, 75)
     run = at_position(run, dispatch=replace(run.position.dispatch, redispatched=9))
 
@@ -315,7 +315,7 @@ def test_a_step_elsewhere_may_wait_as_long_as_its_entry_says(
 
 @pytest.mark.parametrize("second", [600, 90_000])
 def test_no_claim_comes_too_late_while_the_run_waits(elsewhere: Runs, second: float) -> None:
-    """Whoever claims is there to work; nobody gave the run up before."""
+    """A claim proves a worker; the run was not given up before."""
     assert elsewhere.claimed(at=second).status == "IN_PROGRESS"
 
 

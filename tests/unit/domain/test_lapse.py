@@ -1,4 +1,4 @@
-"""Attempts whose worker says nothing more: what each of them counts as, whoever finds out."""
+"""Attempts whose worker says nothing more: what each of them counts as, whatever finds it."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def watchful(runs: Runs) -> Runs:
 
 
 def silent(runs: Runs, run: Manifest, *, at: float, for_s: float) -> Change:
-    """A worker takes the step, and the sweep comes by only so much later."""
+    """A worker takes the step, and the sweep comes that much later."""
     lease_id = f"lease-{run.fencing_token + 1}"
     return by_sweep(runs, runs.leased(run, at=at, lease_id=lease_id), at + for_s)
 
@@ -364,7 +364,7 @@ def test_any_process_that_finds_a_silence_counts_it(watchful: Runs, finder: str)
 
 @pytest.mark.parametrize("finder", ["restart", "resume"])
 def test_what_is_explained_is_no_silence(watchful: Runs, finder: str) -> None:
-    """The holder's process is known to be gone; or a person held the run, and nobody waited."""
+    """The holder's process is known to be gone; or a person had paused the run."""
     run = at_position(watchful.leased(), silences=1)
 
     change = FINDERS[finder].find(watchful, run, 500)

@@ -26,7 +26,7 @@ def test_a_lease_is_short_and_its_cap_is_not(runs: Runs, at: At) -> None:
 
 
 def test_without_a_heartbeat_a_lease_runs_to_its_cap(runs: Runs, at: At) -> None:
-    """Nobody renews it, so it must outlast the attempt."""
+    """It is not renewed, so it must outlast the attempt."""
     leased = runs.leased(runs.handed_off(), at=10)
 
     assert (
@@ -56,7 +56,7 @@ def test_a_lease_is_held_until_the_moment_it_ends(runs: Runs, at: At) -> None:
 def test_a_lease_that_is_not_held_is_refused_with_the_known_facts(
     runs: Runs, at: At, fence: Fence, second: int, known: str
 ) -> None:
-    """The message is what somebody has who wonders why a worker's result is not there."""
+    """The message has to explain why a worker's result is not there."""
     with pytest.raises(LeaseLostError) as lost:
         held_lease(runs.leased(), at(second), fence)
 

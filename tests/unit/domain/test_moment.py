@@ -41,6 +41,6 @@ def test_what_could_mean_several_moments_or_none_is_refused(text: str) -> None:
 
 
 def test_an_age_is_no_time() -> None:
-    """Over HTTP nobody knows whose clock it would be of."""
+    """Over HTTP it is unknown whose clock it would be of."""
     with pytest.raises(ValueError, match="it names no moment"):
         time_or_date("2h")

@@ -1,4 +1,4 @@
-"""What an older deploy reads in a run, in the middle of a rollout and after a rollback."""
+"""Runs as an older deploy reads them, during a rollout and after a rollback."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_an_older_deploy_does_not_know_of_a_run_it_keeps(runs: Runs, at: At
 def test_a_run_that_an_older_deploy_ended_is_not_announced(
     runs: Runs, rules: Rules, at: At
 ) -> None:
-    """It may have ended a year ago; whoever writes it for another reason tells nobody of that."""
+    """It may have ended a year ago; a later write for another reason does not announce it."""
     telling = replace(rules, channels_for=lambda _pipeline, _event: ("log",))
     ended = runs.completed()
 

@@ -1,4 +1,4 @@
-"""What the alarm of a run calls for."""
+"""The action at the alarm of a run."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_step_that_the_deploy_does_not_know_blocks_whenever_it_is_found(
 def test_an_unknown_step_whose_task_waits_is_left_to_a_worker_that_knows_it(
     runs: Runs, on_alarm: Bound, at: At, *, in_queue: bool | None
 ) -> None:
-    """As long as one lives; a task that waits where nobody knows the step waits in vain."""
+    """As long as one lives; a task that waits where the step is unknown waits in vain."""
     waiting = {"rules": runs.knowing_nothing(), "in_queue": in_queue}
 
     left = on_alarm(runs.pending(), at(60), known_elsewhere=True, **waiting)

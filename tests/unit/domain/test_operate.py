@@ -1,4 +1,4 @@
-"""What people may do to a run, in each state it can be in, and what then."""
+"""The operations of people on a run in each state, and their effects."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ def test_a_retry_does_not_wait_for_the_backoff(
 def test_a_retry_of_a_blocked_step_drops_what_was_kept(
     run_in: Callable[[str], Manifest], operate: Bound
 ) -> None:
-    """Else the trace and the lists would show an output that nobody approved."""
+    """Else the trace and the lists would show an output that was not approved."""
     run = operate(Operation.RETRY, run_in("BLOCKED/kept")).manifest
 
     record = run.steps["draft"]
@@ -350,7 +350,7 @@ def test_a_retry_once_the_step_is_known_again_goes_on(
 def test_a_retry_while_the_step_is_still_unknown_is_left_to_those_who_know_it(
     runs: Runs, run_in: Callable[[str], Manifest], operate: Bound
 ) -> None:
-    """A command may have another catalog than the workers; the sweep says whether nobody knows."""
+    """A command and the workers may have different catalogs; the sweep knows the steps."""
     change = operate(Operation.RETRY, run_in("BLOCKED/unknown"), rules=runs.knowing_nothing())
 
     assert (change.outcome, change.manifest.status) == (Outcome.RETRIED, "PENDING")

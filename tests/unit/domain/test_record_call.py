@@ -1,4 +1,4 @@
-"""The result of a call made once is recorded under the lease, and counts until its step is over."""
+"""A recorded result is written under the lease, and counts until its step is over."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_kept_result_is_none_of_another_steps(runs: Runs) -> None:
 def test_a_step_that_is_retried_goes_on_with_them_unless_a_person_says_otherwise(
     runs: Runs,
 ) -> None:
-    """One that a gate refused, too: nobody pays twice for what was not at fault."""
+    """Also after a refusal by a gate: its calls were not at fault, and are not paid twice."""
     failed = runs.failed(two_calls(runs, runs.leased()))
     blocked = runs.blocked(two_calls(runs, runs.leased()))
     unknown = two_calls(runs, runs.leased())

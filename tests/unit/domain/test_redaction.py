@@ -1,4 +1,4 @@
-"""What is cut out of the words and values of an error, and what stays as it is."""
+"""The redaction of an error: the parts that are cut out, and those that stay."""
 
 from __future__ import annotations
 

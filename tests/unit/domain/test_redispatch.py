@@ -1,4 +1,4 @@
-"""A dispatch that nobody took in time."""
+"""A dispatch that no worker took in time."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def patiently(elsewhere: Runs, wait_s: float) -> Runs:
 
 
 def waiting_for(elsewhere: Runs, wait_s: float) -> list[tuple[float, Manifest]]:
-    """The looks at a step that nobody claims: when, and what the run was afterwards."""
+    """The looks at a step without a claim: their times, and the run after each."""
     patient = patiently(elsewhere, wait_s)
     run, seen = patient.pending(), []
     while run.alarm_at is not None and not run.is_terminal:

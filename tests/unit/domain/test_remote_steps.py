@@ -1,4 +1,4 @@
-"""Steps that workers elsewhere claim: how they are found, and what if nobody comes."""
+"""Steps that workers elsewhere claim: how they are found, and the end without a claim."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_step_that_is_still_waiting_in_time_is_left_alone(
 def test_a_step_that_a_deploy_made_its_own_meanwhile_gets_a_task(
     elsewhere: Runs, runs: Runs, redispatch: Bound, at: At
 ) -> None:
-    """The wait is over, but there is somebody now who can do it."""
+    """The wait is over, but a worker is there now."""
     change = redispatch(elsewhere.pending(), at(600), rules=runs.rules)
 
     run = change.manifest
@@ -165,7 +165,7 @@ def test_a_step_that_a_deploy_gave_away_is_offered_though_its_task_still_waits(
 def test_a_step_that_a_deploy_took_back_is_not_given_up_by_a_late_claim(
     elsewhere: Runs, runs: Runs, at: At
 ) -> None:
-    """The sweep would dispatch it here; whoever asks by name first may have it."""
+    """The sweep would dispatch it here; a worker that names it first may have it."""
     change = lifecycle.claim(
         elsewhere.pending(), at(601), rules=runs.rules, lease_id="lease-9", holder="vm-1"
     )
@@ -226,7 +226,7 @@ def test_a_hint_for_a_step_that_a_deploy_gave_away_offers_it_to_workers_elsewher
 def test_a_hint_for_a_step_that_a_deploy_gave_away_gives_no_run_up(
     runs: Runs, arrive: Bound, at: At
 ) -> None:
-    """Its queue was away for longer than the recovery window; now somebody else can do it."""
+    """Its queue was away for longer than the recovery window; now another process can do it."""
     change = arrive(runs.failed(), at(9000), generation=2)
 
     assert change.outcome is Outcome.AWAITS_CLAIM

@@ -258,7 +258,7 @@ def test_an_overdue_task_that_waits_in_its_queue_is_left_there(runs: Runs, at: A
 
 
 def test_a_repair_of_long_ago_does_what_is_due_as_well(runs: Runs, at: At) -> None:
-    """The alarm that was missing would be long past: nobody may ever come for it."""
+    """The alarm that was missing would be long past: it might never be looked at."""
     change = mended(no_alarm(runs, at), runs, at, 9000)
 
     assert (change.outcome, change.manifest.alarm_at) == (Outcome.REDISPATCHED, at(9060))

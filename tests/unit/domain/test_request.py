@@ -81,7 +81,7 @@ def test_each_block_has_its_own_generation(
 
 
 def test_a_block_has_another_generation_than_the_error_before_it(runs: Runs, ask: Ask) -> None:
-    """A retry that was meant for the error would drop an output that nobody has looked at."""
+    """A retry that was meant for the error would drop an output that was not seen."""
     failed = runs.failed()
     blocked = runs.leased(failed, at=15, lease_id="lease-2")
     blocked = lifecycle.block(
@@ -239,7 +239,7 @@ def test_a_repeat_whose_first_time_completed_the_run_gets_that_answer(
 def test_a_repeat_of_an_undone_operation_is_not_guessed_at(
     runs: Runs, ask: Ask, do: str, undo: str
 ) -> None:
-    """Somebody else undid it: whether that is to be undone, the run cannot know."""
+    """Another person undid it: whether that is to be undone, the run cannot know."""
     run = runs.leased() if do == "pause" else runs.paused(runs.leased())
     undone = ask(ask(run, do, generation=1).manifest, undo, actor="bob").manifest
 
@@ -366,7 +366,7 @@ def test_a_cancellation_that_names_no_generation_means_the_run_wherever_it_is(
 def test_a_call_that_a_store_repeats_knows_its_own_commit(
     runs: Runs, ask: Ask, at_gate_2: Manifest
 ) -> None:
-    """The answer of the store was lost, and somebody else wrote before it was asked again."""
+    """The answer of the store was lost, and another process wrote before it was asked again."""
     mine = at_gate_2.operations[-1].id
     cancelled = ask(runs.leased(), "cancel", id="mine").manifest
 

@@ -24,7 +24,7 @@ def test_the_task_of_a_dispatch_says_where_when_and_how_long(runs: Runs, at: At)
 
 
 def test_the_same_dispatch_always_has_the_same_task(runs: Runs) -> None:
-    """So it can be announced by whoever comes by, and the queue keeps one."""
+    """So any process can announce it, and the queue keeps one."""
     before, after = runs.pending(), runs.paused(runs.pending())
 
     assert dispatch_task(before) == dispatch_task(after)

@@ -144,7 +144,7 @@ def test_a_run_that_completes_before_it_began_is_told_in_order(runs: Runs, at: A
 
 
 def test_a_lost_lease_stands_at_the_time_it_was_noticed(runs: Runs, at: At) -> None:
-    """It has no number: whoever wrote it had no right to one."""
+    """It has no number: its writer had lost the lease."""
     lost = stored_event(TraceType.LEASE_LOST, at(7))
 
     found = names(timeline(runs.completed(), [lost]))

@@ -46,7 +46,7 @@ def test_two_runs_of_one_id_never_share_a_name(runs: Runs, at: At, rules: Rules)
 
 
 def test_a_name_tells_nothing_of_the_nonce(runs: Runs) -> None:
-    """Whoever knows it could forge the name of a task."""
+    """A reader of it could forge the name of a task."""
     run = runs.pending()
 
     assert run.position.dispatch.nonce[:4] not in trace_ref(run, 0).id

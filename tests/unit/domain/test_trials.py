@@ -313,7 +313,7 @@ def test_the_texts_of_all_trials_count_and_room_for_the_rest_is_kept_free(run: T
 
 
 def test_a_rule_whose_steps_the_plan_does_not_have_means_no_trials() -> None:
-    """Somebody wrote it into the store by hand."""
+    """It was written into the store by hand."""
     for rule in (
         TrialRule(author="nobody", reviewer="review", max_trials=3),
         TrialRule(author="review", reviewer="write", max_trials=3),

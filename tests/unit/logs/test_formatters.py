@@ -1,4 +1,4 @@
-"""What a log line looks like to people, and to Cloud Logging."""
+"""The forms of a log line, for people and for Cloud Logging."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def docs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, str]:
-    """Those of the engine: the catalog of this repository, in a folder of its own."""
+    """Those of the engine: the catalog of this repository, in its own folder."""
     return environ_of(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The demo as people run it, on a folder and a store of its own."""
+"""The demo as people run it, on a folder and its own store."""
 
 from __future__ import annotations
 

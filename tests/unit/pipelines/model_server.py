@@ -12,7 +12,7 @@ Reply = Callable[["Call"], None]
 
 
 class ModelServer(ThreadingHTTPServer):
-    """Serves `/v1/chat/completions` on a port of its own.
+    """Serves `/v1/chat/completions` on its own port.
 
     Attributes:
         replies: what the next requests get; those after them get `always`.

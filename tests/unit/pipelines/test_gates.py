@@ -237,7 +237,7 @@ def test_what_is_retried_is_written_again(engine: InProcessEngine, docs: Path) -
 def test_a_gate_that_falls_over_fails_the_attempt_and_is_tried_again(
     engine: InProcessEngine, docs: Path
 ) -> None:
-    """Nobody knows then whether the output is good: it is neither handed off nor blocked."""
+    """It is unknown then whether the output is good: it is neither handed off nor blocked."""
     run = engine.show(started(engine, docs, "buggy"))
 
     assert run.status == "ERROR"

@@ -287,7 +287,7 @@ def test_a_permanent_failure_ends_the_run_at_once(
 def test_what_a_reviewer_refused_is_not_said_again_whatever_the_model_says(
     server: ModelServer, docs: Path, reviewed: Callable[[], Manifest]
 ) -> None:
-    """Nor are the summaries that nobody objected to asked for again."""
+    """Nor are summaries without an objection asked for again."""
     other = "It is given up after 5 attempts at most."
     (docs / "b.md").write_text(f"# B\n\n{other}\n")
     server.always = objecting

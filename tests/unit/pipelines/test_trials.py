@@ -26,7 +26,7 @@ def reviewed(engine: InProcessEngine, docs: Path) -> Manifest:
 
 
 def lying(count: int) -> Any:
-    """Return what puts a number of nobody's into so many key points."""
+    """Return a hook that puts an invented number into so many key points."""
 
     def spoil(digest: Digest) -> Digest:
         points = [

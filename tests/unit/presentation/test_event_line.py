@@ -1,4 +1,4 @@
-"""What happened to a run, in one line an event."""
+"""The events of a run, one line each."""
 
 from __future__ import annotations
 

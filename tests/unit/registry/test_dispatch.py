@@ -265,7 +265,7 @@ def test_a_reuse_without_a_process_is_refused(entry: Entry, where: dict[str, str
 
 
 def test_a_handler_of_the_program_itself_runs_inline_alone(entry: Entry) -> None:
-    """In a process of its own it would not be found, and its runs would be given up."""
+    """In its own process it would not be found, and its runs would be given up."""
     assert entry(handler="__main__:f", isolation="inline").handler == "__main__:f"
 
     with pytest.raises(InvalidEntryError, match="isolation='inline'"):
@@ -328,7 +328,7 @@ def test_one_variable_cannot_be_both_limits(entry: Entry) -> None:
 
 
 def test_a_long_step_needs_a_heartbeat(entry: Entry) -> None:
-    """Else its lease would run for a week before anybody notices that its worker died."""
+    """Else its lease would run for a week before the death of its worker is noticed."""
     with pytest.raises(InvalidEntryError, match="without a heartbeat a dead worker is not noticed"):
         entry(dispatch_deadline=1801 * S, heartbeat_interval=None)
 

@@ -85,7 +85,7 @@ def test_a_step_elsewhere_is_marked(entry: Entry) -> None:
 def test_a_value_that_is_not_a_whole_number_is_refused_and_the_entry_applies(
     entry: Entry, text: str
 ) -> None:
-    """A run goes on with what is known to work; the sentence is logged and shown."""
+    """A run goes on with settings that work; the sentence is logged and shown."""
     settings = effective_settings(entry(), {TIMEOUT: text}, max_retries=5)
 
     assert settings.agent_timeout == 10 * MINUTE

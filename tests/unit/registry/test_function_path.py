@@ -91,7 +91,7 @@ def test_a_value_that_is_not_a_function_is_refused_as_before(value: Any) -> None
 
 
 def test_a_function_of_the_program_itself_runs_inline_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process of its own has another `__main__`."""
+    """Its own process has another `__main__`."""
     program = types.ModuleType("__main__")
     exec("def ask(ctx, given): return given", vars(program))  # noqa: S102 - as a script has it
     monkeypatch.setitem(sys.modules, "__main__", program)

@@ -55,7 +55,7 @@ def test_a_folder_of_one_machine_beside_a_store_of_many_is_refused() -> None:
 
 
 def test_an_api_on_a_shared_store_with_no_queue_is_refused() -> None:
-    """It would take runs that nobody ever runs."""
+    """It would take runs that never run."""
     assert refusal(SHARED | BUCKET) == (
         "LEASEHOLD_TASKS is 'in-process'; allowed: cloud-tasks://PROJECT/LOCATION, because a "
         "function takes no tasks from a queue in its memory; on one machine, `leasehold serve` "

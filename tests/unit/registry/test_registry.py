@@ -36,7 +36,7 @@ def test_a_row_is_found_by_its_key(tools: Registry[Tool]) -> None:
 
 
 def test_a_key_that_stands_there_twice_is_refused() -> None:
-    """The second row would hide the first, and nobody would know which one holds."""
+    """The second row would hide the first, without a sign of which one applies."""
     with pytest.raises(DuplicateKeyError) as refused:
         Registry("tools", [Tool("saw"), Tool("axe"), Tool("saw", 2)])
 

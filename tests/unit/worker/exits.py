@@ -1,4 +1,4 @@
-"""A module that ends the program of whoever imports it."""
+"""A module that ends each program that imports it."""
 
 import sys
 

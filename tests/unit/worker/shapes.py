@@ -1,4 +1,4 @@
-"""What a catalog may name as a handler, and what it may not."""
+"""The handlers that a catalog may name, and those that it may not."""
 
 from __future__ import annotations
 

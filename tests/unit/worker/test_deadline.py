@@ -46,7 +46,7 @@ THREADS: list[threading.Thread] = []
 
 @dataclass
 class Hung:
-    """One attempt in a thread of its own, which is there by now."""
+    """One attempt in its own thread, which is there by now."""
 
     world: World
     run_id: str
@@ -108,7 +108,7 @@ def hung(world: World, pipeline: str = "hang") -> Hung:
 def test_a_handler_that_hangs_is_ended_at_its_deadline_and_its_retry_dispatched(
     world: World,
 ) -> None:
-    """Nobody waits for its thread, which may never come back."""
+    """Its thread, which may never return, is not waited for."""
     attempt = hung(world)
 
     attempt.pass_time(DEADLINE_S - 5)
@@ -301,7 +301,7 @@ def _renew_from_afar(attempt: Hung) -> None:
 def test_the_retry_has_the_override_that_was_set_while_the_attempt_hung(
     world: World, end: Callable[[Hung], None]
 ) -> None:
-    """Whoever ends it has read no overrides since it began."""
+    """The thread that ends it has read no overrides since it began."""
     attempt = hung(world)
     attempt.pass_time(DEADLINE_S - 5)
     until = world.clock.now() + timedelta(hours=1)
@@ -344,7 +344,7 @@ def test_a_shutdown_stays_an_interruption_at_the_deadline(world: World) -> None:
 def test_a_handler_that_runs_on_is_reported_once_and_again_when_it_returns(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is lost is a thread of the worker: somebody has to hear of it."""
+    """What is lost is a thread of the worker: it has to be reported."""
     attempt = hung(world)
     attempt.pass_time(60)
     attempt.change(lifecycle.cancel)

@@ -349,7 +349,7 @@ def test_a_renewal_on_its_way_ends_before_the_store_is_closed(world: World, tmp_
 
 
 def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: World) -> None:
-    """Nobody would be left to stop a handler that ignores the signal."""
+    """Nothing would be left to stop a handler that ignores the signal."""
     run = start_run(world.engine, StartRequest("three", {"n": 1})).manifest
     shut_down(world.engine)
 

@@ -54,7 +54,7 @@ def test_an_error_is_listed_by_its_class_or_one_above_it(name: str) -> None:
 
 
 def test_a_class_is_found_where_a_library_offers_it() -> None:
-    """Many libraries define their errors in a module of their own and offer them in another."""
+    """Many libraries define their errors in their own module and offer them in another."""
     error = json.JSONDecodeError("no", "{", 1)
 
     assert is_permanent(error, listing("json:JSONDecodeError"))
@@ -73,7 +73,7 @@ def test_what_is_not_listed_is_retried() -> None:
 
 
 class UnknowableError(Exception):
-    """Whoever asks what it is gets no answer."""
+    """Reading it raises."""
 
     @property
     def __class__(self) -> Any:
@@ -129,7 +129,7 @@ def test_of_a_group_the_longest_time_counts() -> None:
 
 
 class ProviderError(Exception):
-    """What a client library raises of an answer."""
+    """The error of a client library about an answer."""
 
     def __init__(self, headers: Any) -> None:
         super().__init__("busy")
@@ -228,7 +228,7 @@ def test_a_date_without_one_of_the_answer_is_counted_from_now() -> None:
 
 
 class HostileHeaders:
-    """Whoever asks them for anything gets an error."""
+    """Reading any attribute raises."""
 
     def get(self, name: str) -> Any:
         raise OSError(name)

@@ -150,7 +150,7 @@ def test_a_server_without_a_lease_says_that_too(engine: Engine, reported: list[F
 def test_an_engine_that_is_closed_at_rest_says_nothing(
     engine: Engine, reported: list[Facts]
 ) -> None:
-    """Most of them are, at the end of somebody's program."""
+    """Most of them are, at the end of a user's program."""
     shut_down(engine)
 
     assert reported == []

@@ -1,4 +1,4 @@
-"""SIGTERM reaches whoever waits: in real processes, whatever handlers others set."""
+"""SIGTERM reaches every waiter: in real processes, whatever handlers others set."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_signal_wakes_a_wait_of_five_minutes_at_once(
 
 @pytest.mark.parametrize("scene", [hearing.later_handler, hearing.coroutine_under_a_server])
 def test_a_handler_that_is_set_later_runs_as_well(begin: Begin, scene: Callable[[], None]) -> None:
-    """A server sets its own after the function was imported; which is first, nobody promises."""
+    """A server sets its own after the function was imported; the order is not defined."""
     process = begin(scene)
 
     assert sorted(heard(process)) == ["True", "handler"]

@@ -1,4 +1,4 @@
-"""A stop signal is heard by whoever waits, in whatever way."""
+"""A stop signal reaches every waiter, in whatever way it waits."""
 
 from __future__ import annotations
 

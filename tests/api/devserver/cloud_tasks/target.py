@@ -1,4 +1,4 @@
-"""A worker on loopback: it notes each delivery, and answers as it is told."""
+"""A worker on loopback: it notes each delivery, and answers as ordered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Delivery:
 
 
 class Target:
-    """Answers 200, or the statuses it is given first; while it is held, it answers nobody."""
+    """Answers 200, or the statuses it is given first; while it is held, it does not answer."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
@@ -121,7 +121,7 @@ class _Server(ThreadingHTTPServer):
     target: Target
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked listens no more; the worker does not care."""
+        """The caller has gone; the worker does not care."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -135,4 +135,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST  # noqa: N815 - the names are those of http.server
 
     def log_message(self, *args: Any) -> None:
-        """Nobody reads it."""
+        """It is not read."""

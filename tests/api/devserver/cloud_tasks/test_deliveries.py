@@ -137,7 +137,7 @@ def test_a_worker_that_is_not_there_is_tried_again(client: CloudTasksClient) -> 
 def test_a_header_that_no_request_can_carry_is_refused(
     client: CloudTasksClient, target: Target, headers: dict[str, str]
 ) -> None:
-    """It was taken, failed each delivery in the log, and could have begun a header of its own."""
+    """It was taken, failed each delivery in the log, and could have begun its own header."""
     with pytest.raises(BadRequest, match="headers"):
         create(client, target, http_request={"headers": headers})
 

@@ -1,4 +1,4 @@
-"""Whoever asks is told of connections that drop: their worker may have died."""
+"""A caller can ask for dropped connections: their worker may have died."""
 
 from __future__ import annotations
 

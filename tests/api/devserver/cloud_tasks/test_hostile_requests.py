@@ -1,4 +1,4 @@
-"""What anybody may send to the double: it answers 4xx, and holds and delivers nothing of it."""
+"""What any caller may send to the double: it answers 4xx, and holds and delivers nothing of it."""
 
 from __future__ import annotations
 

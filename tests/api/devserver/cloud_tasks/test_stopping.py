@@ -46,7 +46,7 @@ def test_a_stop_waits_for_the_deliveries_that_run_and_takes_their_tasks(target: 
 
 
 def test_tasks_are_taken_but_not_delivered_before_the_stop(target: Target) -> None:
-    """So that workers that are told to end can still create the task of what is next."""
+    """So that workers that are ending can still create the next task."""
     with CloudTasksDouble() as double:
         url = double.start()
         target.hold()

@@ -1,4 +1,4 @@
-"""What the steps of the shop give each other."""
+"""The models of the steps of the shop."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def documents(place: Place, wire: Wire) -> Iterator[FirestoreDocuments]:
 
 @pytest.fixture
 def other(place: Place) -> Iterator[FirestoreDocuments]:
-    """The same store for somebody else, with a wire that works."""
+    """The same store for another process, with a wire that works."""
     wire = Wire(place.host)
     other = FirestoreDocuments(place.project, "(default)", SystemClock(), connect=wire.connect)
     yield other

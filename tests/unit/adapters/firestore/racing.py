@@ -1,4 +1,4 @@
-"""What processes do that want the same step at once."""
+"""Processes that want the same step at once."""
 
 from __future__ import annotations
 

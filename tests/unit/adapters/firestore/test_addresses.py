@@ -61,7 +61,7 @@ def test_a_store_that_does_not_answer_is_told_in_time(
 def test_a_store_that_is_closed_under_a_call_is_an_outage(
     call: Callable[[FirestoreDocuments], object],
 ) -> None:
-    """Of whoever is left behind at the end, such as a thread that announces."""
+    """Of threads that are left at the end, such as one that announces."""
     wire = Wire(f"127.0.0.1:{own_port()}")
 
     def connect(project: str, database: str) -> Any:

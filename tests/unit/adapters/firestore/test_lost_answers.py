@@ -97,7 +97,7 @@ def test_answers_that_are_lost_while_a_lost_answer_is_looked_for_are_borne(
 def test_an_equal_write_of_another_process_is_not_taken_for_ours(
     documents: FirestoreDocuments, other: FirestoreDocuments, wire: Wire, ref: Ref, way: str
 ) -> None:
-    """Both counted to 2; told by what is stored, the second count would be lost."""
+    """Both counted to 2; compared by content, the second count would be lost."""
 
     def meanwhile() -> None:
         wire.faults.clear()
@@ -225,7 +225,7 @@ def test_what_no_repetition_helps_is_told_at_once(
 def test_a_query_gives_up_when_its_own_time_is_over(
     documents: FirestoreDocuments, wire: Wire
 ) -> None:
-    """Whoever can do without the answer has more to do than to wait for it."""
+    """A caller that can do without the answer does not wait for it."""
     wire.faults += [Fault("RunQuery", grpc.StatusCode.UNAVAILABLE)] * 1000
 
     with pytest.raises(StoreUnavailableError):

@@ -1,4 +1,4 @@
-"""The wire to the emulator: it counts the RPCs, and loses those it is told to lose."""
+"""The wire to the emulator: it counts the RPCs, and loses those that a test names."""
 
 from __future__ import annotations
 
