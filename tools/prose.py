@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
 
-#: Folders that are checked, beside the pages in the root: of tests, the names of tests.
+#: Folders that are checked, beside the pages in the root: of tests, their names and docstrings.
 FOLDERS: Final = ("docs", "examples", "pipelines", "shared", "tests", "tools")
 #: Decisions are records: they stay as they were written.
 NOT_YET: Final = ("docs/decisions/",)
@@ -138,13 +138,9 @@ def of_markdown(path: str, text: str) -> Iterator[Text]:
 
 def of_python(path: str, text: str) -> Iterator[Text]:
     """Yield the prose of a module: docstrings, comments and messages."""
+    yield from of_docstrings(path, text)
     tree = ast.parse(text)
-    seen: set[int] = set()
-    for node in ast.walk(tree):
-        if constant := _docstring(node):
-            seen.add(id(constant))
-            for line, part in _paragraphs(constant):
-                yield Text(f"{path}:{line}", part, has_sentences=True)
+    seen = {id(_docstring(node)) for node in ast.walk(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             seen.update(map(id, node.values))
@@ -158,8 +154,17 @@ def of_python(path: str, text: str) -> Iterator[Text]:
     yield from (Text(f"{path}:{line}", _plain(comment)) for line, comment in _comments(text))
 
 
-def of_test_names(path: str, text: str) -> Iterator[Text]:
-    """Yield the names of tests, as sentences."""
+def of_docstrings(path: str, text: str) -> Iterator[Text]:
+    """Yield each paragraph of the docstrings of a module."""
+    for node in ast.walk(ast.parse(text)):
+        if constant := _docstring(node):
+            for line, part in _paragraphs(constant):
+                yield Text(f"{path}:{line}", part, has_sentences=True)
+
+
+def of_tests(path: str, text: str) -> Iterator[Text]:
+    """Yield the docstrings of a module of tests, and the names of its tests, as sentences."""
+    yield from of_docstrings(path, text)
     for number, line in enumerate(text.splitlines(), 1):
         if found := re.match(r"\s*(?:async )?def test_(\w+)", line):
             yield Text(f"{path}:{number}", found[1].replace("_", " "))
@@ -233,7 +238,7 @@ def texts(root: Path = ROOT) -> Iterator[Text]:
         if name.endswith(".md"):
             yield from of_markdown(name, text)
         else:
-            yield from (of_test_names if name.startswith("tests/") else of_python)(name, text)
+            yield from (of_tests if name.startswith("tests/") else of_python)(name, text)
 
 
 def of_commits(root: Path = ROOT) -> Iterator[Text]:

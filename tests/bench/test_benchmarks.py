@@ -1,6 +1,6 @@
 """The benchmarks run and report; what they measure here is too short to mean anything.
 
-What is exact however short it runs, as counts of reads and writes, the gate holds. That the others
+The gate checks exact figures, such as counts of reads and writes. That the others
 run is looked at nightly: mypy finds in the gate what calls them wrongly.
 """
 
@@ -77,7 +77,7 @@ def test_durable_steps_are_measured_alone_together_and_by_their_time() -> None:
 
 
 def test_the_way_of_a_hint_is_traced_in_the_worker_and_in_its_child() -> None:
-    """What it counts is the same in every run, so the gate can hold it."""
+    """Its counts are the same in every run, so the gate can check them."""
     rows = {row.name: row.value for row in hint_trace.measure()}
 
     assert rows["files of a hint, inline"] <= 45

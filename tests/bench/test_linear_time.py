@@ -1,4 +1,4 @@
-"""What reads texts of strangers takes twice the time for twice the text, and not four times."""
+"""Code that reads texts of strangers takes twice the time for twice the text, not four times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the import of a catalog raises is told in one bounded line, without its secrets."""
+"""An error in the import of a catalog is one bounded line, without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever strangers say, a terminal shows it and does not obey it."""
+"""A terminal shows texts of strangers and does not obey them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log of a process of Leasehold's own looks like, whatever a handler's module sets up."""
+"""The log of a process of Leasehold, whatever a handler's module sets up."""
 
 from __future__ import annotations
 

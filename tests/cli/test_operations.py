@@ -467,7 +467,7 @@ def test_a_batch_tells_which_runs_it_left_alone(shell: Shell, run_id: str, serve
 
 
 def test_a_batch_that_was_killed_is_given_again(shell: Shell, dead: str, engine: Engine) -> None:
-    """Whatever it had come to, each run is recreated once."""
+    """Each run is recreated once, whatever its end."""
     more = [json.loads(shell.run(*ORDER, "--json").stdout)["runId"] for _ in range(4)]
     for run_id in more:
         attempt(

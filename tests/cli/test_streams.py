@@ -54,7 +54,7 @@ def test_a_run_completes_whose_answer_cannot_be_written(shell: Shell) -> None:
 
 @needs_full
 def test_a_run_is_recorded_where_the_disk_behind_stderr_is_full(shell: Shell) -> None:
-    """What handlers print there is their own."""
+    """The prints of handlers there are their own."""
     done = sh(shell, ORDER, "2>/dev/full")
     refused = sh(shell, ("show", "r-none"), "2>/dev/full")
 

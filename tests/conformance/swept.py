@@ -1,4 +1,4 @@
-"""What the tests of the sweep put into a store, and the queues and stores that fail under it."""
+"""Runs for the tests of the sweep, and queues and stores that fail under it."""
 
 from __future__ import annotations
 

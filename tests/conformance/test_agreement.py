@@ -125,7 +125,7 @@ def needs_alarm(case: Case) -> bool:
 
 
 def wrong(case: Case) -> set[str]:
-    """What is wrong with the run, in the words of the audit."""
+    """The findings of the audit on the run."""
     found = set()
     if case.is_leased and case.held == "nobody":
         found.add("no_lease")
@@ -143,7 +143,7 @@ def wrong(case: Case) -> set[str]:
 
 
 def at_alarm(case: Case, *, in_queue: bool) -> str:
-    """What happens when the alarm of a run is due that has one."""
+    """The action at the alarm of a run that has one."""
     if wrong(case) & {"no_lease", "no_holder"}:
         return "redispatched"
     if not case.is_leased and (case.is_over or case.is_parked):
@@ -203,7 +203,7 @@ def lease_for(case: Case, now: datetime) -> Lease:
 
 
 def marks(case: Case, now: datetime) -> dict[str, Any]:
-    """What stands in a manifest beside its status."""
+    """The fields of a manifest beside its status."""
     found: dict[str, Any] = {}
     if case.status == "ERROR":
         error = ErrorRecord(type="AgentClientError", code="overloaded", message="Try later.")
@@ -344,7 +344,7 @@ def test_nothing_in_order_that_is_live_and_not_parked_is_without_an_alarm(rules:
 
 
 def test_an_error_and_a_stuck_attempt_are_told_apart(rules: Rules) -> None:
-    """What `why` says of a failed run is never what it says of one that hangs."""
+    """`why` never says the same of a failed run and of one that hangs."""
     explanations: dict[RunStatus, set[str]] = {RunStatus.ERROR: set(), RunStatus.IN_PROGRESS: set()}
     for case in CASES:
         if case.status in explanations and case.overlay == "plain" and not wrong(case):

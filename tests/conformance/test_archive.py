@@ -82,7 +82,7 @@ class Bus:
 
 @pytest.fixture
 def happened() -> list[str]:
-    """What happened outside the store, in its order."""
+    """The events outside the store, in order."""
     return []
 
 

@@ -295,7 +295,7 @@ def test_to_delete_what_is_not_there_is_fine(artifacts: Artifacts, unique: str) 
 
 
 def test_a_file_is_deleted_alone(artifacts: Artifacts, unique: str) -> None:
-    """What lies below its name stays, and it need not be there."""
+    """Files below its name stay, and it need not exist."""
     for name in ("a", "b/c"):
         artifacts.put(f"runs/{unique}/{name}", b"x")
 

@@ -310,7 +310,7 @@ OWN: Final = {
 
 
 def common(value: Any) -> Any:
-    """What is stored, without the names and times of one run."""
+    """The stored documents, without the names and times of one run."""
     if isinstance(value, dict):
         kept = {k: common(v) for k, v in value.items() if k not in OWN and not _is_time(k)}
         return {key: one for key, one in kept.items() if one is not None}
@@ -889,7 +889,7 @@ def test_two_sweeps_at_once_give_each_lost_task_one_successor(world: World) -> N
 
 
 def test_a_sweep_that_read_before_a_worker_came_changes_nothing(world: World) -> None:
-    """What it found is not what is stored any more."""
+    """The stored document has changed since it was found."""
     run_id = never_claimed(world)
     seen = world.engine.documents.get(run_ref(run_id))
     assert seen is not None

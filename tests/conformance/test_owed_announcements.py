@@ -86,7 +86,7 @@ def logged() -> list[str]:
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path, bus: Bus, logged: list[str]) -> Iterator[Engine]:
-    """One whose channel `log` gets everything, and `ops` of what is urgent."""
+    """One whose channel `log` gets everything, and `ops` gets urgent events."""
     urgent = (AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED)
     channels = [LogChannel(name="log"), LogChannel(name="ops", events=urgent)]
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES, channels=Registry("channels", channels))

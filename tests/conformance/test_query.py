@@ -209,7 +209,7 @@ def test_a_label_can_be_any_text(documents: Documents, keep: Keep, unique: str, 
 def test_a_range_has_its_lower_end_and_not_its_upper(
     documents: Documents, keep: Keep, unique: str
 ) -> None:
-    """What is due at a moment itself is found by asking below the next microsecond."""
+    """A run that is due at a moment itself is found by asking below the next microsecond."""
     keep(**{name: {"createdAt": minute(number)} for number, name in enumerate("abcde")})
 
     def found(range_: Range) -> list[str]:
@@ -422,7 +422,7 @@ def test_parts_of_documents_can_be_paged_through(
 def test_nothing_is_decided_on_part_of_a_document(
     documents: Documents, keep: Keep, unique: str
 ) -> None:
-    """What was not read would be gone."""
+    """Unread fields would be lost."""
     keep(a={"createdAt": START, "kept": 1})
     query = Query("runs", order_by="createdAt", equal={"pipeline": unique}, fields=("pipeline",))
     (part,) = documents.query(query)

@@ -257,7 +257,7 @@ def beside(ref: Ref) -> Ref:
 def test_a_put_is_stored_in_the_same_commit_in_place_of_whatever_is_there(
     documents: Documents, ref: Ref, beside: Ref
 ) -> None:
-    """What an earlier run of that id left behind fails no commit, and nothing of it stays."""
+    """Leftovers of an earlier run of that id fail no commit, and are deleted."""
     new = Ref("deliveries", f"{ref.id}:1:mail")
     documents.transact(beside, put({"state": "announced", "left": "over"}))
     puts = {beside: {"state": "due"}, new: {"state": "due"}}

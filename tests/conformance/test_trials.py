@@ -65,7 +65,7 @@ def test_each_trial_has_one_output_and_one_of_them_counts_in_any_order(
 
 
 def check(played: Schedule, run: Manifest) -> None:
-    """Compare the run with what was handed off, as the rules of docs/trials.md have it."""
+    """Compare the run with the hand-offs, as the rules of docs/trials.md have it."""
     assert run.status is RunStatus.COMPLETED
     reviews = {trial: json.loads(out) for (step, trial), out in played.handed.items()
                if step == REVIEWER}  # fmt: skip

@@ -59,7 +59,7 @@ def test_a_value_comes_back_as_it_was(documents: Documents, ref: Ref, value: Any
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_an_update_keeps_a_value_as_it_was(documents: Documents, ref: Ref, value: Any) -> None:
-    """What is read and written back by a transaction is the same once more."""
+    """A transaction that reads and writes back changes nothing."""
     documents.transact(ref, put({"value": value}))
     found = documents.get(ref)
     assert found is not None

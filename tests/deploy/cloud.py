@@ -33,7 +33,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass
 class TasksRecorder:
-    """What the double of Cloud Tasks was asked for, and what it refuses.
+    """The requests to the double of Cloud Tasks, and those that it refuses.
 
     Attributes:
         calls: method and path of each request.

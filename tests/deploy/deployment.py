@@ -62,7 +62,7 @@ class Deployment:
 
     Args:
         cloud: the project.
-        recorder: of what is written down.
+        recorder: of the recorded commands.
         machine: does the steps of builds.
         environ: of each command.
         url: of the runs API, as the proxy of gcloud would have it.

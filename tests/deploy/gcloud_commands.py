@@ -81,7 +81,7 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str | None]]
 
 
 def _flags_of(words: Sequence[str]) -> tuple[dict[str, Any] | None, int]:
-    """Return the flags of a command, and how many words are none of its name."""
+    """Return the flags of a command, and the number of its positional words."""
     node = _table()
     flags = dict(node["flags"])
     for count, word in enumerate(words):

@@ -1,10 +1,10 @@
 """Google's gRPC APIs on this machine: one server that real clients talk to, and that records.
 
 It has the methods that the installed clients call, with their own messages, as
-`google_services.service` reads them off the clients. What a method does is in
-`google_services/`, a file a service, which keeps state as the service does; a method that nobody
-wrote down there is UNIMPLEMENTED. Pub/Sub is its real emulator behind this server, which lacks the
-policies of topics and subscriptions alone.
+`google_services.service` reads them off the clients. The methods are in
+`google_services/`, a file for each service, which keeps state as the service does; all others are
+UNIMPLEMENTED. Pub/Sub is its real emulator behind this server, which lacks only the policies of
+topics and subscriptions.
 
 `with GoogleServer() as server:` in a test; `python -m tests.deploy.google_server` in a shell, where
 it prints what to set and then a line for each call, until Ctrl-C.
@@ -58,7 +58,7 @@ class Call:
 
 @dataclass
 class Order:
-    """What is done to the next calls of some methods in place of an answer.
+    """The faults of the next calls of some methods, in place of an answer.
 
     Args:
         pattern: how the method ends, with `*` for anything: `CloudScheduler/*`.

@@ -152,7 +152,7 @@ def test_an_answer_that_is_lost_creates_no_policy_twice(world: GoogleWorld, aler
 def test_no_policy_is_created_before_the_address_that_it_is_sent_to(
     world: GoogleWorld, alerting: Any
 ) -> None:
-    """What exists is left alone, so a policy without the address would never alert a person."""
+    """Existing policies are left alone, so one without the address would never alert a person."""
     world.server.refuse("CreateNotificationChannel", permission_denied("monitoring.x.create"))
     first = policies_of(world)
     world.forget()
@@ -275,7 +275,7 @@ def test_the_conditions_are_what_cloud_monitoring_takes(world: GoogleWorld, aler
 
 
 def test_a_wait_is_known_within_15_percent(world: GoogleWorld) -> None:
-    """By the buckets that Google takes by default 700 s may be told as 1300."""
+    """By the buckets that Google takes by default 700 s may be counted as 1300."""
     applied(*log_metrics(world.clients, INSTALLATION))
 
     kept = world.server.world.log_metrics["projects/shop-prod/metrics/leasehold-oldest-pending"]
@@ -327,7 +327,7 @@ def test_the_address_of_a_person_s_own_channel_is_used(world: GoogleWorld, alert
 def test_a_person_s_second_channel_to_the_same_address_is_no_difference(
     world: GoogleWorld, alerting: Any
 ) -> None:
-    """What would be added for it would send each alert twice."""
+    """Another policy would send each alert twice."""
     policies_of(world)
     channels = world.service(NotificationChannels).channels
     (name, first), *_ = channels.items()

@@ -1,4 +1,4 @@
-"""What ruff's security rules leave out, or what a comment could switch off."""
+"""Unsafe calls that ruff's rules leave out, or that a comment could allow."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_catalog_that_ends_the_process_is_told_and_never_counts_as_done(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A build would go on with what was never provisioned."""
+    """A build would go on with resources that were never provisioned."""
     (tmp_path / "ending_catalog.py").write_text("import os\n\nos._exit(0)\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(EMULATOR, "127.0.0.1:1")  # where nobody listens: no account is needed

@@ -1,4 +1,4 @@
-"""What follows the table of functions by hand is the same as the table."""
+"""Files that follow the table of functions by hand agree with it."""
 
 from __future__ import annotations
 

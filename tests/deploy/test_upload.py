@@ -1,4 +1,4 @@
-"""What `gcloud builds submit` uploads is the whole source, and nothing that is private."""
+"""`gcloud builds submit` uploads the whole source, and nothing private."""
 
 from __future__ import annotations
 

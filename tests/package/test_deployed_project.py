@@ -120,7 +120,7 @@ def test_a_new_project_gets_what_it_is_deployed_with_and_keeps_what_is_its_own(
 def test_two_builds_of_one_commit_install_the_same(
     deploying: CleanEnvironment, folder: Path
 ) -> None:
-    """What is installed here is what a build installs, and what its functions do."""
+    """The packages here are those of a build and of its functions."""
     pins = (folder / "constraints.txt").read_text().splitlines()
     done = deploying.run("leasehold", "deploy", "bundle", cwd=folder)
 

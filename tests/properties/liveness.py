@@ -1,4 +1,4 @@
-"""Whatever was reached, a run that is not parked comes to an end."""
+"""A run that is not parked comes to an end, from any state."""
 
 from __future__ import annotations
 

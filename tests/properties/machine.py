@@ -1,9 +1,9 @@
 """The lifecycle against a model: hints, workers, time, people and deploys in any order.
 
-The world below has one run (and the runs that are recreated from it), a bag of tasks that come
-late, twice, reordered or never, workers elsewhere that claim steps without any task, and workers
-that go on after their lease is over. The model is told nothing but the answers; what it expects is
-compared with each next answer, and what must always hold is checked after each step.
+The world below has one run, the runs that are recreated from it, and a bag of tasks that come
+late, twice, reordered or never. Remote workers claim steps without a task, and some workers go on
+after their lease is over. The model gets only the answers. Its expectation is compared with each
+next answer, and the invariants are checked after each step.
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ class Lifecycle(Deliveries, Settlements, People):
             assert tokens == sorted(set(tokens)), "tokens strictly grow"
 
     def teardown(self) -> None:
-        """Whatever was reached, a run that is not parked comes to an end."""
+        """A run that is not parked comes to an end, from any state."""
         self.deploy(None)
         for run_id in self.runs:
             manifest = self.runs[run_id]

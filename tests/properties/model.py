@@ -126,7 +126,7 @@ class Kept(NamedTuple):
 
 @dataclass
 class Known:
-    """What the model has learned of a run from the answers."""
+    """The state of a run, as the model knows it from the answers."""
 
     holder: str | None = None
     ends_at: datetime = START

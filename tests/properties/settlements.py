@@ -303,8 +303,8 @@ class Settlements(Workers):
     def lost_answer(self, worker: Worker, what: str, late: timedelta, then: str) -> None:
         """Settle, hear nothing of it, and settle again once the lease would be over.
 
-        Meanwhile another worker may have got the run. What the store refused because the lease
-        was over by its clock may stand at the second try, of a worker whose own clock slept.
+        Meanwhile another worker may have got the run. A write that the store refused
+        because the lease was over may succeed at the second try, if the worker's clock slept.
         """
         run_id, before = worker.run_id, worker.seen
         worker.reads = True

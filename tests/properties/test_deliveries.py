@@ -1,6 +1,6 @@
 """The guard against all at once: senders that freeze, die and double, and a store that fails.
 
-Whatever happens, nothing is lost, and more is sent than one message only where `unknown` says so.
+Nothing is lost in any order of events, and messages are repeated only where `unknown` says so.
 """
 
 from __future__ import annotations

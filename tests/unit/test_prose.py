@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.prose import main, of_commits, of_markdown, of_python, of_test_names, problems, texts
+from tools.prose import main, of_commits, of_markdown, of_python, of_tests, problems, texts
 
 BAD = {
     "the run is given up whose value is lost": "a relative clause follows its noun",
@@ -136,11 +136,13 @@ def test_a_docstring_begins_with_its_subject_as_a_page_does() -> None:
     assert found == ["'What it raises is passed on....': begin with the subject, a noun"]
 
 
-def test_the_name_of_a_test_is_a_sentence() -> None:
-    found = list(of_test_names("test_x.py", "def test_nobody_waits() -> None: ...\n"))
+def test_the_name_of_a_test_is_a_sentence_and_its_docstring_is_prose() -> None:
+    module = 'def test_nobody_waits() -> None:\n    """Whoever waits."""\n'
 
-    assert [one.text for one in found] == ["nobody waits"]
-    assert not found[0].has_sentences
+    docstring, name = of_tests("test_x.py", module)
+
+    assert (docstring.text, docstring.has_sentences) == ("Whoever waits.", True)
+    assert (name.text, name.has_sentences) == ("nobody waits", False)
 
 
 def test_the_check_reads_pages_the_package_and_tests() -> None:

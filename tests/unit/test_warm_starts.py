@@ -1,4 +1,4 @@
-"""What tests fork in place of a start is the process that they would have started."""
+"""A forked process of a test is the process that a start would have made."""
 
 from __future__ import annotations
 

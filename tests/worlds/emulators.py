@@ -1,7 +1,7 @@
 """The emulators of Firestore, Pub/Sub and Cloud Storage: real servers on free loopback ports.
 
-The first test that needs one starts it; all tests of a process share it, each with a project of
-its own. It ends with the process that started it, however that ends.
+The first test that needs one starts it; all tests of a process share it, each with its own
+project. It ends with the process that started it, however that ends.
 
 `python -m tests.worlds.emulators COMMAND...` starts those of Firestore and Pub/Sub once for all
 processes of a command: each one for itself would spend more on warming up than on its tests.

@@ -2,7 +2,7 @@
 
 A `console` block has commands, each behind `$ `, and below each what it prints. A `python` block
 whose first line is `# NAME` is a file, and a `diff` block a change of one. `…` stands for any
-text, and a line `…` for any number of lines; ids, times and widths are nobody's business.
+text, and a line `…` for any number of lines; ids, times and widths do not matter.
 """
 
 from __future__ import annotations

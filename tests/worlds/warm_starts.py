@@ -97,7 +97,7 @@ class Zygote(NamedTuple):
 
 
 class _State:
-    """What a process that may ask for forks knows."""
+    """The knowledge of a process that may ask for forks."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

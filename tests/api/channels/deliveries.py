@@ -23,7 +23,7 @@ TIMEOUT_S = 20.0
 
 
 def delivery(**fields: Any) -> Delivery:
-    """What a channel is owed of a run that is blocked for the second time."""
+    """The delivery of a run that is blocked for the second time."""
     usable: dict[str, Any] = {
         "run_id": "letters-1",
         "occurrence": "7.2",
@@ -57,7 +57,7 @@ def opener(
     resolve: Resolve = addresses_of,
     clock: Clock | None = None,
 ) -> ChannelOpener:
-    """What opens the channels of a bundle whose API is at shop.example."""
+    """The opener of the channels of a bundle whose API is at shop.example."""
     return ChannelOpener(
         environ or {},
         clock or FrozenClock(NOW),

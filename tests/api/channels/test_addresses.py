@@ -182,7 +182,7 @@ def test_a_url_that_no_channel_may_have_is_refused_unread(url: str) -> None:
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0"])
 def test_other_ways_to_write_an_address_are_resolved_as_the_system_does(host: str) -> None:
-    """What they lead to is checked, so no list of them is needed."""
+    """Their target is checked, so no list of them is needed."""
     guarded = AddressGuard("team", addresses_of)
 
     with pytest.raises((ChannelRefusedError, socket.gaierror)):

@@ -140,7 +140,7 @@ def test_no_text_of_a_run_is_decoded_into_a_header(server: MailServer, hostile: 
 
 
 def test_a_subject_that_becomes_a_header_gives_way_to_a_fixed_one() -> None:
-    """Whatever a library makes of a text, the mail is read again before it is sent."""
+    """The mail is read again before it is sent, whatever a library makes of a text."""
 
     class Credulous(EmailMessage):
         def as_bytes(self, *args: Any, **options: Any) -> bytes:

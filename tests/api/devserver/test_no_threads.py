@@ -29,7 +29,7 @@ from tests.worlds.waiting import until
 
 @pytest.fixture
 def lines() -> list[str]:
-    """What is said to people."""
+    """The lines for people."""
     return []
 
 

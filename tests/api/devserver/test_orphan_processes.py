@@ -1,4 +1,4 @@
-"""What a dead worker leaves behind is told from what its server still has."""
+"""The leftovers of a dead worker are known by comparison with its server's processes."""
 
 from __future__ import annotations
 

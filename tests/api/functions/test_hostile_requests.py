@@ -1,4 +1,4 @@
-"""Whatever a stranger sends, a function answers 4xx with a clear line and changes nothing."""
+"""A function answers requests of a stranger with 4xx and a clear line, and changes nothing."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def stored(tmp_path: Path) -> Stored:
 
 
 def lease_of(given: Any) -> dict[str, Any]:
-    """What a worker shows of the lease it was given."""
+    """The credentials of a worker's lease."""
     return {name: given[name] for name in ("runId", "leaseId", "fencingToken")}
 
 
@@ -616,7 +616,7 @@ def test_a_release_burns_no_retry_and_the_step_can_be_claimed_at_once(
 def test_a_settlement_that_is_repeated_gets_its_first_answer(
     engine: InProcessEngine, call: Call, stored: Stored, word: str, outcome: str
 ) -> None:
-    """Whatever it says the second time, and though the run stands elsewhere by then."""
+    """The second answer is the first one, though the run has moved on by then."""
     engine.start("counts", {})
     lease = claimed(call)
     first = call(word, **lease, **FURTHER[word])

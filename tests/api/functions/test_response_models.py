@@ -1,4 +1,4 @@
-"""What the functions answer is what the models of the API say, field for field."""
+"""The answers of the functions agree with the models of the API, field for field."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.api.in_process.logging_steps import GATES, PIPELINES, STEPS
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """What a handler of the program writes, in its own format."""
+    """The lines of the program's log handler, in its own format."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(run_id)s %(step)s %(attempt)s | %(message)s"))

@@ -1,4 +1,4 @@
-"""What a handler says of its progress after the last renewal is kept by how its attempt ends."""
+"""A progress report after the last renewal is kept by the end of the attempt."""
 
 from __future__ import annotations
 

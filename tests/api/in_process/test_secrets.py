@@ -50,7 +50,7 @@ FORMS = [
 
 @pytest.fixture
 def written() -> Iterator[list[io.StringIO]]:
-    """What is logged, in each form that a server or a program of the user's gives it."""
+    """The log, in each form that a server or a program of the user gives it."""
     handlers = [logging.StreamHandler(io.StringIO()) for _ in FORMS]
     factory, level = logging.getLogRecordFactory(), logging.root.level
     name_attempts_in_records()

@@ -1,4 +1,4 @@
-"""What a handler may do when its attempt should end, and what becomes of one that does nothing."""
+"""Handlers whose attempt should end: those that stop, and those that do nothing."""
 
 from __future__ import annotations
 

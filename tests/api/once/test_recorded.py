@@ -1,4 +1,4 @@
-"""What a call gave is in the run's store, and the attempts that come later find it there."""
+"""Recorded results are in the store of the run, and later attempts find them there."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_large_result_that_is_damaged_is_made_again(
     ],
 )
 def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: str) -> None:
-    """Whatever wrote it into the manifest."""
+    """It does not matter what wrote it into the manifest."""
     run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
     engine.run_until_idle()
 

@@ -86,7 +86,7 @@ def check(api: Api, runs: Mapping[str, str]) -> None:
 def test_a_folder_that_vanishes_under_running_steps_loses_nothing_and_nothing_is_paid_twice(
     project: Project,
 ) -> None:
-    """What is wrong is said by the log, `why`, `audit` and the doctor, in the same words."""
+    """The log, `why`, `audit` and the doctor report it in the same words."""
     api = project.serve("--workers", "3")
     runs = {api.start("a", pipeline="p"): "a"}
     check(api, runs)

@@ -1,4 +1,4 @@
-"""What `leasehold serve` says where it cannot serve."""
+"""The messages of `leasehold serve` where it cannot serve."""
 
 from __future__ import annotations
 

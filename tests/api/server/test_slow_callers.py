@@ -1,4 +1,4 @@
-"""What callers hold who do not read, do not end or say nothing, of its own server."""
+"""Callers that do not read, do not end or say nothing, and their cost for a server."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_an_answer_of_which_too_little_is_taken_within_a_minute_is_broken_off(
 
 
 def test_an_answer_of_which_enough_is_taken_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts is what is taken, not how long it takes in all."""
+    """A limit counts the time without progress, not the total."""
     monkeypatch.setattr(http_server, "_MINUTE_S", 0.2)
     monkeypatch.setattr(http_server, "ANSWER_BYTES", 1)
     with _serving() as served, closing(served.connected(65536)) as caller:

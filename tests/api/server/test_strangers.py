@@ -1,4 +1,4 @@
-"""What those who can reach the port, or send a person's browser to it, cannot do."""
+"""Strangers that can reach the port, or send a person's browser to it, change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test sees of announcements, and the faults that it can order for them."""
+"""Announcements in a test, and the faults that it can order for them."""
 
 from __future__ import annotations
 

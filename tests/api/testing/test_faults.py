@@ -1,4 +1,4 @@
-"""What only production does to a run, ordered by a test, at a point that it names."""
+"""Faults of production, ordered by a test at a point that it names."""
 
 from __future__ import annotations
 

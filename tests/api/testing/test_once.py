@@ -31,7 +31,7 @@ class Page(BaseModel):
 
 
 class Client:
-    """What is called, and how often it was."""
+    """A function that counts its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -225,7 +225,7 @@ def test_a_task_that_is_cancelled_leaves_its_turn_to_the_next(
 def test_a_task_that_is_cancelled_while_its_result_is_written_has_it_written(
     ctx: RecordingContext, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who comes after it finds the result, and does not pay again."""
+    """The next caller finds the result, and does not pay again."""
     writing, go_on = threading.Event(), threading.Event()
     calls = ctx._calls  # noqa: SLF001 - where it is written
     record = calls.record_result
@@ -378,7 +378,7 @@ T = TypeVar("T")
 
 @dataclass
 class Reply(Generic[T]):
-    """What agents of several libraries return."""
+    """The return values of agents of several libraries."""
 
     output: T
     tokens: int = 0

@@ -65,7 +65,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Endings:
-    """What became of the runs of the instance without a queue, and of the others."""
+    """The runs of the instance without a queue, and the others."""
 
     without_queue: dict[str, list[Ended]]
     quick: dict[Quick, Ended]

@@ -132,7 +132,7 @@ def test_a_worker_that_is_told_to_end_while_it_begins_ends(
 
 
 def test_its_queues_repeat_as_a_deployed_one_does(api: Api, server: DevServer) -> None:
-    """What met an outage is hidden for 10 s at most once that is over."""
+    """A run that met an outage is hidden for 10 s at most after it."""
     api.ended(api.start())
     name = "v2/projects/local/locations/local/queues/one"
 

@@ -78,7 +78,7 @@ STORY = [
 
 @dataclass(frozen=True)
 class Row:
-    """What a handler wrote down of one attempt."""
+    """The record of a handler about one attempt."""
 
     attempt: int
     word: str

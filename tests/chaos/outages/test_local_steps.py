@@ -117,7 +117,7 @@ def lose_checkpoints(store: Store) -> None:
 
 
 def test_a_checkpoint_that_is_lost_begins_the_step_anew(make: Make, store: Store) -> None:
-    """What it keeps then is progress again, so its only retry is not used up."""
+    """Its checkpoint then is progress again, so its only retry is not used up."""
 
     def lose_once() -> None:
         lose_checkpoints(store)
@@ -254,7 +254,7 @@ def test_each_call_of_the_store_may_meet_an_outage(make: Make, store: Store, how
 
 
 def test_a_checkpoint_waits_for_the_store(make: Make, store: Store) -> None:
-    """What it is to keep was work, so the handler is not asked to do it again."""
+    """Its checkpoint is kept, so the handler does not repeat the work."""
     DOES["ask"] = store.goes_once
     with make(PIPELINE_LEASE_TTL_S="3") as engine:
         run = engine.start("asks", {"how": "checkpoint"})

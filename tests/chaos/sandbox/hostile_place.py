@@ -87,7 +87,7 @@ _DESCRIPTORS_OF_ZYGOTES: Final = 2 * 3
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What became of a run whose first step has a hostile handler.
+    """The end of a run whose first step has a hostile handler.
 
     Args:
         how: how the first attempt ended: a reason, the code of an error, or COMPLETED.
@@ -107,7 +107,7 @@ class Story:
 
     @property
     def output(self) -> Any:
-        """What the hostile step gave in the end."""
+        """The output of the hostile step."""
         step = self.run.steps[self.run.plan[0]]
         return None if step.output is None else json.loads(step.output)
 

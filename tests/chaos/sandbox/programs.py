@@ -1,4 +1,4 @@
-"""What the children of these tests do, and workers that are killed."""
+"""Programs for the children of these tests, and workers that are killed."""
 
 from __future__ import annotations
 

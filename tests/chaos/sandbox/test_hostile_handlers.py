@@ -233,7 +233,7 @@ def test_noise_is_kept_out_of_the_answer_and_bounded_in_the_log(
 def test_what_a_handler_breaks_in_its_process_harms_that_attempt_alone(
     place: HostilePlace,
 ) -> None:
-    """What it returns still counts, and the process of the next one is as new."""
+    """Its return value still counts, and the process of the next one is as new."""
     breaking = (
         "breaks_its_python",
         "changes_its_limits",
@@ -251,7 +251,7 @@ def test_what_a_handler_breaks_in_its_process_harms_that_attempt_alone(
 
 
 def test_a_conversation_that_is_broken_or_forged_is_never_an_output(place: HostilePlace) -> None:
-    """What the handler itself writes to its descriptors is not believed."""
+    """Bytes that the handler itself writes to its descriptors are not trusted."""
     stories = place.run(
         "closes_everything",
         "forges_answers",
@@ -328,7 +328,7 @@ def test_a_worker_whose_fork_server_is_killed_works_on(alone: HostilePlace) -> N
 
 
 def test_a_worker_whose_fork_server_is_frozen_works_on(alone: HostilePlace) -> None:
-    """What the handler left behind is ended all the same, and so is a frozen process."""
+    """The leftovers of the handler are ended all the same, and so is a frozen process."""
     stories = alone.run("freezes_its_parent")
     after = alone.run("exits_at_once")
 

@@ -1,4 +1,4 @@
-"""What a handler in a child logs and prints becomes log lines of its worker."""
+"""Log lines and prints of a handler in a child become log lines of its worker."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_prints_are_read_until_the_clock_is_looked_at(caplog: pytest.LogCaptureF
 
 
 def test_a_fact_does_not_change_what_a_record_is_made_of(caplog: pytest.LogCaptureFixture) -> None:
-    """What a formatter calls, or takes for an exception, would fail there, in the worker."""
+    """A record with a call or a false exception would fail in the worker's formatter."""
     facts = {"getMessage": "x", "exc_info": "x", "stack_info": 7, "_attempt": "x", "order": 7}
 
     relay(LogLine(logger="shop", level=30, message="said", created=1.0, facts=facts))

@@ -25,7 +25,7 @@ PATIENCE_S: Final = 30.0
 
 
 class Fate:
-    """What befalls this process in its claims.
+    """The fate of this process in its claims.
 
     Args:
         seed: of the storm.

@@ -38,7 +38,7 @@ def note(
 
 
 def looked(shell: Shell) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the messages of what is wrong, and of what is warned of, by their codes."""
+    """Return the messages of findings and of warnings, by their codes."""
     done = shell.run("doctor", "--json")
     answer = json.loads(done.stdout)
     assert done.returncode == bool(answer["findings"])

@@ -28,7 +28,7 @@ class Operations(Service):
         return self.world.operations[request.name]
 
     def list_operations(self, request: Any) -> operations_pb2.ListOperationsResponse:
-        """Return those of a database, also of what is in it."""
+        """Return those of a database and its parts."""
         of = [one for name, one in self.world.operations.items() if name.startswith(request.name)]
         return operations_pb2.ListOperationsResponse(operations=of)
 

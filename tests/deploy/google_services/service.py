@@ -1,4 +1,4 @@
-"""What a service of the local server is, and the methods that a client calls of it.
+"""A service of the local server, with the methods that a client calls.
 
 The packages of Google's clients have no definitions of services. But each has a transport whose
 properties are the methods: the annotation has both messages, and a channel is asked for the path.

@@ -1,4 +1,4 @@
-"""What exists in the project of the local server, beyond what one service alone keeps."""
+"""The resources in the project of the local server that several services share."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_a_server_that_is_not_there_is_named(begin: Begin) -> None:
 
 @pytest.fixture
 def answers(url: str) -> Iterator[Answers]:
-    """What stands between a worker and the server, and answers some calls itself."""
+    """A proxy between a worker and the server, which answers some calls itself."""
     answers = Answers(url)
     yield answers
     answers.http.close()

@@ -112,7 +112,7 @@ def test_a_sweep_tells_how_many_it_found(root: Path) -> None:
 
 
 def test_what_lies_behind_a_planted_link_is_not_swept(root: Path, tmp_path: Path) -> None:
-    """Who can write into the folder is not thereby given what its owner can delete."""
+    """A user who can write into the folder cannot delete its owner's files."""
     precious = tmp_path / "home" / "precious"
     precious.parent.mkdir()
     precious.write_text("of somebody else")

@@ -149,7 +149,7 @@ def test_a_channel_that_hangs_delays_no_other(bus: Bus) -> None:
 
 
 def test_a_publisher_never_waits_and_is_never_refused(bus: Bus) -> None:
-    """What is too much stays due in the store."""
+    """Excess deliveries stay due in the store."""
     go_on = threading.Event()
     bus.deliver_by(lambda _: go_on.wait(30) and None)
 

@@ -21,7 +21,7 @@ def test_ids_are_whole_and_progress_has_room_on_a_terminal_of_any_usual_width(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Who sees a run there copies its id, and wants to know how far it is."""
+    """A person who sees a run there copies its id, and wants to know how far it is."""
     monkeypatch.setenv("COLUMNS", str(width))
     run = replace(runs.leased(), run_id="r-96cbfc04615e5025", pipeline="reviews-of-papers")
     run = replace(

@@ -1,4 +1,4 @@
-"""What a command that serves hears of signals."""
+"""The signals of a command that serves."""
 
 from __future__ import annotations
 

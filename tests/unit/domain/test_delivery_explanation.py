@@ -20,7 +20,7 @@ STILL = "Channel slack has not received run_completed yet: "
 
 
 def delivery(**fields: Any) -> Delivery:
-    """What the channel slack is owed since a moment ago."""
+    """A delivery that channel slack has been owed for a moment."""
     usable: dict[str, Any] = {
         "run_id": "r-1",
         "occurrence": "1",

@@ -23,7 +23,7 @@ DEADLINE_S = 180
 
 @dataclass(frozen=True)
 class Finder:
-    """Who comes by after the end of a lease, and what that one is answered."""
+    """The first event after the end of a lease, and its answer."""
 
     find: Callable[[Runs, Manifest, float], Change]
     expired: Outcome

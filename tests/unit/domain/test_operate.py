@@ -464,7 +464,7 @@ def test_a_run_is_not_recreated_at_a_step_that_is_not_known(runs: Runs, operate:
 def test_recreating_needs_the_right_facts_only_once_it_is_allowed(
     runs: Runs, operate: Bound
 ) -> None:
-    """Who asks for the impossible hears first that it is impossible."""
+    """An impossible request is refused as impossible first."""
     with pytest.raises(NotAllowedError):
         operate(Operation.RECREATE, runs.pending(), from_step="nowhere")
 

@@ -139,7 +139,7 @@ BROKEN: dict[Broken, list[tuple[str, str]]] = {
 
 
 def mended(run: Manifest, runs: Runs, at: At, second: float, *, in_queue: bool = False) -> Change:
-    """What `leasehold audit --repair` makes of the run at that second."""
+    """The result of `leasehold audit --repair` for the run at that second."""
     rules = runs.elsewhere().rules if run.position.dispatch.remote else runs.rules
     generation = run.position.dispatch.generation
     now = at(second)

@@ -328,7 +328,7 @@ def test_the_same_words_may_retry_one_error_after_another(runs: Runs, ask: Ask) 
 
 
 def test_the_same_words_may_retry_an_unknown_step_after_each_deploy(runs: Runs, ask: Ask) -> None:
-    """There is no output that nobody has looked at."""
+    """There is no output that was not seen."""
     retried = ask(runs.unknown(), "retry", rules=runs.knowing_nothing()).manifest
     again = runs.swept_unknown(retried).manifest
 

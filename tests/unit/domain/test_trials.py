@@ -418,7 +418,7 @@ def test_a_run_recreated_earlier_in_a_trial_begins_with_its_first(run: TrialRun)
 def test_a_run_given_up_in_a_later_trial_is_recreated_behind_them_with_the_best_so_far(
     run: TrialRun,
 ) -> None:
-    """What an earlier trial gave was paid for, and a person may find it good enough."""
+    """The output of an earlier trial was paid for, and a person may find it good enough."""
     run.trial(0.5).trial(0.2).fails(permanent=True)
 
     new = recreated(run.run, "publish")

@@ -1,4 +1,4 @@
-"""What a handler logs, prints or says of its progress has no secret in it where it comes out."""
+"""Logs, prints and progress reports of a handler have no secret where they come out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECRET = "hunter2" + "-Zq8"
 
 @pytest.fixture(params=[JsonFormatter(), LineFormatter(), LineFormatter(is_uniform=True)])
 def written(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
-    """What a process of ours writes, in each of its forms."""
+    """The log of a process of Leasehold, in each of its forms."""
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     handler.setFormatter(request.param)
@@ -51,7 +51,7 @@ def written(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
 
 @pytest.fixture
 def out(written: io.StringIO) -> Iterator[io.StringIO]:
-    """What it writes while it has an attempt."""
+    """Its lines while it has an attempt."""
     with LinesOf(AttemptName("r-1", "ask", 1)):
         yield written
 

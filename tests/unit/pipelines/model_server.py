@@ -36,7 +36,7 @@ class ModelServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What OPENAI_BASE_URL is set to."""
+        """The value of OPENAI_BASE_URL."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
 

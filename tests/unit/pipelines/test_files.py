@@ -120,7 +120,7 @@ def swap_for_pipe(folder: Path) -> None:
 def test_what_is_put_in_the_place_of_a_file_after_it_was_found_is_not_read(
     tmp_path: Path, swap: Callable[[Path], None]
 ) -> None:
-    """What was checked is not what is opened by its name a moment later."""
+    """A checked file may differ from the one that is opened by its name a moment later."""
     write(tmp_path, "secret.md", "outside/a.md", "docs/sub/a.md", "docs/b.md")
     found = found_in(tmp_path / "docs")
 

@@ -221,7 +221,7 @@ def check(of_environ: Limits, of_override: Limits) -> None:
 
 
 def test_no_override_costs_a_variable() -> None:
-    """What holds of the environment without it holds with it."""
+    """A rule that holds without an override holds with one."""
     for of_environ in LIMITS:
         without = _kept(sources_of(resolved(_environ(of_environ), None)))
         for of_override in LIMITS:

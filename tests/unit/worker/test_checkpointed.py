@@ -270,7 +270,7 @@ def test_a_checkpoint_of_another_kind_is_rejected_and_the_step_starts_over(
 def test_items_that_became_fewer_are_all_done_again(
     do: Work, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was made of them may be of others."""
+    """Their results may belong to others."""
     kept = kept_by(do, *"abcd")
     with step_context(resume=kept) as ctx:
         results = do(ctx, "xyz")
@@ -309,7 +309,7 @@ def test_async_items_are_for_an_async_loop() -> None:
 
 
 def test_a_loop_within_another_one_is_refused_before_anything_is_kept() -> None:
-    """What is kept of the outer one would look as if it were over."""
+    """The checkpoint of the outer one would look complete."""
     with step_context() as ctx:
         for _ in ctx.checkpointed("a", phase="a"):
             with pytest.raises(CheckpointMisusedError, match="'b' begins within"):

@@ -36,7 +36,7 @@ class Login(BaseModel):
 
 
 def stored(record: ErrorRecord) -> str:
-    """Return the record as it lies in a manifest, with what is noted of it later."""
+    """Return the record as it lies in a manifest, with its later notes."""
     last = replace(record, step="s" * 64, attempt=1000, permanent=True)
     return pydantic_core.to_json(to_document(last)).decode()
 

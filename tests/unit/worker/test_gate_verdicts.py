@@ -1,4 +1,4 @@
-"""What becomes of an output when a gate does not do what gates do."""
+"""Outputs whose gate does not behave like a gate."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def ready(process: subprocess.Popen[str]) -> list[str]:
 
 
 def heard(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> list[str]:
-    """What the process says once it has the signal."""
+    """The output of the process after the signal."""
     ready(process)
     process.send_signal(number)
     return process.communicate(timeout=AT_ONCE)[0].splitlines()

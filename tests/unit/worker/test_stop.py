@@ -78,7 +78,7 @@ def test_a_callback_is_called_once_and_in_another_thread() -> None:
 
 
 def test_a_callback_that_comes_late_is_called_at_once_in_another_thread() -> None:
-    """What it raises, or how long it takes, is not the business of who asked for it."""
+    """Its errors and its duration do not concern the caller of the stop."""
     stop, calls = StopSignal(), Calls()
     stop.request("one")
 
@@ -205,7 +205,7 @@ def test_a_loop_that_was_closed_while_it_waited_is_passed_over() -> None:
 
 
 def test_all_threads_that_wait_are_woken_and_who_comes_late_does_not_wait() -> None:
-    """What they wait with is made once the first of them does."""
+    """Their event is made for the first waiter."""
     stop, woken = StopSignal(), threading.Semaphore(0)
 
     def wait() -> None:

@@ -265,7 +265,7 @@ def test_the_secrets_of_one_error_are_cut_out_of_all_of_them() -> None:
 
 
 def test_the_values_of_a_validation_that_is_a_cause_are_not_told() -> None:
-    """What pydantic says of it quotes them without the names that give a secret away."""
+    """Messages of pydantic quote them without the names that reveal a secret."""
 
     def misread() -> None:
         try:

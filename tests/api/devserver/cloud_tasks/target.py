@@ -14,7 +14,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Delivery:
-    """What came in, and when by the monotonic clock."""
+    """A request, and its time by the monotonic clock."""
 
     method: str
     path: str

@@ -32,7 +32,7 @@ RATES = st.builds(
 
 
 class Model:
-    """What must be true of each task, told in the plainest way."""
+    """The properties of each task, in the plainest way."""
 
     def __init__(self, retry: RetryConfig) -> None:
         self.retry = retry

@@ -272,7 +272,7 @@ def test_a_queue_with_a_name_that_cannot_be_is_refused(client: CloudTasksClient)
 def test_a_duplicate_is_a_conflict_over_rest_and_not_already_exists(
     paused: CloudTasksClient,
 ) -> None:
-    """What catches only AlreadyExists misses it."""
+    """Code that catches only AlreadyExists misses it."""
     paused.create_task(parent=QUEUE, task=task("a"))
 
     with pytest.raises(Conflict) as caught:

@@ -21,7 +21,7 @@ class Place:
 
 @dataclass
 class Fault:
-    """What goes wrong with the next call of an RPC."""
+    """The fault of the next call of an RPC."""
 
     rpc: str
     code: grpc.StatusCode
