@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,11 @@ import yaml
 from leasehold.deploy.tables import read_tables
 from leasehold.registry.function_table import FUNCTIONS
 from tests.deploy.build_machine import ROOT, BuildMachine, copy_source
-from tests.deploy.cloud import Cloud, cloud_servers
+from tests.deploy.cloud import Cloud
 from tests.deploy.deployment import RECORDED, environ_of
 from tests.deploy.gcloud_commands import need_gcloud, problems_of
 from tests.deploy.google_services.secrets import Secrets
 from tests.deploy.recorder import Recorder
-from tests.worlds.emulators import need_pubsub
 
 EMPTY = "VARIABLES: Final[Mapping[str, str]] = {}\n"
 PAGE = (ROOT / "docs/deploy.md").read_text()
@@ -51,13 +49,6 @@ def follow(workspace: Path) -> None:
     text = text.replace(kept, f"{kept}\n{secret}")
     assert text.count(EMPTY) == 1
     table.write_text(text.replace(EMPTY, further))
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    need_pubsub()
-    with cloud_servers() as make:
-        yield make()
 
 
 def test_the_chapter_leads_from_a_row_to_a_function_that_has_the_key(

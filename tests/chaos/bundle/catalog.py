@@ -14,13 +14,14 @@ from typing import Any
 
 from leasehold import AgentClientError, PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.clock import SystemClock
+from tests.worlds.processes import parent_of
 
 
 def worker() -> int:
     """Return the process that holds the lease: the server's, also where the handler has its own."""
     pid = os.getpid()
     while b"leasehold.worker.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes():
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        pid = parent_of(pid)
     return pid
 
 

@@ -16,6 +16,7 @@ from leasehold.devserver.cloud_tasks import HttpTask
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.chaos.bundle.conftest import Api, calls, settings
 from tests.worlds.ports import own_port
+from tests.worlds.processes import is_running, parent_of
 from tests.worlds.waiting import freeze, until
 
 SOON = 30.0  # far below the 600 s of a lease; in truth it takes some tenths
@@ -70,13 +71,6 @@ def children_of(folder: Path, run_id: str) -> list[int]:
     file = folder / "children"
     lines = file.read_text().splitlines() if file.exists() else []
     return [int(line.split()[2]) for line in lines if line.startswith(run_id)]
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def terminations(api: Api, run_id: str) -> list[tuple[str, str, str]]:
@@ -141,8 +135,8 @@ def test_what_a_killed_worker_left_behind_is_killed(api: Api, held: Path) -> Non
     os.kill(worker, signal.SIGKILL)
     second = until(lambda: children_of(held, run_id)[1:], SOON)[0]
 
-    assert not runs(child)  # before the step ran again
-    assert runs(second)
+    assert not is_running(child)  # before the step ran again
+    assert is_running(second)
     release(held, "parent")
     release(held, "two")
     api.ended(run_id)
@@ -164,8 +158,8 @@ def test_what_living_workers_left_to_the_system_is_left_alone(api: Api, held: Pa
     os.kill(victim, signal.SIGKILL)
     again = until(lambda: children_of(held, lost)[2:], SOON)
 
-    assert not any(map(runs, dead))  # before the step ran again
-    assert all(map(runs, [*living, *again]))
+    assert not any(map(is_running, dead))  # before the step ran again
+    assert all(map(is_running, [*living, *again]))
     release(held, "leaver")
     for run_id in run_ids:
         api.ended(run_id)
@@ -187,7 +181,7 @@ def test_a_connection_that_drops_while_its_worker_lives_changes_nothing(
     after = api.call(f"/runs/{run_id}")
     assert after["lease"]["leaseId"] == before["lease"]["leaseId"]
     assert after["dispatch"] == before["dispatch"]
-    assert runs(child)
+    assert is_running(child)
     release(held, "parent")
     release(held, "two")
     api.ended(run_id)
@@ -199,7 +193,7 @@ def test_the_steps_of_a_killed_server_run_again_once_it_is_back(api: Api, held: 
     run_id = api.start()
     until(lambda: times_called(held, run_id, "two") == 1)
     worker = worker_of(api.call(f"/runs/{run_id}"))
-    master = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+    master = parent_of(worker)
 
     began = time.monotonic()
     os.kill(master, signal.SIGKILL)

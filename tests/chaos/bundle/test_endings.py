@@ -30,10 +30,10 @@ from tests.chaos.bundle.test_signals import (
     STORY,
     Region,
     completed,
-    parent_of,
     rows_of,
 )
 from tests.worlds.ports import own_port
+from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
 MANY = 6

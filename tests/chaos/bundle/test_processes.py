@@ -17,6 +17,7 @@ import pytest
 from leasehold.worker.stopping.holder import host_name
 from tests.chaos.bundle.conftest import ROOT, Begin, calls, settings
 from tests.worlds.ports import own_port
+from tests.worlds.processes import is_running
 from tests.worlds.waiting import until
 from tests.worlds.warm_starts import is_zygote
 
@@ -41,13 +42,7 @@ def children(pid: int) -> set[int]:
 
 
 def running(pids: set[int]) -> set[int]:
-    def runs(pid: int) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-        except OSError:
-            return False
-
-    return {pid for pid in pids if runs(pid)}
+    return {pid for pid in pids if is_running(pid)}
 
 
 def hold(folder: Path, step: str) -> Path:

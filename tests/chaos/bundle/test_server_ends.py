@@ -17,6 +17,7 @@ from leasehold.worker.stopping.shutdown import ENDING
 from tests.chaos.bundle.conftest import Api, calls, settings
 from tests.chaos.bundle.test_signals import children_of
 from tests.worlds.ports import own_port
+from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
 #: Far below the 600 s of a lease, on any machine.
@@ -51,10 +52,6 @@ def processes_of(folder: Path, run_id: str) -> list[int]:
     file = folder / "told"
     rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
     return [int(row[3]) for row in rows if row[0] == run_id and row[2] == "began"]
-
-
-def master_of(worker: int) -> int:
-    return int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def masters() -> set[int]:
@@ -93,7 +90,7 @@ def test_a_server_that_is_told_to_end_is_replaced_while_it_drains(
     """Its worker hangs, so it drains for as long as it may, 7 s; the next one has begun by then."""
     hanging = start(api, "ignores")
     (worker,) = until(lambda: processes_of(folder, hanging))
-    master = master_of(worker)
+    master = parent_of(worker)
     known = masters()
 
     os.kill(master, signal.SIGTERM)
@@ -119,7 +116,7 @@ def test_a_worker_that_is_told_to_end_while_it_begins_ends(
     first = api.start()
     api.ended(first)
     worker = int(calls(folder, first)[0][2])
-    master = master_of(worker)
+    master = parent_of(worker)
     known = set(children_of(master))
 
     os.kill(worker, signal.SIGTERM)

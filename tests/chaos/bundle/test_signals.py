@@ -35,6 +35,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from tests.chaos.bundle.catalog import SIGNALLED
 from tests.chaos.bundle.conftest import Api, Begin, calls, settings
 from tests.worlds.ports import own_port
+from tests.worlds.processes import is_running, parent_of
 from tests.worlds.waiting import freeze, until
 
 LISTENING = ("listens", "listens_later", "polls")
@@ -94,17 +95,6 @@ def rows_of(folder: Path, run_id: str) -> list[Row]:
         for run, attempt, word, process, at in rows
         if run == run_id
     ]
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 @dataclass

@@ -16,6 +16,7 @@ from leasehold.worker.sandbox.forking.children import Children
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import programs
 from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.processes import is_running
 
 Open = Callable[[str], Child]
 
@@ -113,11 +114,7 @@ def is_gone(pid: int) -> bool:
 
 def has_ended(pid: int) -> bool:
     """Return whether a process has ended; one that init adopted is reaped when init sees to it."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] in "ZX"
+    return not is_running(pid)
 
 
 def descriptors() -> set[str]:

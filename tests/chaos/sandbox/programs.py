@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from leasehold.worker.sandbox.forking.children import Children
+from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
 ENTRY = __name__
@@ -215,8 +216,3 @@ def _asked(children: Children, name: str) -> bytes:
         return child.call.recv(1000)
     finally:
         child.close()
-
-
-def parent_of(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    return int(stat.rpartition(")")[2].split()[1])

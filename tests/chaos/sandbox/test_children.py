@@ -17,6 +17,7 @@ from leasehold.worker.sandbox.forking.children import Children
 from leasehold.worker.sandbox.forking.fork_server import ENGINE_ERROR
 from tests.chaos.sandbox import programs
 from tests.chaos.sandbox.conftest import Open, descriptors, ending_of, is_gone, output_of
+from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
 
@@ -141,7 +142,7 @@ def test_a_child_that_is_closed_is_killed(open_child: Open) -> None:
 def test_an_attempt_that_is_to_stop_gets_no_process(children: Children) -> None:
     stop = threading.Event()
     open_it = children.open(f"{programs.__name__}:wait", wait=stop.wait, within=60)
-    server = programs.parent_of(open_it.pid)
+    server = parent_of(open_it.pid)
     os.kill(server, signal.SIGSTOP)
     stop.set()
 

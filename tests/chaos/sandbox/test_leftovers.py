@@ -12,7 +12,7 @@ import pytest
 from leasehold.worker.sandbox.forking.child import Child, Ending
 from leasehold.worker.sandbox.forking.children import Children
 from tests.chaos.sandbox.conftest import Open, Worker, ending_of, has_ended, is_gone
-from tests.chaos.sandbox.programs import parent_of
+from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
 Start = Callable[..., Worker]

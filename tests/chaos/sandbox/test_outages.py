@@ -23,7 +23,7 @@ from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import programs
 from tests.chaos.sandbox.attempts import Attempts
 from tests.chaos.sandbox.conftest import descriptors, is_gone
-from tests.chaos.sandbox.programs import parent_of
+from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
 #: Nobody else on the machine is to be one of these users, from here to 10,000 further on.

@@ -26,7 +26,7 @@ from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import reused
 from tests.chaos.sandbox.attempts import Attempts
 from tests.chaos.sandbox.conftest import Worker, descriptors, has_ended, is_gone
-from tests.chaos.sandbox.programs import parent_of
+from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
 MIB = 2**20

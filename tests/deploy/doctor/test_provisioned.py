@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from google.cloud import run_v2
 
 from leasehold.bootstrap import load_catalog
@@ -14,21 +11,13 @@ from leasehold.doctor.setup import Setup, lenient_settings
 from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry
-from tests.deploy.cloud import REGION, Cloud, cloud_servers
+from tests.deploy.cloud import REGION, Cloud
 from tests.deploy.doctor.installed import environment_of as environment_of_service
 from tests.deploy.doctor.installed import secret_variables
 from tests.deploy.google_services.firestore import FirestoreAdmin
 from tests.deploy.google_services.run import CloudRun
 from tests.deploy.google_services.secrets import Secrets
 from tests.deploy.test_event_subscription import deploy as deploy_subscription
-from tests.worlds.emulators import need_pubsub
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    need_pubsub()
-    with cloud_servers() as make:
-        yield make()
 
 
 def deploy(cloud: Cloud, entry: FunctionEntry) -> None:
