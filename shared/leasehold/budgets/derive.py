@@ -18,7 +18,7 @@ from leasehold.budgets.proposal import (
     PhaseEstimate,
     Strategy,
 )
-from leasehold.budgets.samples import AttemptSample, SampleCounts, believable, count
+from leasehold.budgets.samples import AttemptSample, Outcome, SampleCounts, believable, count
 
 #: Where one estimate asks for more than this many times the other, a person looks first.
 DISAGREEMENT: Final = 1.5
@@ -216,6 +216,9 @@ def _circumstances(
         said.append(reasons.REFUTED if target.is_refuted else counted)
         if _is_small(evidence, settings):
             said.append(reasons.SMALL)
+    hanging = sum(one.tail_probe and one.outcome is Outcome.CLIPPED for one in evidence.samples)
+    if hanging:
+        said.append(reasons.hanging(hanging))
     if evidence.counts.dropped:
         said.append(reasons.dropped(evidence.counts.dropped))
     return said

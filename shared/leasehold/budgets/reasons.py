@@ -73,6 +73,14 @@ def estimated(phase: Phase, found: PhaseEstimate, settings: BudgetSettings) -> s
     )
 
 
+def hanging(probes: int) -> str:
+    """Return that attempts did not end under the longest limit either."""
+    return (
+        f"Tail probes that did not end under the longest limit either: {probes}. Such attempts "
+        "hang, and no limit helps them."
+    )
+
+
 def prior(declared: Limit, samples: int) -> str:
     """Return how much the declared limit counts."""
     return f"The declared limit, {_words(declared)}, counts as 20 samples beside {samples}."

@@ -251,3 +251,15 @@ def test_an_estimate_is_said_with_its_samples_and_its_confidence() -> None:
         "Of 500 first warm attempts, 15 of them cut off, 95 % end their execution within "
         f"{round(found.execution.bound, 1):g} s, with 99 % confidence."
     )
+
+
+def test_tail_probes_that_hang_are_said() -> None:
+    """More of them than the percentile leaves, and the limit rises to the cap: no one ends."""
+    hung = [AttemptSample(NOW, Outcome.CLIPPED, 2.0, 1799.0, tail_probe=True)] * 2
+
+    found = derived([*drawn(100), *hung])
+
+    assert found.reasons[-1] == (
+        "Tail probes that did not end under the longest limit either: 2. "
+        "Such attempts hang, and no limit helps them."
+    )
