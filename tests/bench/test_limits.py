@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 
 from bench import limits
-from bench.limits import ALLOWED, CASES, DRIFT_AT
+from bench.limits import ALLOWED, CASES
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +35,12 @@ def test_a_rule_that_forgets_what_it_clipped_tightens_from_window_to_window() ->
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("size", [20, 50, 100, 200])
-def test_hardly_any_of_many_replays_clips_more(case: limits.Case, size: int) -> None:
-    """Of 100 replays, not only on average: 19 of 20 are within what is allowed after a window."""
-    windows = [tuple(limits.replay(case, None, size, seed)) for seed in range(100, 200)]
+@pytest.mark.parametrize("size", [20, 100, 200])
+def test_few_of_many_replays_clip_more_than_allowed(case: limits.Case, size: int) -> None:
+    """Not only the mean of 40 replays holds: nine of ten windows do."""
+    replays = [tuple(limits.replay(case, None, size, seed)) for seed in range(100, 140)]
 
-    for number in range(limits.WINDOWS):
-        shares = [ends[number].clipped for ends in windows]
-        assert mean(shares) <= ALLOWED
-        assert sum(share > ALLOWED for share in shares) <= (15 if number == DRIFT_AT else 12)
+    clipped = [[ends[number].clipped for ends in replays] for number in range(limits.WINDOWS)]
+    assert max(mean(shares) for shares in clipped) <= ALLOWED
+    above = [share for shares in clipped for share in shares if share > ALLOWED]
+    assert len(above) <= 40 * limits.WINDOWS / 10
