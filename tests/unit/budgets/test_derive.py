@@ -254,7 +254,7 @@ def test_an_estimate_is_said_with_its_samples_and_its_confidence() -> None:
 
 
 def test_tail_probes_that_hang_are_said() -> None:
-    """More of them than the percentile leaves, and the limit rises to the cap: no one ends."""
+    """Where more of them hang than the percentile leaves, the limit rises to the longest one."""
     hung = [AttemptSample(NOW, Outcome.CLIPPED, 2.0, 1799.0, tail_probe=True)] * 2
 
     found = derived([*drawn(100), *hung])
