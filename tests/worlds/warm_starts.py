@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from leasehold.worker.sandbox.forking import project_sources
+from leasehold.worker.sandbox.forking.forker import MARK
 from leasehold.worker.sandbox.forking.project_sources import ProjectSources
 
 #: What is forked: `python -m` one of these.
@@ -47,6 +48,12 @@ PROGRAMS: Final = (
 )
 #: These words begin a command that starts further processes: it has a zygote of its own.
 _STARTS_MORE: Final = (["leasehold", "dev"], ["examples.demo.run"])
+#: A program with this line is the fork server of a sandbox: it is forked as well.
+_FORK_SERVER: Final = "; from leasehold.worker.sandbox.forking.fork_server import main; "
+#: As long as a mark is: what is left behind is found by it, as the system has the variables.
+_NO_MARK: Final = "0" * 16
+#: Where these variables begin and end in memory, among the fields of /proc/PID/stat.
+_ENVIRON: Final = slice(47, 49)
 
 #: What the system calls a zygote, which is a child as well.
 NAME: Final = "zygote"
@@ -174,7 +181,10 @@ def _request(call: Mapping[str, Any]) -> dict[str, Any] | None:
     words = call["args"]
     if isinstance(words, str | bytes | os.PathLike) or len(words := list(words)) < 3:
         return None
-    if words[:2] != [sys.executable, "-m"] or words[2] not in PROGRAMS:
+    if words[0] != sys.executable or not (
+        (words[1] == "-m" and words[2] in PROGRAMS)
+        or (words[1:3] == ["-P", "-c"] and _FORK_SERVER in words[3])
+    ):
         return None
     if call["executable"] not in (None, words[0]) or not call["close_fds"]:
         return None
@@ -239,7 +249,11 @@ def _ask(control: socket.socket, request: Mapping[str, Any], descriptors: Sequen
 def _zygote() -> Zygote | None:
     """Return the zygote of this process; the first call starts that of the tests."""
     zygote = _STATE.zygote
-    if zygote is None and not _STATE.is_cold:
+    if (
+        zygote is None
+        and not _STATE.is_cold
+        and threading.current_thread() is threading.main_thread()  # it ends with who starts it
+    ):
         zygote = _STATE.zygote = _started()
     return zygote if zygote is not None and zygote.owner == os.getpid() else None
 
@@ -254,7 +268,10 @@ def _started() -> Zygote:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(far.fileno(),),
-            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            env={
+                **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                MARK: _NO_MARK,
+            },
         )
     return Zygote(near, json.loads(_read_message(near)), os.getpid(), process)
 
@@ -316,6 +333,7 @@ class Asked(NamedTuple):
         """Be what was asked for."""
         request = self.request
         program, *words = request["argv"][2:]
+        is_fork_server = program == "-c"
         if request["new_session"]:
             os.setsid()
         zygote = None
@@ -334,13 +352,25 @@ class Asked(NamedTuple):
         time.tzset()
         sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
         sys.orig_argv[:] = request["argv"]
-        sys.argv[:] = ["-m", *words]
+        sys.argv[:] = ["-c"] if is_fork_server else ["-m", *words]
         sys.path[:0] = _first_places(request)
         sys.path_importer_cache.clear()
         _open_streams()
         for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
             del sys.modules[name]
+        if is_fork_server:
+            _show_mark(request["environ"][MARK])
+            exec(words[0], {"__name__": "__main__"})  # noqa: S102 - as `python -c`
         runpy._run_module_as_main(program)  # type: ignore[attr-defined] # noqa: SLF001 - as `python -m`
+
+
+def _show_mark(mark: str) -> None:
+    """Have the system show it among the variables that this process was started with."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = map(int, fields[_ENVIRON])
+    place = ctypes.string_at(start, end - start).index(f"{MARK}={_NO_MARK}".encode())
+    text = f"{MARK}={mark}".encode()
+    ctypes.memmove(start + place, text, len(text))
 
 
 def _own_zygote(descriptors: Sequence[int]) -> tuple[Zygote | None, Asked | None]:

@@ -61,6 +61,7 @@ def test_what_a_child_and_its_programs_print_is_in_its_output(open_child: Open) 
     assert sorted(printed) == ["an error", "of C", "of its child", "of the child"]
 
 
+@pytest.mark.cold  # a zygote has descriptors as well
 def test_a_child_has_only_its_own_descriptors_and_session(open_child: Open) -> None:
     others = [open_child("echo") for _ in range(3)]
     child = open_child("list_descriptors")
@@ -153,6 +154,7 @@ def test_an_attempt_that_is_to_stop_gets_no_process(children: Children) -> None:
     open_it.close()
 
 
+@pytest.mark.cold  # what was imported before is memory as well
 def test_the_memory_of_a_child_is_known(open_child: Open) -> None:
     child = open_child("eat_memory")
     child.call.recv(1)
@@ -165,6 +167,7 @@ def test_the_memory_of_a_child_is_known(open_child: Open) -> None:
     assert 50_000_000 <= child.memory() - before < 60_000_000
 
 
+@pytest.mark.cold  # what was imported before is memory as well
 def test_the_memory_that_a_child_shares_with_its_forks_is_counted_once(open_child: Open) -> None:
     child = open_child("share_memory")
     child.call.recv(1)

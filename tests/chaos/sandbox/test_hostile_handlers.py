@@ -28,6 +28,8 @@ from tests.chaos.sandbox.hostile_place import (
 )
 from tests.worlds.waiting import until
 
+pytestmark = pytest.mark.cold  # what they break is as it is in production
+
 #: How much later than its limit an attempt may end where many others run: benchmarks are exact.
 LATE_S = 15.0
 

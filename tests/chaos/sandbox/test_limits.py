@@ -112,6 +112,7 @@ def test_the_stacks_of_an_async_handler_say_what_it_waits_for(
     assert "await asyncio.sleep(600)  # the one" in result.stacks
 
 
+@pytest.mark.cold  # what was imported before is memory as well
 def test_a_handler_that_takes_too_much_memory_is_killed(attempts: Attempts) -> None:
     result = exceeded(attempts.run("eats", held=attempts.held(memory=128 * _MIB)))
 
@@ -121,6 +122,7 @@ def test_a_handler_that_takes_too_much_memory_is_killed(attempts: Attempts) -> N
     assert "in eats" in result.stacks
 
 
+@pytest.mark.cold  # what was imported before is memory as well
 def test_missing_memory_is_reported_as_a_memory_limit(attempts: Attempts) -> None:
     result = exceeded(attempts.run("lacks_memory", held=attempts.held(memory=512 * _MIB)))
 

@@ -58,6 +58,7 @@ def test_a_fork_server_that_stays_frozen_is_replaced_and_its_children_end_their_
     until(lambda: is_gone(server))
 
 
+@pytest.mark.cold  # the first start of a process begins a zygote, with a descriptor
 def test_an_entry_that_cannot_be_imported_is_an_outage() -> None:
     before = descriptors()
     children = Children("leasehold.nowhere")

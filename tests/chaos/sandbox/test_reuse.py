@@ -68,7 +68,10 @@ def test_what_was_cleared_away_keeps_no_process_from_being_used_again(attempts: 
     assert len({run(attempts, "uses_much") for _ in range(4)}) == 1
 
 
-@pytest.mark.parametrize("what", reused.LEAVES)
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(it, marks=pytest.mark.cold if it == "memory" else ()) for it in reused.LEAVES],
+)
 def test_an_attempt_that_leaves_something_ends_its_process(
     attempts: Attempts, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:

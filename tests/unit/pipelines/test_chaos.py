@@ -61,6 +61,7 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
     assert "read 2 documents" in done.stdout
 
 
+@pytest.mark.nightly  # the account of it is a function, and tested below
 def test_a_chaos_that_found_no_step_to_strike_is_no_success(two_docs: Path, tmp_path: Path) -> None:
     """Steps that take milliseconds end before they can be struck; the review is done anyway.
 
