@@ -30,6 +30,9 @@ class OpenEngine:
     engine: Engine
     callers: None = None
 
+    def end_call(self) -> None:
+        """Do nothing."""
+
     def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         return row.answer(self.engine, request)
 

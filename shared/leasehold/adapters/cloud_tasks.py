@@ -107,10 +107,13 @@ class CloudTasks:
         return message
 
     def _http_request(self, task: Task) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json"}
+        if task.traceparent:
+            headers["traceparent"] = task.traceparent
         request: dict[str, Any] = {
             "http_method": "POST",
             "url": self._function_url,
-            "headers": {"Content-Type": "application/json"},
+            "headers": headers,
             "body": json.dumps({"runId": task.run_id, "generation": task.generation}).encode(),
         }
         if self._account:

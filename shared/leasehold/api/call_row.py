@@ -71,6 +71,7 @@ class CallRequest(Generic[Given]):
         given: the body or the query; None: the row takes none.
         run_id: the run that the path names; so `step` and `name`.
         actor: who asks, for the trace; empty: the row records none.
+        traceparent: the W3C trace context of the caller; empty: it sent none.
     """
 
     given: Given
@@ -78,6 +79,7 @@ class CallRequest(Generic[Given]):
     step: str = ""
     name: str = ""
     actor: str = ""
+    traceparent: str = ""
 
 
 class Columns(TypedDict, total=False):

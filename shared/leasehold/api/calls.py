@@ -142,7 +142,7 @@ _OF_OPERATION: Final[tuple[type[errors.LeaseholdError], ...]] = (
 )
 def start(engine: Engine, request: CallRequest[StartBody]) -> Created[Summary]:
     """201 with the summary; 200 with that of the run which the key started before."""
-    return started(start_run(engine, request.given.to_request()))
+    return started(start_run(engine, request.given.to_request(request.traceparent)))
 
 
 def started(change: Change) -> Created[Summary]:

@@ -37,11 +37,17 @@ class StartBody(RequestModel):
         encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
         return self.model_copy(update={"files": encoded})
 
-    def to_request(self) -> StartRequest:
-        """Return the request as the service takes it."""
+    def to_request(self, traceparent: str = "") -> StartRequest:
+        """Return the request as the service takes it, in the trace of its caller."""
         files = {name: base64.b64decode(text) for name, text in self.files.items()}
         return StartRequest(
-            self.pipeline, self.input, self.idempotency_key, self.labels, self.max_retries, files
+            self.pipeline,
+            self.input,
+            self.idempotency_key,
+            self.labels,
+            self.max_retries,
+            files,
+            traceparent,
         )
 
 

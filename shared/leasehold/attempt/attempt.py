@@ -791,6 +791,7 @@ class Attempt:
     def _trace_loss(self, error: LeaseLostError) -> None:
         """Record beside the run, which is not ours any more, that its lease was lost."""
         ref, run = loss_ref(self.manifest, self.fence.lease_id), self.manifest
+        self.engine.telemetry.lease_lost(run)
 
         def loss(stored: Document | None, now: datetime) -> Write[None]:
             if stored is not None:

@@ -177,6 +177,7 @@ class AttemptCalls:
         self._attempt = attempt
         self._run = run
         self._expected: dict[str, CallResult] = {}
+        self._begun: dict[str, float] = {}
         self._unreadable: dict[str, str] = {}
         self._expecting = threading.Lock()
         self._ends_at = attempt.engine.clock.monotonic() + run.position.dispatch.timeout_ms / 1000
@@ -267,6 +268,7 @@ class AttemptCalls:
                 return text
         self._expect(self._result(key, type_))
         self._attempt.check_lease()
+        self._begun[key] = self._attempt.engine.clock.monotonic()
         return None
 
     def record_result(self, key: str, type_: str, result: str, *, keep: bool) -> None:
@@ -278,6 +280,9 @@ class AttemptCalls:
         self._attempt.record_call(call, self._unreadable.get(key))
         with self._expecting:
             self._expected.pop(key, None)
+        now = self._attempt.engine.clock.monotonic()
+        took = now - self._begun.pop(key, now)
+        self._attempt.engine.telemetry.call_recorded(self._attempt.manifest, key, took)
 
     def _load(self, value: KeptValue) -> str:
         return load(self._attempt.engine.artifacts, value)

@@ -27,6 +27,7 @@ from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain.change import Change
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.timestamps import ClockStep
+from leasehold.errors import MissingExtraError, SettingError
 from leasehold.logs.attempt import (
     EVENT_FACTS,
     EVENTS_LOG,
@@ -40,11 +41,13 @@ from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus
 from leasehold.ports.handler_runner import GateRunner, HandlerChecks, HandlerRunner
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
 from leasehold.registry.channels import CustomChannel
 from leasehold.registry.dispatch import Isolation
 from leasehold.registry.effective_settings import rules_of
+from leasehold.registry.extras import require_extra
 from leasehold.registry.pipelines import Catalog
-from leasehold.registry.settings import check_artifacts, read_settings
+from leasehold.registry.settings import check_artifacts, check_endpoint, read_settings
 from leasehold.services.engine import (
     Channels,
     Engine,
@@ -66,6 +69,8 @@ from leasehold.worker.stopping.thread_stacks import stack_of
 
 
 LOG: Final = logging.getLogger("leasehold")
+#: So long the end of a process waits for its telemetry to be sent.
+TELEMETRY_S: Final = 2.0
 _EVENTS: Final = logging.getLogger(EVENTS_LOG)
 
 
@@ -188,6 +193,7 @@ class Bundle:
             self.engine.documents.close()
         for threads in self.threads:
             threads.close()
+        self.engine.telemetry.close(TELEMETRY_S)  # last: it may wait
 
 
 def boot(
@@ -262,6 +268,7 @@ def boot(
     )
     errands, sends, host = BoundedCalls("errand"), BoundedSends(), host_name()
     channels = _channels(settings, environ, clock, hooks)
+    holder = holder_name(host, os.getpid())
     engine = Engine(
         documents=connections.documents,
         tasks=connections.tasks,
@@ -281,7 +288,7 @@ def boot(
         ),
         channels=Channels(around.open_channel or channels, channels.is_variable_set, sends.run),
         process=Process(
-            holder_name(host, os.getpid()),
+            holder,
             sources.code_hash,
             may_continue=hooks.may_continue,
             is_gone=partial(is_gone, host=host),
@@ -291,6 +298,15 @@ def boot(
         threads=Threads(side_by_side, errands.run, partial(pause, clock)),
         listeners=Listeners(hooks.observe, hooks.report, log),
         retention=Retention(settings["LEASEHOLD_RETENTION_DAYS"]),
+        telemetry=_telemetry(
+            settings,
+            environ,
+            catalog=catalog,
+            holder=holder,
+            clock=clock,
+            log=log,
+            purpose=purpose,
+        ),
     )
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))
@@ -319,6 +335,39 @@ def _channels(
         find_sender=sender_of,
         allow_local=settings["LEASEHOLD_ALLOW_LOCAL_CHANNELS"],
         base_url=settings["LEASEHOLD_PUBLIC_URL"],
+    )
+
+
+def _telemetry(
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    catalog: Catalog,
+    holder: str,
+    clock: Clock,
+    log: Callable[[str], object],
+    purpose: Purpose,
+) -> Telemetry:
+    """Return what hears of the work; the SDK is imported only where it is switched on."""
+    endpoint = settings["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    if not endpoint or purpose in (Purpose.READ, Purpose.PREVIEW):
+        return NO_TELEMETRY
+    try:
+        check_endpoint(endpoint)
+        require_extra("otel", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    except (SettingError, MissingExtraError) as error:  # a platform sets it for all its programs
+        log(f"there is no telemetry: {error}")
+        return NO_TELEMETRY
+    from leasehold.telemetry.observed import open_telemetry
+
+    return open_telemetry(
+        endpoint,
+        environ,
+        env=settings["DEPLOYMENT_ENV"],
+        steps=catalog.steps,
+        holder=holder,
+        clock=clock,
+        log=log,
     )
 
 

@@ -125,6 +125,7 @@ def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta)
         reason=reason,
         detail=detail,
         mark=run_mark(run),
+        traceparent=run.traceparent,
         state=DeliveryState.DUE,
         created_at=told.at,
         updated_at=told.at,

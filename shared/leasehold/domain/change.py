@@ -58,6 +58,7 @@ class Change(NamedTuple):
         ledger: the run's entry in the ledger, stored in the same commit.
         repeats: the first time of an operation that was requested again; nothing is written.
         kept: of retry and recreate: what the attempts to come find of the work that was done.
+        before: the run as it was stored; None: it begins, or was not changed.
     """
 
     outcome: Outcome
@@ -70,6 +71,7 @@ class Change(NamedTuple):
     ledger: LedgerEntry | None = None
     repeats: OperationRecord | None = None
     kept: KeptCounts | None = None
+    before: Manifest | None = None
 
     @property
     def owed(self) -> tuple[Effect, ...]:
@@ -97,6 +99,7 @@ class Change(NamedTuple):
             self.ledger,
             self.repeats,
             self.kept,
+            first.before,
         )
 
 
@@ -484,7 +487,15 @@ class Draft:
         after = rules.delivery.give_up_after
         owed = () if told is None else deliveries_of(run, rules.grace, after)
         ledger = ledger_of(run) if ends else None
-        return Change(outcome, run, self.events, created, deliveries=owed, ledger=ledger)
+        return Change(
+            outcome,
+            run,
+            self.events,
+            created,
+            deliveries=owed,
+            ledger=ledger,
+            before=self.before,
+        )
 
     def added_to(self, change: Change) -> Change:
         """Return a change that was decided before with the drafted one since, as one."""

@@ -66,6 +66,7 @@ class Delivery(Stored):
     reason: Text | None = None  # of a dead letter, or the code of a block
     detail: Text | None = None
     mark: Text  # tells the run from an earlier one of the same id
+    traceparent: Text | None = None  # what the run was begun with
 
     state: DeliveryState
     created_at: Moment

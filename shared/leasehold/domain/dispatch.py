@@ -168,12 +168,15 @@ def dispatch_of(
     trial: int,
     not_before: datetime,
     nonce: str,
+    traceparent: str | None = None,
     max_retries: int | None = None,
 ) -> Dispatch:
     """Freeze the settings in force into the next dispatch; its run may say how often to retry."""
     dispatch = replace(
         settings.frozen, generation=generation, trial=trial, not_before=not_before, nonce=nonce
     )
+    if traceparent is not None:
+        dispatch = replace(dispatch, traceparent=traceparent)
     if max_retries is None:
         return dispatch
     sources = {**settings.sources, "maxRetries": "run"}

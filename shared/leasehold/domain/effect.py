@@ -23,6 +23,7 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.once_results import kept_files
+from leasehold.domain.traceparent import trace_of_run
 
 #: How long after the end of a lease its wake task comes.
 WAKE_DELAY: Final = timedelta(seconds=2)
@@ -39,6 +40,7 @@ class Task:
         generation: the dispatch it belongs to.
         not_before: when it may be delivered.
         deadline: how long the queue listens for the answer.
+        traceparent: the trace of the run, for a header; empty: it was begun with none.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Task:
     generation: int
     not_before: datetime
     deadline: timedelta
+    traceparent: str = ""
 
 
 def dispatch_task(manifest: Manifest) -> Task:
@@ -63,6 +66,7 @@ def wake_task(manifest: Manifest, lease: Lease) -> Task:
 
 
 def _task(manifest: Manifest, name: str, not_before: datetime) -> Task:
+    is_traced = manifest.traceparent is not None
     return Task(
         name=name,
         queue=manifest.position.dispatch.queue,
@@ -70,6 +74,7 @@ def _task(manifest: Manifest, name: str, not_before: datetime) -> Task:
         generation=manifest.position.dispatch.generation,
         not_before=not_before,
         deadline=timedelta(seconds=manifest.position.dispatch.deadline_s),
+        traceparent=trace_of_run(manifest).traceparent if is_traced else "",
     )
 
 

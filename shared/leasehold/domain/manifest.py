@@ -217,6 +217,11 @@ class Manifest(RunFields):
         return waits and not (self.paused or self.is_terminal)
 
     @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context that the run was begun with; None: none."""
+        return self.position.dispatch.traceparent
+
+    @property
     def claimable_step(self) -> str | None:
         """The step that waits for a remote worker, due or not; None: none does."""
         at = self.position

@@ -102,6 +102,7 @@ class Dispatch(Stored):
     queue: str
     sources: Mapping[str, str]
     nonce: str
+    traceparent: str | None = None  # what the run was begun with: see `domain/traceparent.py`
     remote: bool = False  # a remote worker claims it: there is no task
     schedule_to_start_s: int | None = None  # how long a remote step may wait to be claimed
     redispatched: int = 0  # how many tasks were lost before this one, without a lease in between

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
@@ -103,6 +104,33 @@ class AttemptLogRecord(logging.LogRecord):
         if self.stack_info:
             self.stack_info = redaction.text(self.stack_info)
         return words
+
+
+class LogSpan(NamedTuple):
+    """The span of an attempt, as Cloud Logging names it: hexadecimal ids."""
+
+    trace_id: str
+    span_id: str
+    is_sampled: bool
+
+
+#: The spans of the latest attempts of this process; none, where telemetry is off.
+_SPANS: Final[dict[AttemptName, LogSpan]] = {}
+#: More attempts than a process can have under way.
+_MOST_SPANS: Final = 1000
+
+
+def name_span(attempt: AttemptName, span: LogSpan) -> None:
+    """Have the log lines of an attempt name its span."""
+    while len(_SPANS) >= _MOST_SPANS:
+        with suppress(KeyError, StopIteration, RuntimeError):  # another thread does the same
+            del _SPANS[next(iter(_SPANS))]
+    _SPANS[attempt] = span
+
+
+def span_of_attempt(attempt: AttemptName) -> LogSpan | None:
+    """Return the span of an attempt; None: it is not known."""
+    return _SPANS.get(attempt)
 
 
 class LinesOf:

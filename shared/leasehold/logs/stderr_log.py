@@ -8,14 +8,24 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from leasehold.domain.printable import printable
-from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, attempt_of, gives_way, is_event, keep
+from leasehold.domain.traceparent import parent_in
+from leasehold.logs.attempt import (
+    EVENT_FACTS,
+    EVENTS_LOG,
+    LogSpan,
+    attempt_of,
+    gives_way,
+    is_event,
+    keep,
+    span_of_attempt,
+)
 
 # Log lines for Cloud Logging: one JSON object a record, in the form that it takes apart.
 
@@ -27,17 +37,21 @@ _STEP_OF_LEVELS: Final = 10
 #: An entry may be 256 KiB; in JSON a character may take six bytes.
 _LONGEST: Final = 40_000
 
-#: `TRACE/SPAN;o=1` and `00-TRACE-SPAN-01`.
-_TRACES: Final = (
-    ("X-Cloud-Trace-Context", re.compile(r"([0-9a-f]{32})(?:/.*)?")),
-    ("traceparent", re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-.*")),
+#: `TRACE/SPAN;o=1`, whose span is decimal, and `00-TRACE-SPAN-01`.
+_CLOUD_TRACE: Final = re.compile(
+    r"(?P<trace>[0-9a-f]{32})(?:/(?P<span>[0-9]{1,20})?(?:;o=(?P<flags>[01]))?.*)?", re.ASCII
 )
-_TRACE: Final[ContextVar[str]] = ContextVar("leasehold_trace", default="")
+_NO_FIELDS: Final[Mapping[str, Any]] = {}
+_OF_REQUEST: Final[ContextVar[Mapping[str, Any]]] = ContextVar(
+    "leasehold_trace", default=_NO_FIELDS
+)
+#: A span has 64 bits.
+_SPANS: Final = 2**64
 _PROJECT: Final = re.compile(r"(?:firestore|cloud-tasks)://([^/]+)/")
 
 
 class JsonFormatter(logging.Formatter):
-    """Makes an entry: severity, message, logger, the attempt, and the trace of its request."""
+    """Makes an entry: severity, message, logger, the attempt, and its trace or its request's."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -50,10 +64,10 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "logger": record.name,
         }
-        if attempt := attempt_of(record):
+        attempt = attempt_of(record)
+        if attempt is not None:
             entry |= {"runId": attempt.run_id, "step": attempt.step, "attempt": attempt.attempt}
-        if trace := _TRACE.get():
-            entry["logging.googleapis.com/trace"] = trace
+        entry |= _fields_of(None if attempt is None else span_of_attempt(attempt))
         return json.dumps(entry, ensure_ascii=False)
 
 
@@ -70,19 +84,44 @@ def lines_of_request(header: Callable[[str, str], str]) -> Iterator[None]:
     Args:
         header: returns the header of a name, or else what it is given beside it.
     """
-    token = _TRACE.set(_trace_in(header))
+    token = _OF_REQUEST.set(_fields_in(header))
     try:
         yield
     finally:
-        _TRACE.reset(token)
+        _OF_REQUEST.reset(token)
 
 
-def _trace_in(header: Callable[[str, str], str]) -> str:
-    """Return the trace's name, `projects/…/traces/…`; empty where it is not known."""
-    for name, form in _TRACES:
-        if (found := form.fullmatch(header(name, ""))) and (project := _project()):
-            return f"projects/{project}/traces/{found[1]}"
-    return ""
+def _fields_in(header: Callable[[str, str], str]) -> Mapping[str, Any]:
+    """Return the trace of a request, as entries have it; nothing where it is not known."""
+    if found := _CLOUD_TRACE.fullmatch(header("X-Cloud-Trace-Context", "")):
+        span, flags = int(found["span"] or 0), found["flags"]
+        span_id = format(span, "016x") if 0 < span < _SPANS else ""
+        return _fields(found["trace"], span_id, None if flags is None else flags == "1")
+    parent = parent_in(header("traceparent", ""))
+    return _NO_FIELDS if parent is None else _fields(*parent)
+
+
+def _fields_of(span: LogSpan | None) -> Mapping[str, Any]:
+    """Return the span of an attempt, as entries have it, or else the trace of the request."""
+    return _OF_REQUEST.get() if span is None else _fields(*span)
+
+
+def _fields(trace_id: str, span_id: str, is_sampled: bool | None) -> Mapping[str, Any]:
+    """Return what Cloud Logging links an entry to its trace by; it takes no trace of no project.
+
+    https://cloud.google.com/logging/docs/structured-logging#special-payload-fields
+    """
+    project = _project()
+    if not project:
+        return _NO_FIELDS
+    fields: dict[str, Any] = {
+        "logging.googleapis.com/trace": f"projects/{project}/traces/{trace_id}"
+    }
+    if span_id:
+        fields["logging.googleapis.com/spanId"] = span_id
+    if is_sampled is not None:
+        fields["logging.googleapis.com/trace_sampled"] = is_sampled
+    return fields
 
 
 def _project() -> str:

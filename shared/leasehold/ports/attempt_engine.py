@@ -9,6 +9,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, Documents, KnownRun
+from leasehold.ports.telemetry import Telemetry
 
 
 class AttemptEngine(Protocol):
@@ -37,6 +38,11 @@ class AttemptEngine(Protocol):
     @property
     def threads(self) -> Threads:
         """The threads for calls in the background."""
+        ...
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """The telemetry of the work."""
         ...
 
     def dispatch_rules(self) -> Rules:

@@ -42,6 +42,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "google.cloud.tasks_v2",
         "google.pubsub_v1",
     ),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }
 
 

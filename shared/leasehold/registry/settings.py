@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from leasehold.domain.printable import one_line
 from leasehold.errors import SettingError, UnsetSettingError
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
@@ -63,6 +64,12 @@ _WEEK_MS: Final = 7 * 86_400_000
 _SECONDS: Final = "seconds above 0, at most 86400"
 _MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
 _seconds: Final = seconds_up_to(_DAY_S)
+_MAX_ENV: Final = 64
+
+
+def _deployment(text: str) -> str:
+    return one_line(text, _MAX_ENV) or "unknown"
+
 
 SETTINGS: Final = Registry(
     "settings",
@@ -350,6 +357,21 @@ SETTINGS: Final = Registry(
             "how long nothing is sent then, until one send tries how it is",
             _seconds,
         ),
+        SettingEntry(
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "",
+            "http://… or https://…",
+            "where telemetry is sent, by OTLP over HTTP; where it is not set, there is none. A "
+            "platform may set it for all its programs, so any other text is logged, and means none",
+            str,
+        ),
+        SettingEntry(
+            "DEPLOYMENT_ENV",
+            "unknown",
+            "a text; the first 64 characters count",
+            "which deployment it is, such as production: the attribute env of telemetry",
+            _deployment,
+        ),
     ],
 )
 
@@ -407,6 +429,15 @@ def _refused(entry: SettingEntry, text: str) -> SettingError:
 ON_CLOUD_RUN: Final = "K_SERVICE"
 
 Settings = Mapping[str, Any]
+
+
+def check_endpoint(text: str) -> None:
+    """Refuse an address that OTLP over HTTP cannot be sent to."""
+    entry = SETTINGS["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    try:
+        address("http://", "https://")(text)
+    except ValueError:
+        raise _refused(entry, text) from None
 
 
 def check_artifacts(settings: Settings) -> None:

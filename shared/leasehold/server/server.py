@@ -62,9 +62,13 @@ class LocalEngine:
         answered: Answer = own.get(row, row.answer)(self.local.engine, request)
         return answered
 
+    def end_call(self) -> None:
+        """Do nothing: this process goes on, and its telemetry is sent meanwhile."""
+
     def _start(self, _: Engine, request: CallRequest[StartBody]) -> Created[Summary]:
         """Start a run; an idle worker has its lease when this returns."""
-        return calls.started(self.local.start_run(request.given.to_request()))
+        wanted = request.given.to_request(request.traceparent)
+        return calls.started(self.local.start_run(wanted))
 
     def _ready(self, engine: Engine, request: CallRequest[None]) -> HealthResponse:
         """Say that it could work, if the clockwork has looked lately, too."""

@@ -373,7 +373,7 @@ class _Call:
         entry = self._engine.catalog.channels.get(self._channel)
         if entry is None:
             rule = partial(delivery_rules.without_channel, rules=self._rules)
-            return _outcome(self._record.if_due(rule))
+            return self._unsent(self._record.if_due(rule))
         until = resting_until(self._engine, self._channel, now)
         if until is not None:
             postponed = partial(delivery_rules.postponed, until=until, rules=self._rules)
@@ -387,10 +387,17 @@ class _Call:
         written = self._record.if_due(rule)
         claimed = written.delivery
         if not written.is_ours or claimed is None or claimed.state is not DeliveryState.CLAIMED:
-            return _outcome(written)
+            return self._unsent(written)
         if clock.monotonic() + self._rules.timeout.total_seconds() >= sent_by:
             return self._release(claimed)  # this process was frozen meanwhile
         return self._send(entry, claimed, sent_by)
+
+    def _unsent(self, written: Written) -> DeliveryOutcome:
+        """Return what became of a delivery without a send; one that is given up counts."""
+        outcome, after = _outcome(written), written.delivery
+        if after is not None and written.is_ours and outcome is DeliveryOutcome.GIVEN_UP:
+            self._engine.telemetry.sent(after, outcome.value, 0.0)
+        return outcome
 
     def _claim(self, delivery: Delivery, now: datetime, *, claim_id: str) -> Delivery:
         if delivery_rules.is_hopeless(delivery, now, self._rules):
@@ -403,6 +410,7 @@ class _Call:
     def _send(self, entry: ChannelEntry, claimed: Delivery, over_at: float) -> DeliveryOutcome:
         """Send what is claimed, and record what came of it before the claim runs out."""
         engine, timeout = self._engine, self._rules.timeout.total_seconds()
+        begun = engine.clock.monotonic()
         send = partial(_open_and_send, engine, entry, claimed, timeout)
         answers = True
         try:
@@ -417,7 +425,9 @@ class _Call:
         except StoreUnavailableError:
             self._release(claimed)
             raise
+        took = engine.clock.monotonic() - begun
         outcome = self._note(claimed, rule, over_at)
+        engine.telemetry.sent(claimed, outcome.value, took)
         (note_answer if answers else note_failure)(engine, self._channel)
         return outcome
 

@@ -35,6 +35,7 @@ from leasehold.ports.documents import Committed, Documents, KnownRun, Snapshot
 from leasehold.ports.event_bus import EventBus
 from leasehold.ports.handler_runner import GateRunner, HandlerChecks, HandlerRunner
 from leasehold.ports.task_queue import TaskQueue
+from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
@@ -195,6 +196,7 @@ class Engine:
         rules: what transitions need to know; those that may dispatch get `dispatch_rules()`.
         overrides: what people set for steps, which the rules look up as it is known here.
         retention: how long ended runs are kept.
+        telemetry: hears of the work, where that is switched on.
     """
 
     documents: Documents
@@ -212,6 +214,7 @@ class Engine:
     threads: Threads
     listeners: Listeners
     retention: Retention = field(default_factory=Retention)
+    telemetry: Telemetry = NO_TELEMETRY
 
     def dispatch_rules(self) -> Rules:
         """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.
@@ -330,8 +333,9 @@ def publish_owed(engine: Engine, change: Change, snapshot: Snapshot | None = Non
 
 
 def announce(engine: Engine, change: Change) -> None:
-    """Give a committed change to those who watch, and to the log."""
+    """Give a committed change to those who watch, to telemetry and to the log."""
     engine.listeners.observe(change)
+    engine.telemetry.changed(change)
     if change.events:
         for facts in reports(change):
             engine.listeners.report(facts)

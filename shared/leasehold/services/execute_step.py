@@ -215,7 +215,11 @@ def _asked(
         ask = partial(
             attempt.call, "gate", gate.handler, engine.handlers.gates.run, gate, run, result
         )
+        begun = engine.clock.monotonic()
         judged: Result = attempt.insist(ask)
+        took = engine.clock.monotonic() - begun
+        verdict = "passed" if judged is result else type(judged).__name__.lower()
+        engine.telemetry.gate_asked(run, gate.step_type, verdict, took)
         if judged is not result:
             return judged
     return result

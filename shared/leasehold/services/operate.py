@@ -345,6 +345,7 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
         trials=pipeline.trial_rule,
         input_files=manifest.input_files,
     )
+    new = replace(new, traceparent=engine.telemetry.begin(new, ""))
     if request.input is AS_BEFORE:
         return _NewRun(new)
     return _with_input(engine, pipeline, new, request)

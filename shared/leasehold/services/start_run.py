@@ -51,6 +51,7 @@ class StartRequest:
         labels: at most 16, for lists to be filtered by.
         max_retries: how often a failed attempt of any step is repeated; None: as its step says.
         files: what the run is to have as files from its beginning, by name.
+        traceparent: the W3C trace context that the run joins; empty: it has its own.
     """
 
     pipeline: str
@@ -59,6 +60,7 @@ class StartRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     max_retries: int | None = None
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    traceparent: str = ""
 
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
@@ -99,6 +101,8 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         trials=pipeline.trial_rule,
         input_files=checked_files(request.files),
     )
+    if traceparent := engine.telemetry.begin(new, request.traceparent):
+        new = replace(new, traceparent=traceparent)
     was_there = _check_large(engine, new, text)
     if kept is None:
         new = replace(new, input=KeptValue(ref=_name_of_input(new)))

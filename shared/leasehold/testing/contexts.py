@@ -36,6 +36,7 @@ from leasehold.domain.trial_record import TrialRecord, TrialRule
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, KnownRun, Snapshot
+from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
 from leasehold.services.limits import NOTE, is_note
 from leasehold.testing.arguments import (
     checked_clock,
@@ -454,6 +455,7 @@ class MemoryEngine:
         self.artifacts = artifacts
         self.clock = clock
         self.rules = Rules(settings_for=lambda _: None)
+        self.telemetry: Telemetry = NO_TELEMETRY
         self.threads = Threads(side_by_side, _at_once, partial(pause, clock))
         self._on_checkpoint = on_checkpoint
         self._on_call = on_call

@@ -48,7 +48,10 @@ def answer_event(provider: EngineProvider, event: CloudEvent) -> None:
         except LeaseholdError as error:
             _drop(error.message)
             return
-        _deliver(provider, hint)
+        try:
+            _deliver(provider, hint)
+        finally:
+            provider.end_call()
 
 
 def answer_failure(error: Exception) -> Any:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
-from leasehold.bootstrap import Bundle, boot, check_home, load_catalog
+from leasehold.bootstrap import TELEMETRY_S, Bundle, boot, check_home, load_catalog
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.logs.stderr_log import log_as_json
 from leasehold.registry.pipelines import Catalog
@@ -30,9 +30,17 @@ from leasehold.worker.stopping.holder import HOLDER
 from leasehold.worker.stopping.shutdown import ENDING, ShutdownCoordinator
 
 _LOG: Final = logging.getLogger("leasehold.engine")
+#: So long an answer waits for its telemetry to be sent, and only while a receiver is there.
+_FLUSH_S: Final = 1.0
 
 #: Of this process; it listens for signals from the import of a function on.
 SHUTDOWN: Final = ShutdownCoordinator()
+
+
+def _end(engine: Engine) -> None:
+    """End what this process works on at SIGTERM; its telemetry has what is left of ten seconds."""
+    shut_down(engine, signal_name="SIGTERM")
+    engine.telemetry.flush(TELEMETRY_S)
 
 
 @dataclass(slots=True)
@@ -78,8 +86,7 @@ class EngineProvider:
             if self._bundle is None:
                 self._bundle = boot(self.environ, catalog=self.catalog, sources=self.sources)
                 os.environ[HOLDER] = self._bundle.engine.process.holder  # for what handlers start
-                end = partial(shut_down, self._bundle.engine, signal_name="SIGTERM")
-                self._forget = SHUTDOWN.on_stop(end)
+                self._forget = SHUTDOWN.on_stop(partial(_end, self._bundle.engine))
             if is_new or not SHUTDOWN.is_watching:
                 SHUTDOWN.watch()
             return self._bundle.engine
@@ -87,6 +94,11 @@ class EngineProvider:
     def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Answer a request with the engine."""
         return row.answer(self.engine, request)
+
+    def end_call(self) -> None:
+        """Send the telemetry of a call: without another one, this process gets no CPU after it."""
+        if self._bundle is not None:
+            self._bundle.engine.telemetry.flush(_FLUSH_S)
 
     def note_presence(self) -> None:
         """Note that this process works, in the background; once a minute at most.

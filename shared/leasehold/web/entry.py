@@ -64,6 +64,10 @@ class HasCallers(Protocol):
         """The allowed callers; None: all."""
         ...
 
+    def end_call(self) -> None:
+        """Do what has to be done before a call is answered: its process may stand still then."""
+        ...
+
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
 Opened = TypeVar("Opened", bound=HasCallers)
@@ -81,6 +85,7 @@ def entry(
                 return refused or guarded(partial(answer, opened, request))
             finally:
                 drop_rest(request)
+                opened.end_call()
 
     return answer_entered
 

@@ -52,6 +52,10 @@ class EngineSource(Protocol):
         """The allowed callers; None: all."""
         ...
 
+    def end_call(self) -> None:
+        """Do what has to be done before a call is answered."""
+        ...
+
     def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Answer a request with the engine; its stores may be opened by this."""
         ...
@@ -106,7 +110,8 @@ class Routes:
         given = _given(row, request)
         check_right(request, row.needed_for(given).right)
         actor = actor_of(request.headers, caller_of(request)) if row.names_actor else ""
-        asked = CallRequest(given, actor=actor, **values)
+        traceparent = request.headers.get("traceparent", "")
+        asked = CallRequest(given, actor=actor, traceparent=traceparent, **values)
         with _LONG_LISTS if row.is_long and given.limit > SCAN_PAGE else nullcontext():
             return _respond(row, source.answer(row, asked), asked)
 

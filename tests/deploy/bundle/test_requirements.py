@@ -141,9 +141,9 @@ def test_a_package_that_comes_from_no_index_is_not_pinned(
 
 
 def test_each_package_that_a_function_may_need_has_the_hash_of_its_file() -> None:
-    """If one is missing, or left over: leasehold deploy hashes --extra llm."""
+    """If one is missing, or left over: leasehold deploy hashes --extra llm --extra otel."""
     hashes = hashes_of(ROOT)
-    closure = closure_of(ROOT, ["pipelines"], ["llm", "review"])
+    closure = closure_of(ROOT, ["pipelines"], ["llm", "otel", "review"])
 
     assert {*hashes} == {closure.pin(name) for name in closure.installed}
     for digests in hashes.values():

@@ -24,6 +24,7 @@ from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
 from tests.api.devserver.cloud_tasks.conftest import LOCATION, QUEUE, official_client
 
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FUNCTION = "http://127.0.0.1:1/execute_step?x=1"
 
 
@@ -73,6 +74,14 @@ def test_a_task_says_which_run_and_generation_is_due_and_who_calls(
     assert kept.http_request.oidc_token.service_account_email == "caller@p.example"
     assert kept.http_request.oidc_token.audience == "http://127.0.0.1:1"
     assert kept.schedule_time.timestamp() == given.not_before.timestamp()
+
+
+def test_a_task_carries_the_trace_of_its_run(tasks: CloudTasks, url: str) -> None:
+    tasks.create(task("a"))
+    tasks.create(task("b", traceparent=TRACEPARENT))
+
+    assert "traceparent" not in stored(url, "a").http_request.headers
+    assert stored(url, "b").http_request.headers["traceparent"] == TRACEPARENT
 
 
 def test_without_an_account_there_is_no_token(url: str) -> None:

@@ -117,6 +117,8 @@ def test_an_entry_has_what_cloud_logging_takes_apart() -> None:
         "step": "draft",
         "attempt": 2,
         "logging.googleapis.com/trace": f"projects/my-project/traces/{TRACE}",
+        "logging.googleapis.com/spanId": "000000000000000c",
+        "logging.googleapis.com/trace_sampled": True,
     }
 
 

@@ -48,6 +48,8 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "PIPELINE_DELIVERY_GIVE_UP_S": 86_400.0,
         "PIPELINE_CHANNEL_FAILURES": 5,
         "PIPELINE_CHANNEL_REST_S": 60.0,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "",
+        "DEPLOYMENT_ENV": "unknown",
     }
 
 

@@ -83,6 +83,7 @@ def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:
             trial=at.trial,
             not_before=not_before,
             nonce=at.dispatch.nonce,
+            traceparent=at.dispatch.traceparent,
             max_retries=run.max_retries,
         )
     block = _looked_at(run)

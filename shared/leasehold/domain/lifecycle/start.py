@@ -42,6 +42,7 @@ class NewRun:
     max_retries: int | None = None
     trials: TrialRule | None = None
     input_files: tuple[InputFile, ...] = ()
+    traceparent: str | None = None
 
     @property
     def life(self) -> str:
@@ -80,6 +81,7 @@ def new_manifest(
         trial=1,
         not_before=now,
         nonce=new.nonce,
+        traceparent=new.traceparent,
         max_retries=new.max_retries,
     )
     manifest = make(

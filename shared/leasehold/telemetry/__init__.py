@@ -1,0 +1,1 @@
+"""OpenTelemetry: what is sent of the work, and how; imported only where it is switched on."""

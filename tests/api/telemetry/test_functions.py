@@ -1,0 +1,143 @@
+"""Telemetry of deployed functions: joined, linked with their lines, and sent before they rest."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.traceparent import own_trace, span_of
+from leasehold.services.execute_step import Hint, arrive
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.read_runs import get_run
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.web.engine_provider import SHUTDOWN
+from tests.api.functions.conftest import Function, function_of, one_store
+from tests.worlds.otlp import OtlpReceiver, facts_of, otlp_receiver
+from tests.worlds.waiting import until
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+START = {"pipeline": "letters", "input": {"text": "tulips"}}
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    with otlp_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture(autouse=True)
+def environ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: OtlpReceiver
+) -> dict[str, str]:
+    return one_store(
+        tmp_path,
+        monkeypatch,
+        LEASEHOLD_CATALOG="tests.api.telemetry.steps",
+        OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
+        PIPELINE_MIN_BACKOFF_S="0.001",
+        GOOGLE_CLOUD_PROJECT="shop",
+    )
+
+
+@pytest.fixture
+def serve_api() -> Iterator[Function]:
+    yield from function_of("serve_api")
+
+
+@pytest.fixture
+def execute_step() -> Iterator[Function]:
+    yield from function_of("execute_step")
+
+
+def test_a_run_joins_the_trace_of_its_caller_in_every_dispatch(
+    serve_api: Function, execute_step: Function, receiver: OtlpReceiver
+) -> None:
+    headers = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+    _, started = serve_api.post("/runs", START, headers=headers)
+    for generation in (1, 2, 3):
+        execute_step.post(json={"runId": started["runId"], "generation": generation})
+
+    spans = receiver.spans  # each answer waited for them
+    run = get_run(execute_step.provider.engine, started["runId"])
+    root = next(span for span in spans if span.name == "run letters")
+    assert run.status == "COMPLETED"
+    assert {span.trace_id.hex() for span in spans} == {TRACE}
+    assert (root.parent_span_id.hex(), root.span_id.hex()) == (SPAN, own_trace(run).span_id)
+    assert [facts_of(s)["cause"] for s in spans if s.name.startswith("step ")] == [
+        "failed",
+        "completed",
+        "completed",
+    ]
+    assert run.position.dispatch.traceparent == f"00-{TRACE}-{SPAN}-01"
+
+
+def test_a_run_of_a_caller_who_records_nothing_is_measured_and_not_traced(
+    serve_api: Function, execute_step: Function, receiver: OtlpReceiver
+) -> None:
+    headers = {"traceparent": f"00-{TRACE}-{SPAN}-00"}
+    _, started = serve_api.post("/runs", START, headers=headers)
+    execute_step.post(json={"runId": started["runId"], "generation": 1})
+
+    assert receiver.spans == []
+    (point,) = receiver.points("agent.execution_seconds")
+    assert list(point.raw.exemplars) == []
+
+
+def test_a_malformed_traceparent_is_ignored(serve_api: Function, receiver: OtlpReceiver) -> None:
+    status, started = serve_api.post("/runs", START, headers={"traceparent": "00-x"})
+
+    run = get_run(serve_api.provider.engine, started["runId"])
+    assert status == 201
+    assert run.position.dispatch.traceparent == own_trace(run).traceparent
+
+
+def test_the_log_lines_of_an_attempt_name_its_span(
+    serve_api: Function,
+    execute_step: Function,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    receiver: OtlpReceiver,
+) -> None:
+    level = logging.root.level
+    _, started = serve_api.post("/runs", START)
+    execute_step.post(json={"runId": started["runId"], "generation": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(logging.root, "handlers", [])  # those of pytest
+        function = Function("execute_step")
+        try:
+            function.post(json={"runId": started["runId"], "generation": 2})
+        finally:
+            function.provider.close()
+            logging.root.setLevel(level)
+
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    (asked,) = [line for line in lines if line["message"] == "asked"]
+    attempts = [span for span in receiver.spans if span.name == "step draft"]
+    span = next(span for span in attempts if facts_of(span)["attempt"] == 2)
+    assert {name: asked[name] for name in asked if "/" in name} == {
+        "logging.googleapis.com/trace": f"projects/shop/traces/{span.trace_id.hex()}",
+        "logging.googleapis.com/spanId": span.span_id.hex(),
+        "logging.googleapis.com/trace_sampled": True,
+    }
+
+
+def test_what_is_not_sent_yet_is_sent_at_sigterm(
+    execute_step: Function, receiver: OtlpReceiver
+) -> None:
+    engine = execute_step.provider.engine
+    run = start_run(engine, StartRequest("letters", {"text": "tulips"})).manifest
+    leased = arrive(engine, Hint(run.run_id, 1)).answer.manifest
+    operate(engine, run.run_id, OperationRequest(Operation.CANCEL, actor="ada"))
+
+    SHUTDOWN.request()  # as the signal does, which would end this process
+
+    spans = until(lambda: receiver.spans)
+    cut = next(span for span in spans if span.name == "step draft")
+    assert facts_of(cut)["cause"] == "cancelled"
+    assert cut.span_id.hex() == span_of(leased.position.lease.lease_id)
+    assert "ada" not in receiver.texts
