@@ -103,6 +103,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "reviewer": "the step that each trial ends with",
     "maxTrials": "how many trials there are at most, the first included",
     "findings": "what the reviewer of the trial before found; empty in the first",
+    "traceparent": "the span of the attempt, for spans of the worker's own (W3C); null: none",
     "attempt": "the attempt, from 1",
     "detail": "more, for people",
     # what people on call ask

@@ -97,6 +97,14 @@ def trace_of_run(run: DispatchedRun) -> RunTrace:
     return RunTrace(parent.trace_id, own.span_id, parent.is_sampled, caller)
 
 
+def attempt_traceparent(run: DispatchedRun, lease_id: str) -> str | None:
+    """Return what the worker of an attempt passes on, as its span; None: the run has no trace."""
+    if run.traceparent is None:
+        return None
+    trace = trace_of_run(run)
+    return str(Parent(trace.trace_id, span_of(lease_id), trace.is_sampled))
+
+
 def span_of(name: str) -> str:
     """Return the id of the span of something that has a name no other has, such as a lease."""
     return _digest(name)[:_SPAN]

@@ -23,6 +23,7 @@ from leasehold.domain.notes import progress_message
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.domain.stored import replace
+from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.remote_workers import manage_lease
 from leasehold.remote_workers.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.remote_workers.manage_lease import (
@@ -79,6 +80,7 @@ class ClaimResponse(ResponseModel):
     resume: ResumePoint | None
     findings: list[Any]
     note: str | None = None
+    traceparent: str | None = None
 
 
 class LeaseBody(RequestModel):
@@ -412,6 +414,7 @@ def _claimed(claimed: ClaimedStep) -> ClaimResponse:
         given=pydantic_core.from_json(claimed.given),
         resume=_resume(claimed),
         findings=claimed.findings,
+        traceparent=attempt_traceparent(run, lease.lease_id),
     )
 
 

@@ -231,6 +231,7 @@ def test_a_claim_gives_the_lease_and_all_that_a_worker_needs(
             "given": {"text": "a b"},
             "resume": None,
             "findings": [],
+            "traceparent": None,
         },
     )
 

@@ -61,6 +61,7 @@ STEPS = Registry(
         StepDispatchEntry(step_type="draft", handler=draft, gates=("polite",), **_AT_ONCE),
         StepDispatchEntry(step_type="send", handler=send, **_AT_ONCE),
         StepDispatchEntry(step_type="sink", handler=sink, max_retries=0, **_AT_ONCE),
+        StepDispatchEntry(step_type="far", handler="remote", **_AT_ONCE),
     ],
 )
 PIPELINES = Registry(
@@ -68,6 +69,7 @@ PIPELINES = Registry(
     [
         PipelineEntry(name="letters", steps=("draft", "send")),
         PipelineEntry(name="sinks", steps=("sink",)),
+        PipelineEntry(name="far", steps=("far",)),
     ],
 )
 GATES = Registry("gates", [GateEntry(name="polite", check=polite)])

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.domain.delivery import Delivery
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.traceparent import own_trace, span_of
+from leasehold.ports.documents import Query
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.engine_provider import SHUTDOWN
 from tests.api.functions.conftest import Function, function_of, one_store
+from tests.api.functions.test_deliver_notification import of
 from tests.worlds.otlp import OtlpReceiver, facts_of, otlp_receiver
 from tests.worlds.waiting import until
 
@@ -39,6 +42,7 @@ def environ(
         monkeypatch,
         LEASEHOLD_CATALOG="tests.api.telemetry.steps",
         OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
+        LEASEHOLD_EVENTS="http://127.0.0.1:9",
         PIPELINE_MIN_BACKOFF_S="0.001",
         GOOGLE_CLOUD_PROJECT="shop",
     )
@@ -124,6 +128,41 @@ def test_the_log_lines_of_an_attempt_name_its_span(
         "logging.googleapis.com/spanId": span.span_id.hex(),
         "logging.googleapis.com/trace_sampled": True,
     }
+
+
+def test_a_remote_worker_gets_the_span_of_its_attempt(
+    serve_api: Function, receiver: OtlpReceiver
+) -> None:
+    headers = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+    serve_api.post("/runs", START | {"pipeline": "far"}, headers=headers)
+    for manage_lease in function_of("manage_lease"):
+        _, step = manage_lease.post("/leases:claim", {"stepType": "far", "holder": "vm-1"})
+        lease = {name: step[name] for name in ("runId", "leaseId", "fencingToken")}
+        manage_lease.post("/leases:complete", lease | {"output": '{"text": "tulips"}'})
+
+    (attempt,) = [span for span in receiver.spans if span.name == "step far"]
+    assert step["traceparent"] == f"00-{TRACE}-{attempt.span_id.hex()}-01"
+    assert (attempt.trace_id.hex(), facts_of(attempt)["agent_id"]) == (TRACE, "far")
+    assert "cold_start" not in facts_of(attempt)
+
+
+def test_a_send_is_in_the_trace_of_the_run_that_it_tells_of(
+    serve_api: Function, execute_step: Function, receiver: OtlpReceiver
+) -> None:
+    headers = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+    _, started = serve_api.post("/runs", START, headers=headers)
+    for generation in (1, 2, 3):
+        execute_step.post(json={"runId": started["runId"], "generation": generation})
+    (found,) = execute_step.provider.engine.documents.query(Query("deliveries"))
+    message = of(Delivery.model_validate(found.document))
+    for deliver_notification in function_of("deliver_notification"):
+        deliver_notification.client.post("/", json=message)
+
+    spans = {span.name: span for span in receiver.spans}
+    sent = spans["deliver desk"]
+    assert sent.trace_id.hex() == TRACE
+    assert sent.parent_span_id == spans["run letters"].span_id
+    assert (facts_of(sent)["outcome"], facts_of(sent)["tries"]) == ("announced", 1)
 
 
 def test_what_is_not_sent_yet_is_sent_at_sigterm(

@@ -143,6 +143,29 @@ def test_both_phases_are_histograms_whose_exemplars_name_the_attempts(
             assert exemplar.as_double == attempt[value] == point.raw.sum
 
 
+@pytest.mark.sandboxed
+def test_a_handler_in_its_own_process_needs_no_sdk(tmp_path: Path, receiver: OtlpReceiver) -> None:
+    """Its worker makes the spans, the one of a recorded call as well."""
+    ran(tmp_path, receiver)
+
+    spans = {span.name: span for span in receiver.spans}
+    drafted = next(
+        span
+        for span in receiver.spans
+        if span.name == "step draft" and facts_of(span)["cause"] == "completed"
+    )
+    assert spans["call ask"].parent_span_id == drafted.span_id
+    assert facts_of(drafted)["first_tool"] == "model"
+    assert spans.keys() == {
+        "call ask",
+        "deliver desk",
+        "gate polite",
+        "run letters",
+        "step draft",
+        "step send",
+    }
+
+
 def test_attempts_and_announcements_are_counted(tmp_path: Path, receiver: OtlpReceiver) -> None:
     ran(tmp_path, receiver)
 
