@@ -225,6 +225,16 @@ def settings(*prefixes: str) -> str:
     return _table(["variable", "default", "meaning", "allowed"], rows)
 
 
+def file_keys() -> str:
+    """Return the keys of the configuration file that have names of their own."""
+    rows = [
+        [f"`{s.file_key}`", f"`{s.name}`", f"`{s.default}`", s.meaning, s.allowed]
+        for s in sorted(SETTINGS, key=lambda one: one.file_key)
+        if s.file_key
+    ]
+    return _table(["key", "variable", "default", "meaning", "allowed"], rows)
+
+
 def layers() -> str:
     """Return the layers of the package as a diagram: the import contract of pyproject.toml."""
     boxes = [f'    l{i}["{" · ".join(layer)}"]' for i, layer in enumerate(_layers())]
@@ -257,6 +267,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "dead-letters": dead_letters,
     "functions": deployed.functions,
     "settings": settings,
+    "file-keys": file_keys,
     "permissions": deployed.permissions,
     "metrics": deployed.metrics,
     "alerts": deployed.alerts,

@@ -66,7 +66,7 @@ class SettingError(LeaseholdError):
 
 
 class SettingsFileError(LeaseholdError):
-    """A file with settings of the project, `.env` or pyproject.toml, cannot be used."""
+    """A file with settings cannot be used: `.env`, pyproject.toml, or that of LEASEHOLD_CONFIG."""
 
     code = "bad_settings_file"
     text = "{where}: {problem}."
@@ -77,6 +77,13 @@ class UnsetSettingError(SettingError):
 
     code = "setting_not_set"
     text = "{name} is not set, and {problem}; set it to {allowed}."
+
+
+class MetricsUnavailableError(LeaseholdError):
+    """The server with the durations of attempts did not answer, or with none that can be used."""
+
+    code = "metrics_unavailable"
+    text = "the metrics source {source} cannot be used: {problem}; the last limits stay in force."
 
 
 class MissingExtraError(LeaseholdError):

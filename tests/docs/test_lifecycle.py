@@ -41,6 +41,7 @@ PAGES = {
         "cost-prices",
     ],
     "settings.md": ["settings"],
+    "configuration.md": ["file-keys"],
     "notifications.md": ["delivery-settings"],
     "architecture.md": ["layers", "packages"],
     "bundle.md": ["functions"],

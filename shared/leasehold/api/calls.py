@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from pydantic import JsonValue
 
 from leasehold import errors
+from leasehold.api.budgets import BudgetsResponse, LimitReport
 from leasehold.api.call_row import (
     BODY_BYTES,
     AnyRow,
@@ -67,6 +68,7 @@ from leasehold.services import overrides as limits
 from leasehold.services.audit import audit as audit_runs
 from leasehold.services.audit import waiting_for_code
 from leasehold.services.batch import batch as change_runs
+from leasehold.services.derive_budgets import explain_limit, read_budgets
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_run
@@ -447,6 +449,24 @@ def clear_override(engine: Engine, request: CallRequest[None]) -> OverrideChange
     return OverrideChange.model_validate(limits.clear_override(engine, request.step))
 
 
+@call("GET", "/budgets", BudgetsResponse, needs=Needs.EXPLAIN)
+def budgets(engine: Engine, _: CallRequest[None]) -> BudgetsResponse:
+    """The derived limits of all steps, as the last derivation left them."""
+    return BudgetsResponse(budgets=read_budgets(engine))
+
+
+@call(
+    "GET",
+    "/budgets/<step>",
+    LimitReport,
+    needs=Needs.CATALOG,
+    refuses=(errors.UnknownKeyError, errors.MetricsUnavailableError),
+)
+def limit(engine: Engine, request: CallRequest[None]) -> LimitReport:
+    """What the attempts of a step say about its limits now, and they; nothing is stored."""
+    return LimitReport.model_validate(explain_limit(engine, request.step))
+
+
 @call("GET", "/health", HealthResponse)
 def health(_engine: Engine, _: CallRequest[None]) -> HealthResponse:
     """The function runs; whether its store answers, other requests tell."""
@@ -501,6 +521,8 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     overrides,
     override,
     clear_override,
+    budgets,
+    limit,
     health,
     ready,
     openapi,

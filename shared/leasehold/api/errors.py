@@ -41,6 +41,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "certificates_unavailable": 500,  # a 503 would have Cloud Tasks throttle the whole queue
     "store_unavailable": 503,
     "not_ready": 503,
+    "metrics_unavailable": 503,
 }
 
 

@@ -27,6 +27,14 @@ class SweepResponse(ResponseModel):
     more: bool
 
 
+class DerivationResponse(ResponseModel):
+    """How many budgets were derived, of which steps the limit has changed, and what went wrong."""
+
+    derived: int
+    changed: list[str]
+    problems: Mapping[str, str]
+
+
 # The task of `execute_step`: a hint that a run has an attempt to make, and its outcome.
 
 

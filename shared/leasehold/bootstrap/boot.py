@@ -44,7 +44,7 @@ from leasehold.ports.task_queue import TaskQueue
 from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
 from leasehold.registry.channels import CustomChannel
 from leasehold.registry.dispatch import Isolation
-from leasehold.registry.effective_settings import rules_of
+from leasehold.registry.effective_settings import budget_settings, goes_by_budgets, rules_of
 from leasehold.registry.extras import require_extra
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import check_artifacts, check_endpoint, read_settings
@@ -254,8 +254,13 @@ def boot(
         by_hand=announces_by_hand,
     )
     artifacts, bus = connections.artifacts, connections.bus
-    overrides = KnownOverrides(connections.documents, clock, log)
-    rules = rules_of(settings, catalog, environ, overrides.find, hooks.warn)
+    budgets = budget_settings(settings)
+    overrides = KnownOverrides(
+        connections.documents, clock, log, reads_budgets=goes_by_budgets(catalog, budgets)
+    )
+    rules = rules_of(
+        settings, catalog, environ, overrides.find, hooks.warn, find_budget=overrides.budget
+    )
     rules = replace(rules, code_hash=sources.code_hash)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = inline_runner(interrupts)
@@ -307,6 +312,7 @@ def boot(
             log=log,
             purpose=purpose,
         ),
+        budgets=budgets,
     )
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))

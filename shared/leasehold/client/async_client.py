@@ -89,6 +89,8 @@ class AsyncClient:
     deliveries = _twin(Client.deliveries)
     list_deliveries = _twin(Client.list_deliveries)
     deliver = _twin(Client.deliver)
+    budgets = _twin(Client.budgets)
+    limit = _twin(Client.limit)
     overrides = _twin(Client.overrides)
     override = _twin(Client.override)
     clear_override = _twin(Client.clear_override)

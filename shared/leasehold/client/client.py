@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from leasehold.api import calls
+from leasehold.api.budgets import LimitReport
 from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
 from leasehold.api.deliveries import (
     DeliverBody,
@@ -50,6 +51,7 @@ from leasehold.client.arguments import (
 )
 from leasehold.client.connection import LOG, Connection, connect, start_once
 from leasehold.client.run_wait import OnChange, RunWait
+from leasehold.domain.budget import Budget
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
@@ -456,6 +458,22 @@ class Client:
             DeliveryClaimedError: another process is sending it.
         """
         return self.call(calls.deliver, DeliverBody(channel=channel, reason=reason), run)
+
+    # -- derived limits ----------------------------------------------------------------------------
+
+    def budgets(self) -> list[Budget]:
+        """Return the derived limits of all steps, as the last derivation left them."""
+        return self.call(calls.budgets, None).budgets
+
+    def limit(self, step: str) -> LimitReport:
+        """Return what the attempts of a step say about its limits now; nothing is stored.
+
+        Raises:
+            UnknownKeyError: there is no such step.
+            MetricsUnavailableError: the attempts cannot be read.
+        """
+        check_step(step)
+        return self.call(calls.limit, None, step=step)
 
     # -- limits of steps, which go over those of a step's entry, and under its variables -----------
 

@@ -36,6 +36,9 @@ class _Unread:
     def find(self, _step_type: str) -> None:
         """Return that none is known."""
 
+    def budget(self, _step_type: str) -> None:
+        """Return that none is known."""
+
     def read(self) -> Sequence[StoredOverride]:
         """Raise why they cannot be read."""
         raise self.problem

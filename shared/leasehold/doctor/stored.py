@@ -21,7 +21,7 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
 from leasehold.domain.printable import counted, printable
-from leasehold.domain.timestamps import stamp, time_or_date
+from leasehold.domain.timestamps import stamp, time_of
 from leasehold.domain.worker_note import (
     differ_for_long,
     known_names,
@@ -213,16 +213,6 @@ def _who_works(setup: Setup, store: StoreReader, clock: Clock) -> Iterator[Findi
                 "project's."
             )
             yield Finding("catalogs_differ", message, "leasehold workers", kind=Kind.WARNING)
-
-
-def time_of(value: Any) -> datetime | None:
-    """Return a time as a store has it, which a person may have edited."""
-    if isinstance(value, datetime):
-        return value if value.tzinfo is not None else None
-    try:
-        return time_or_date(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
 
 
 # Proposals from measurements: how many instances to keep warm.

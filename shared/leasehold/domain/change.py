@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from leasehold.domain.announcing import announcement_of, deliveries_of
 from leasehold.domain.archive import OwedArchive, longest_wait
 from leasehold.domain.artifact_name import step_folder
+from leasehold.domain.budget import TAIL_PROBE
 from leasehold.domain.checkpoint import CallCount, KeptCounts
 from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.dispatch import Rules
@@ -326,6 +327,7 @@ class Draft:
             self.step,
             completed_at=self.now,
             execution_seconds=self._execution_s() or 0.0,
+            tail_probe=self._is_tail_probe,
             output=made.value.text,
             output_ref=made.value.ref,
             output_status=made.status,
@@ -381,6 +383,7 @@ class Draft:
             execution_seconds=step.execution_seconds if is_repeated else self._execution_s(),
             cold_start=step.cold_start,
             first_tool=step.first_tool,
+            tail_probe=self._is_tail_probe,
         )
         self.step = replace(
             step,
@@ -389,6 +392,11 @@ class Draft:
             first_tool=None,
             earlier_attempts=((step.earlier_attempts or ()) + (ended,))[-MAX_EARLIER:],
         )
+
+    @property
+    def _is_tail_probe(self) -> bool | None:
+        """True for an attempt under the longest limit, else None: most are none."""
+        return self.before.position.dispatch.sources.get("dispatchDeadline") == TAIL_PROBE or None
 
     def terminated(self, reason: str) -> None:
         """Note what cut the attempt short that ends."""

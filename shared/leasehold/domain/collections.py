@@ -61,11 +61,23 @@ DELIVERIES: Final = Collection(
     ),
 )
 BREAKERS: Final = Collection("breakers")
-LEDGER: Final = Collection("ledger")
+LEDGER: Final = Collection("ledger", arrays=("stepTypes",), indexes=(("endedAt",),))
+BUDGETS: Final = Collection("budgets")
 OVERRIDES: Final = Collection("overrides")
 WORKERS: Final = Collection("workers", indexes=(("seenAt",),))
 IDENTITIES: Final = Collection("identities")
 
 COLLECTIONS: Final[Mapping[str, Collection]] = {
-    c.name: c for c in (RUNS, TRACE, OVERRIDES, DELIVERIES, BREAKERS, LEDGER, WORKERS, IDENTITIES)
+    c.name: c
+    for c in (
+        RUNS,
+        TRACE,
+        OVERRIDES,
+        DELIVERIES,
+        BREAKERS,
+        LEDGER,
+        BUDGETS,
+        WORKERS,
+        IDENTITIES,
+    )
 }

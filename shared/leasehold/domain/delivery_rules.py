@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic.alias_generators import to_camel
 
 from leasehold.domain.delivery import Claim, Delivery, DeliveryState
-from leasehold.domain.retry import doubling
+from leasehold.domain.retry import doubling, growing
 from leasehold.domain.stored import Document, Ref, StoredDocument, replace
 from leasehold.domain.trace import TraceEvent, TraceType, telling_ref
 
@@ -34,7 +34,8 @@ class DeliveryRules:
 
     Args:
         tries: so many tries of a round are made by the call that began it, if its time allows.
-        first_wait: after the first failure; each further wait is twice as long.
+        first_wait: after the first failure.
+        multiplier: how much longer each further wait is than the one before.
         longest_wait: no wait between two tries is longer, but for what a provider asks for.
         timeout: of one send.
         call_time: how long one call may take, with all its tries.
@@ -46,6 +47,7 @@ class DeliveryRules:
 
     tries: int = 3
     first_wait: timedelta = timedelta(seconds=5)
+    multiplier: float = 2.0
     longest_wait: timedelta = timedelta(minutes=10)
     timeout: timedelta = timedelta(seconds=10)
     call_time: timedelta = timedelta(seconds=60)
@@ -282,7 +284,8 @@ def wait_after(
         jitter: from 0 to 1.
         retry_after: what the provider asks for.
     """
-    wait = doubling(rules.first_wait, rules.longest_wait).wait(tries) * (1 + _JITTER * jitter)
+    wait = growing(rules.first_wait, rules.multiplier, rules.longest_wait, tries)
+    wait *= 1 + _JITTER * jitter
     return max(wait, min(retry_after or timedelta(), MAX_RETRY_AFTER))
 
 

@@ -40,6 +40,8 @@ class StepSettings:
             if the run sets it, `run`.
         refused: one sentence for each value that was set but cannot be used.
         options: what the entry says alone, by the `ENTRY_OPTIONS` of a dispatch.
+        tail: the settings of a tail probe, under the longest limits; None: there are none.
+        is_tail: whether an attempt is one, by its run, step and generation.
     """
 
     step_type: str
@@ -54,6 +56,8 @@ class StepSettings:
     refused: tuple[str, ...] = ()
     retry: RetryRule | None = None
     options: Mapping[str, Any] = field(default_factory=lambda: _DEFAULT_OPTIONS)
+    tail: StepSettings | None = None
+    is_tail: Callable[[str, str, int], bool] = lambda *_: False
 
     @functools.cached_property
     def frozen(self) -> Dispatch:
@@ -172,6 +176,8 @@ def dispatch_of(
     max_retries: int | None = None,
 ) -> Dispatch:
     """Freeze the settings in force into the next dispatch; its run may say how often to retry."""
+    if settings.tail is not None and settings.is_tail(nonce, settings.step_type, generation):
+        settings = settings.tail
     dispatch = replace(
         settings.frozen, generation=generation, trial=trial, not_before=not_before, nonce=nonce
     )

@@ -35,6 +35,7 @@ class StepEntry(Stored):
     execution_seconds: float | None = None
     cold_start: bool | None = None
     first_tool: str | None = None
+    tail_probe: bool | None = None
     earlier_attempts: tuple[EarlierAttempt, ...] | None = None
     attempts: Mapping[str, int] = {}
     rejected_checkpoints: int | None = None
@@ -61,6 +62,7 @@ class LedgerEntry(Stored):
     calls_spared: int
     rejected_checkpoints: int
     steps: Mapping[str, StepEntry]
+    step_types: tuple[str, ...] = ()
 
 
 def ledger_ref(run_id: str) -> Ref:
@@ -97,6 +99,7 @@ def ledger_of(run: Manifest) -> LedgerEntry:
         calls_spared=sum([each.spared for each in calls]),
         rejected_checkpoints=sum([step.rejected_checkpoints or 0 for step in entries]),
         steps=steps,
+        step_types=run.plan,
     )
 
 
@@ -129,6 +132,7 @@ def _step_entry(record: StepRecord) -> StepEntry:
         execution_seconds=record.execution_seconds,
         cold_start=record.cold_start,
         first_tool=record.first_tool,
+        tail_probe=record.tail_probe,
         earlier_attempts=earlier,
         attempts=_counted(record.attempts),
         rejected_checkpoints=record.rejected,

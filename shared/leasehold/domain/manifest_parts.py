@@ -204,6 +204,7 @@ class EarlierAttempt(Stored):
     execution_seconds: float | None = None
     cold_start: bool | None = None
     first_tool: str | None = None
+    tail_probe: bool | None = None  # it ran under the longest limit; None: it did not
 
 
 #: So many earlier attempts of a step are kept, the latest ones.
@@ -229,6 +230,7 @@ class StepRecord(Stored):
     execution_seconds: float | None = None
     cold_start: bool | None = None
     first_tool: str | None = None
+    tail_probe: bool | None = None
     earlier_attempts: tuple[EarlierAttempt, ...] | None = None
     output: str | None = None
     output_ref: str | None = None

@@ -49,6 +49,21 @@ def doubling(first: timedelta, longest: timedelta) -> Backoff:
     return Backoff(first, longest, doublings=_MOST_DOUBLINGS)
 
 
+def growing(first: timedelta, factor: float, longest: timedelta, tries: int) -> timedelta:
+    """Return the wait after so many tries: each is `factor` times the one before, up to `longest`.
+
+    Args:
+        first: the first wait.
+        factor: 1 or more.
+        longest: no wait is longer.
+        tries: 1 or more.
+    """
+    try:
+        return min(first * factor ** (tries - 1), longest)
+    except OverflowError:  # a longer one than any calendar has
+        return longest
+
+
 #: With this many, any first wait has become longer than any longest one.
 _MOST_DOUBLINGS: Final = 40
 
@@ -90,8 +105,5 @@ def is_listed(names: Collection[str], dispatch: Dispatch) -> bool:
 
 
 def _wait_by(rule: RetryRule, failures: int) -> timedelta:
-    try:
-        seconds = rule.first_s * rule.factor ** (failures - 1)
-    except OverflowError:
-        seconds = rule.max_s
-    return timedelta(seconds=min(seconds, rule.max_s))
+    first, longest = timedelta(seconds=rule.first_s), timedelta(seconds=rule.max_s)
+    return growing(first, rule.factor, longest, failures)

@@ -67,6 +67,16 @@ def moment_of(text: str, now: datetime, *, ahead: bool = False) -> datetime:
         raise ValueError(_NONE) from None
 
 
+def time_of(value: object) -> datetime | None:
+    """Return a time as a store has it, which a person may have edited."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo is not None else None
+    try:
+        return time_or_date(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
 # A step of the clock that a store's time goes by: it was set, or its machine slept.
 #
 # What was written before it has times of the old clock. A lease of then would be over at once,

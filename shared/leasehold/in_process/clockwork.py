@@ -61,6 +61,10 @@ CHANGED_HERE: Final = (
 )
 
 
+#: As often as Cloud Scheduler calls `derive_budgets`.
+DERIVE_EVERY_S: Final = 3600.0
+
+
 class Clockwork:
     """Looks after runs: those that were started or adopted here, or every one of the store.
 
@@ -93,6 +97,7 @@ class Clockwork:
         self._dispatched_since = self._owed_since = engine().clock.now()
         self._presence = Presence(WorkerKind.IN_PROCESS)
         self._followed: ClockStep | None = None
+        self._derive_at = -math.inf
 
     @property
     def _engine(self) -> Engine:
@@ -194,8 +199,20 @@ class Clockwork:
             if self._every_run:
                 take_over_gone(engine, is_gone=_is_gone)
                 stop_cancelled(engine)
+                self._derive_budgets(engine)
         finally:  # its index may still be built: the sweep can do without
             sweep(engine, among=among, time=_SWEEP_TIME, width=self._width)
+
+    def _derive_budgets(self, engine: Engine) -> None:
+        """Derive the limits of steps, if any are derived, and it is time again."""
+        now = engine.clock.monotonic()
+        if now < self._derive_at:
+            return
+        self._derive_at = now + DERIVE_EVERY_S
+        if engine.derives_budgets:
+            from leasehold.services.derive_budgets import derive_and_report  # noqa: PLC0415 - seldom
+
+            derive_and_report(engine)
 
     def _follow_clock(self, engine: Engine) -> None:
         """Take everything up anew where the machine's clock was set: waits and leases follow it."""

@@ -11,6 +11,7 @@ from functools import partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from leasehold.budgets.proposal import Strategy
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, RetryRule
 from leasehold.domain.retry import Backoff
 from leasehold.errors import InvalidEntryError, PlatformLimitError
@@ -113,6 +114,7 @@ MIN_DEADLINE: Final = timedelta(seconds=15)
 PLATFORM_DEADLINE: Final = timedelta(minutes=30)
 #: Where no queue waits for an answer, a heartbeat notices a worker that died.
 MAX_DEADLINE: Final = timedelta(days=7)
+_TIMES_DECLARED: Final = 4
 
 #: The engine's own variables: no step type may be overridden by one of them.
 ENGINE_VARIABLES: Final = frozenset(SETTINGS.keys())
@@ -176,6 +178,9 @@ def _milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)
 
 
+#: How the limits of a step are chosen; see `budgets/proposal.py`.
+STRATEGIES: Final = tuple(one.value for one in Strategy)
+
 #: The options of a step, in the order in which they are checked.
 OPTIONS: Final[Mapping[str, StepOption]] = {
     "step_type": _named(str, STEP_TYPE_WORDS),
@@ -204,6 +209,11 @@ OPTIONS: Final[Mapping[str, StepOption]] = {
     ),
     "gates": StepOption(tuple | list, "a tuple of names of gates"),
     "entry_actions": StepOption(tuple | list, _ACTIONS_WORDS),
+    "limit_strategy": StepOption(
+        str | None,
+        "'fixed', 'propose' or 'phase_decoupled', or None",
+        lambda name: name is None or name in STRATEGIES,
+    ),
     "queue": _named(str, _QUEUE_WORDS, lambda name: not name or _QUEUE.fullmatch(name) is not None),
 }
 _FROZEN: Final = tuple(
@@ -257,6 +267,8 @@ class StepDispatchEntry:
         gates: the gates that its output must pass, in order; names of the gate registry.
         entry_actions: functions `(ctx, given)`, as `module:function`, that are called in this order
             before the handler, in each attempt and under its limits.
+        limit_strategy: how its limits are chosen: `fixed`, `propose` or `phase_decoupled`; None: as
+            PIPELINE_LIMIT_STRATEGY says.
         output: the model of a remote step's output, `module:Model`; other steps say it in their
             handler's annotation.
 
@@ -281,6 +293,7 @@ class StepDispatchEntry:
     output: str = ""
     gates: tuple[str, ...] = ()
     entry_actions: tuple[str, ...] = ()
+    limit_strategy: str | None = None
 
     if TYPE_CHECKING:
 
@@ -304,6 +317,7 @@ class StepDispatchEntry:
             output: str = ...,
             gates: tuple[str, ...] = ...,
             entry_actions: tuple[str, ...] = ...,
+            limit_strategy: str | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -423,6 +437,16 @@ def deadline_cap(entry: StepDispatchEntry, *, on_platform: bool) -> timedelta:
     """
     is_called = on_platform and entry.handler != REMOTE
     return PLATFORM_DEADLINE if is_called or entry.heartbeat_interval is None else MAX_DEADLINE
+
+
+def budget_cap(entry: StepDispatchEntry, *, on_platform: bool) -> timedelta:
+    """Return the longest limit that may be derived for a step, and that its tail probes have.
+
+    30 minutes, or four times what its entry says; never more than the step may have at all. Where
+    no platform sets an end, a hang in a tail probe would else be noticed after days.
+    """
+    longest = max(PLATFORM_DEADLINE, _TIMES_DECLARED * entry.dispatch_deadline)
+    return max(min(deadline_cap(entry, on_platform=on_platform), longest), entry.dispatch_deadline)
 
 
 def check_platform(steps: Iterable[StepDispatchEntry]) -> None:

@@ -1,17 +1,27 @@
-"""The settings in force for a step type: environment over override over entry, with sources."""
+"""The settings in force for a step type: environment, override, budget, entry, with sources."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
+from leasehold.budgets.proposal import BudgetSettings, Strategy
+from leasehold.budgets.tail_probe import is_tail_probe
+from leasehold.domain.budget import DERIVED, TAIL_PROBE, BudgetLimit
 from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.dispatch import Rules, StepSettings
-from leasehold.domain.override import OVERRIDE, StoredOverride
+from leasehold.domain.override import OVERRIDE, StoredOverride, whole_milliseconds
 from leasehold.domain.retry import Backoff
-from leasehold.registry.dispatch import REMOTE, StepDispatchEntry, deadline_cap, ladder_problem
+from leasehold.registry.dispatch import (
+    REMOTE,
+    StepDispatchEntry,
+    budget_cap,
+    deadline_cap,
+    ladder_problem,
+)
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.setting_texts import IN_PROCESS, as_refused
 
@@ -33,6 +43,7 @@ def effective_settings(
     entry: StepDispatchEntry,
     environ: Mapping[str, str],
     override: StoredOverride | None = None,
+    budget: BudgetLimit | None = None,
     *,
     max_retries: int,
     backoff: Backoff = Backoff(),  # noqa: B008 - a frozen value
@@ -49,6 +60,7 @@ def effective_settings(
         entry: the registry entry.
         environ: the environment now.
         override: the step's override; one that is over does not count.
+        budget: its derived limit, for a step that goes by it.
         max_retries: the threshold, for an entry without one.
         backoff: the waits, for what a retry policy leaves out.
         heartbeat: PIPELINE_HEARTBEAT_S where it is set; an entry without heartbeat stays without.
@@ -63,11 +75,12 @@ def effective_settings(
     )
     # an entry that is beyond its platform is refused where a process begins
     longest = max(deadline_cap(entry, on_platform=on_platform), entry.dispatch_deadline)
-    set_ = _limits_of(override, refused)
-    variables, set_ = _on_the_ladder(entry, longest, variables, set_, refused)
+    given = variables, _limits_of(override, refused), _derived(budget)
+    kept = _on_the_ladder(entry, longest, given, refused)
+    timeout, deadline = _first(kept, entry)
     sources = {
-        "agentTimeout": _source(timeout_name, variables.timeout, set_.timeout),
-        "dispatchDeadline": _source(deadline_name, variables.deadline, set_.deadline),
+        "agentTimeout": _source(timeout_name, [one.timeout for one in kept]),
+        "dispatchDeadline": _source(deadline_name, [one.deadline for one in kept]),
         "maxRetries": "threshold" if entry.max_retries is None else _ENTRY,
         "heartbeat": _ENTRY,
     }
@@ -78,10 +91,10 @@ def effective_settings(
         interval, sources["heartbeat"] = longest_heartbeat, "PIPELINE_LEASE_TTL_S"
     if entry.retry is not None:
         sources["retry"] = _ENTRY
-    return StepSettings(
+    settings = StepSettings(
         step_type=entry.step_type,
-        agent_timeout=variables.timeout or set_.timeout or entry.agent_timeout,
-        dispatch_deadline=variables.deadline or set_.deadline or entry.dispatch_deadline,
+        agent_timeout=timeout,
+        dispatch_deadline=deadline,
         max_retries=max_retries if entry.max_retries is None else entry.max_retries,
         retry=None if entry.retry is None else entry.retry.in_force(backoff),
         options=entry.frozen_options(),
@@ -92,6 +105,33 @@ def effective_settings(
         sources=sources,
         refused=tuple(refused),
     )
+    if budget is None:
+        return settings
+    return _with_tail_probes(settings, budget_cap(entry, on_platform=on_platform))
+
+
+def _with_tail_probes(settings: StepSettings, longest: timedelta) -> StepSettings:
+    """Return the settings with those of the few attempts that show how long the longest take.
+
+    Only a derived limit hides them: a person who set another one has the last word.
+    """
+    if set(map(settings.sources.get, ("agentTimeout", "dispatchDeadline"))) != {DERIVED}:
+        return settings
+    sources = {"agentTimeout": TAIL_PROBE, "dispatchDeadline": TAIL_PROBE}
+    tail = replace(
+        settings,
+        agent_timeout=longest - (settings.dispatch_deadline - settings.agent_timeout),
+        dispatch_deadline=longest,
+        sources={**settings.sources, **sources},
+    )
+    return replace(settings, tail=tail, is_tail=is_tail_probe)
+
+
+def _derived(budget: BudgetLimit | None) -> _Limits:
+    if budget is None:
+        return _NOTHING
+    deadline = timedelta(seconds=round(budget.total_s))
+    return _Limits(whole_milliseconds(budget.timeout_s), deadline)
 
 
 def _limits_of(override: StoredOverride | None, refused: list[str]) -> _Limits:
@@ -104,35 +144,42 @@ def _limits_of(override: StoredOverride | None, refused: list[str]) -> _Limits:
     return _Limits(override.override.timeout, override.override.deadline)
 
 
-def _source(variable: str, of_variable: timedelta | None, of_override: timedelta | None) -> str:
-    """Return where a limit comes from."""
-    if of_variable is not None:
-        return variable
-    return _ENTRY if of_override is None else OVERRIDE
+def _source(variable: str, limits: Sequence[timedelta | None]) -> str:
+    """Return where a limit comes from: the first of its sources that gives one."""
+    for source, limit in zip((variable, OVERRIDE, DERIVED), limits, strict=True):
+        if limit is not None:
+            return source
+    return _ENTRY
+
+
+def _first(sources: Sequence[_Limits], entry: StepDispatchEntry) -> tuple[timedelta, timedelta]:
+    """Return both limits: each from the first source that gives it, or the entry."""
+    timeouts, deadlines = zip(*sources, strict=True)
+    timeout = next(filter(None, timeouts), entry.agent_timeout)
+    return timeout, next(filter(None, deadlines), entry.dispatch_deadline)
+
+
+#: What each source gives, in order: variables, override, budget.
+_Sources = tuple[_Limits, ...]
 
 
 def _on_the_ladder(
-    entry: StepDispatchEntry,
-    longest: timedelta,
-    variables: _Limits,
-    override: _Limits,
-    refused: list[str],
-) -> tuple[_Limits, _Limits]:
+    entry: StepDispatchEntry, longest: timedelta, given: _Sources, refused: list[str]
+) -> _Sources:
     """Return what holds together with the entry: as much as can of the variables, then the rest.
 
-    Rather than a variable, an override is dropped; rather than both limits of a source, one.
+    Rather than a variable, an override is dropped, and rather than that a budget; rather than both
+    limits of a source, one.
     """
     problem = None
-    for kept in itertools.product(_parts(variables), _parts(override)):
-        timeout = kept[0].timeout or kept[1].timeout or entry.agent_timeout
-        deadline = kept[0].deadline or kept[1].deadline or entry.dispatch_deadline
-        broken = ladder_problem(timeout, deadline, longest)
+    for kept in itertools.product(*map(_parts, given)):
+        broken = ladder_problem(*_first(kept, entry), longest)
         problem = problem or broken
         if broken is None:
             break
     if problem is not None:
         field, value, allowed = problem
-        dropped = _dropped(entry, (variables, override), kept)
+        dropped = _dropped(entry, given, kept)
         refused.append(f"{dropped} refused: {field} would be {value}; allowed: {allowed}.")
     return kept
 
@@ -143,21 +190,17 @@ def _parts(limits: _Limits) -> tuple[_Limits, ...]:
     return limits, _Limits(timeout, None), _Limits(None, deadline), _NOTHING
 
 
-def _dropped(
-    entry: StepDispatchEntry, given: tuple[_Limits, _Limits], kept: tuple[_Limits, _Limits]
-) -> str:
-    """Return the names of given values that do not hold; a variable hides what is under it."""
-    of_override = (
-        f"overrides/{entry.step_type} timeoutS",
-        f"overrides/{entry.step_type} deadlineS",
-    )
+def _dropped(entry: StepDispatchEntry, given: _Sources, kept: _Sources) -> str:
+    """Return the names of given values that do not hold; a source hides what is under it."""
+    step = entry.step_type
+    of_override = f"overrides/{step} timeoutS", f"overrides/{step} deadlineS"
+    of_budget = f"budgets/{step} applied.timeoutS", f"budgets/{step} applied.totalS"
     names = [
         name
-        for source, of_source in enumerate((entry.env_overrides, of_override))
+        for source, of_source in enumerate((entry.env_overrides, of_override, of_budget))
         for limit, name in enumerate(of_source)
         if given[source][limit] is not None
-        and kept[source][limit] is None
-        and kept[0][limit] is None
+        and all(above[limit] is None for above in kept[: source + 1])
     ]
     return " and ".join(names)
 
@@ -184,6 +227,8 @@ def rules_of(
     environ: Mapping[str, str],
     find_override: Callable[[str], StoredOverride | None],
     warn: Callable[[str], object],
+    *,
+    find_budget: Callable[[str], BudgetLimit | None] = lambda _: None,
 ) -> Rules:
     """Return the rules in force, with the limits of steps as they are at each dispatch.
 
@@ -193,6 +238,7 @@ def rules_of(
         environ: where the variables of their limits are looked up, at each dispatch.
         find_override: returns the override of a step type, as it is at each dispatch.
         warn: given a sentence on each limit that is refused, once.
+        find_budget: returns the derived limit of a step type, likewise.
     """
     backoff = Backoff(
         minimum=timedelta(seconds=settings["PIPELINE_MIN_BACKOFF_S"]),
@@ -200,7 +246,13 @@ def rules_of(
         doublings=settings["PIPELINE_MAX_DOUBLINGS"],
     )
     limits = _StepLimits(
-        settings, catalog, environ, find_override=find_override, warn=warn, backoff=backoff
+        settings,
+        catalog,
+        environ,
+        find_override=find_override,
+        find_budget=find_budget,
+        warn=warn,
+        backoff=backoff,
     )
     return Rules(
         settings_for=limits.settings_for,
@@ -224,6 +276,7 @@ def _delivery_rules(settings: Mapping[str, Any]) -> DeliveryRules:
     return DeliveryRules(
         tries=settings["PIPELINE_DELIVERY_TRIES"],
         first_wait=seconds("DELIVERY_WAIT"),
+        multiplier=settings["PIPELINE_DELIVERY_MULTIPLIER"],
         longest_wait=seconds("DELIVERY_MAX_WAIT"),
         timeout=seconds("DELIVERY_TIMEOUT"),
         call_time=seconds("DELIVERY_CALL"),
@@ -233,8 +286,8 @@ def _delivery_rules(settings: Mapping[str, Any]) -> DeliveryRules:
     )
 
 
-#: What goes over an entry: the texts of its variables, and its override.
-_Given = tuple[tuple[str | None, ...], StoredOverride | None]
+#: What goes over an entry: the texts of its variables, its override, and its budget.
+_Given = tuple[tuple[str | None, ...], StoredOverride | None, BudgetLimit | None]
 
 
 class _StepLimits:
@@ -247,6 +300,7 @@ class _StepLimits:
         environ: Mapping[str, str],
         *,
         find_override: Callable[[str], StoredOverride | None],
+        find_budget: Callable[[str], BudgetLimit | None],
         warn: Callable[[str], object],
         backoff: Backoff,
     ) -> None:
@@ -259,6 +313,8 @@ class _StepLimits:
         self._steps = catalog.steps
         self._environ = environ
         self._find_override = find_override
+        self._find_budget = find_budget
+        self._strategy = settings["PIPELINE_LIMIT_STRATEGY"]
         self._warn = warn
         self._warned: set[str] = set()
         self._resolved: dict[str, tuple[_Given, StepSettings]] = {}
@@ -269,17 +325,26 @@ class _StepLimits:
         if entry is None:
             return None
         override = self._find_override(step_type)
-        given = (tuple(map(self._environ.get, entry.env_overrides)), override)
+        budget = None
+        if (entry.limit_strategy or self._strategy) == Strategy.PHASE_DECOUPLED:
+            budget = self._find_budget(step_type)
+        given = (tuple(map(self._environ.get, entry.env_overrides)), override, budget)
         known = self._resolved.get(step_type)
         if known is None or known[0] != given:
-            known = self._resolved[step_type] = (given, self._resolve(entry, override))
+            known = self._resolved[step_type] = (given, self._resolve(entry, override, budget))
         return known[1]
 
-    def _resolve(self, entry: StepDispatchEntry, override: StoredOverride | None) -> StepSettings:
+    def _resolve(
+        self,
+        entry: StepDispatchEntry,
+        override: StoredOverride | None,
+        budget: BudgetLimit | None,
+    ) -> StepSettings:
         settings = effective_settings(
             entry,
             self._environ,
             override,
+            budget,
             max_retries=self._max_retries,
             backoff=self._backoff,
             heartbeat=self._heartbeat,
@@ -291,3 +356,23 @@ class _StepLimits:
                 self._warned.add(sentence)
                 self._warn(sentence)
         return settings
+
+
+# How the limits of steps are derived.
+
+
+def budget_settings(settings: Mapping[str, Any]) -> BudgetSettings:
+    """Return how budgets are derived, for all steps that do not say."""
+    return BudgetSettings(
+        strategy=Strategy(settings["PIPELINE_LIMIT_STRATEGY"]),
+        percentile=settings["PIPELINE_BUDGET_PERCENTILE"],
+        safety_buffer=timedelta(seconds=settings["PIPELINE_BUDGET_BUFFER_S"]),
+        rounding_granularity=timedelta(seconds=settings["PIPELINE_BUDGET_ROUNDING_S"]),
+        window=timedelta(days=settings["PIPELINE_BUDGET_WINDOW_DAYS"]),
+    )
+
+
+def goes_by_budgets(catalog: Catalog, budgets: BudgetSettings) -> bool:
+    """Return whether the limits of any step are its budget's."""
+    strategies = {step.limit_strategy or budgets.strategy for step in catalog.steps}
+    return Strategy.PHASE_DECOUPLED in strategies

@@ -34,7 +34,6 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "google.cloud.scheduler_v1",
         "google.cloud.secretmanager_v1",
         "packaging",
-        "yaml",
     ),
     "google": (
         "google.cloud.firestore",

@@ -58,6 +58,17 @@ FUNCTIONS: Final = FunctionTable(
             schedule="* * * * *",
         ),
         FunctionEntry(
+            "derive_budgets",
+            "derives the limits of steps from what their attempts took",
+            Trigger.SCHEDULE,
+            (Use.DOCUMENTS,),
+            timeout=timedelta(minutes=5),
+            memory_mib=512,
+            concurrency=1,
+            max_instances=1,
+            schedule="17 * * * *",
+        ),
+        FunctionEntry(
             "deliver_notification",
             "tells one channel of what happened to a run",
             Trigger.EVENTS,

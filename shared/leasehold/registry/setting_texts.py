@@ -54,6 +54,51 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     return read
 
 
+def number(least: float, most: float) -> Callable[[str], float]:
+    """Return what reads a number from `least` to `most`."""
+
+    def read(text: str) -> float:
+        value = float(text)
+        if not least <= value <= most:  # nor a NaN
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return what reads one of these words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+#: Durations come from the ledger of the runs; any other source is the address of a server.
+FROM_LEDGER: Final = "ledger"
+_METRIC: Final = re.compile(r"metric:([A-Za-z_:][\w.:]{0,199})", re.ASCII)
+
+
+def metrics_source(text: str) -> str:
+    """Return where the durations of attempts come from."""
+    if text == FROM_LEDGER:
+        return text
+    if not _PUBLIC_URL.fullmatch(text):
+        raise ValueError(text)
+    return text.rstrip("/")
+
+
+def metric_name(text: str) -> str:
+    """Return the name of a metric."""
+    found = _METRIC.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return found[1]
+
+
 def seconds_up_to(most: float) -> Callable[[str], float]:
     """Return what reads seconds above 0, at most `most`."""
 

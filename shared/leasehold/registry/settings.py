@@ -21,6 +21,10 @@ from leasehold.registry.setting_texts import (
     log_format,
     log_levels,
     maybe,
+    metric_name,
+    metrics_source,
+    number,
+    one_of,
     public_url,
     rights,
     seconds_up_to,
@@ -43,6 +47,7 @@ class SettingEntry:
         read: gives the value of a text; raises ValueError for one that is not allowed.
         is_threshold: a value that is not allowed is reported, and the default holds: a slip in a
             threshold must not keep runs from moving.
+        file_key: its key in the file of LEASEHOLD_CONFIG; empty: `settings.NAME`.
     """
 
     name: str
@@ -51,6 +56,7 @@ class SettingEntry:
     meaning: str
     read: Callable[[str], Any]
     is_threshold: bool = False
+    file_key: str = ""
 
     @property
     def key(self) -> str:
@@ -306,13 +312,23 @@ SETTINGS: Final = Registry(
             "a whole number from 1 to 100",
             "how often the call that begins an announcement tries to send it, if its time allows",
             whole(1, 100),
+            file_key="delivery.retry_policy.tries",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_WAIT_S",
             "5",
             f"{_SECONDS}, and at most PIPELINE_DELIVERY_MAX_WAIT_S",
-            "the wait after the first send that failed; each further wait is twice as long",
+            "the wait after the first send that failed",
             _seconds,
+            file_key="delivery.retry_policy.first_wait",
+        ),
+        SettingEntry(
+            "PIPELINE_DELIVERY_MULTIPLIER",
+            "2",
+            "a number from 1 to 10",
+            "how much longer each further wait is than the one before",
+            number(1, 10),
+            file_key="delivery.retry_policy.multiplier",
         ),
         SettingEntry(
             "PIPELINE_DELIVERY_MAX_WAIT_S",
@@ -372,8 +388,100 @@ SETTINGS: Final = Registry(
             "which deployment it is, such as production: the attribute env of telemetry",
             _deployment,
         ),
+        SettingEntry(
+            "PIPELINE_DELIVERY_STORE",
+            "runs",
+            "runs",
+            "where it is kept which announcements were sent, so that none is sent twice: the store "
+            "of the runs",
+            one_of("runs"),
+            file_key="delivery.idempotency_store",
+        ),
+        SettingEntry(
+            "PIPELINE_LIMIT_STRATEGY",
+            "fixed",
+            "fixed, propose or phase_decoupled",
+            "how the limits of a step are chosen, where its entry does not say "
+            "([timeouts.md](timeouts.md)): fixed: as the entry has them; propose: likewise, and "
+            "better ones are proposed; phase_decoupled: as its attempts of the last days need",
+            one_of("fixed", "propose", "phase_decoupled"),
+            file_key="scheduling.strategy",
+        ),
+        SettingEntry(
+            "PIPELINE_METRICS_SOURCE",
+            "ledger",
+            "ledger, or http://… or https://…",
+            "where the durations of attempts come from: the ledger of the runs, or a server with "
+            "the query API of Prometheus",
+            metrics_source,
+            file_key="scheduling.metrics_source",
+        ),
+        SettingEntry(
+            "PIPELINE_BUDGET_INIT_SOURCE",
+            "metric:agent.bootstrap_seconds",
+            "metric:NAME",
+            "the histogram of bootstraps, on that server",
+            metric_name,
+            file_key="budget.init_p95.source",
+        ),
+        SettingEntry(
+            "PIPELINE_BUDGET_EXEC_SOURCE",
+            "metric:agent.execution_seconds",
+            "metric:NAME",
+            "the histogram of executions, on that server",
+            metric_name,
+            file_key="budget.exec_p95.source",
+        ),
+        SettingEntry(
+            "PIPELINE_BUDGET_PERCENTILE",
+            "0.95",
+            "a share from 0.5 to 0.999",
+            "the share of attempts that a derived limit leaves time for",
+            number(0.5, 0.999),
+            file_key="budget.percentile",
+        ),
+        SettingEntry(
+            "PIPELINE_BUDGET_BUFFER_S",
+            "180",
+            "seconds from 0 to 86400",
+            "what a derived limit adds to both percentiles",
+            number(0, _DAY_S),
+            file_key="budget.safety_buffer",
+        ),
+        SettingEntry(
+            "PIPELINE_BUDGET_ROUNDING_S",
+            "60",
+            _SECONDS,
+            "a derived limit is rounded up to a multiple of it",
+            _seconds,
+            file_key="budget.rounding_granularity",
+        ),
+        SettingEntry(
+            "PIPELINE_BUDGET_WINDOW_DAYS",
+            "7",
+            "a whole number of days from 1 to 90",
+            "how far back attempts count",
+            whole(1, 90),
+            file_key="budget.window",
+        ),
+        SettingEntry(
+            "LEASEHOLD_CONFIG",
+            "",
+            "the path of a YAML file, or nothing",
+            "a file with any of these settings ([configuration.md](configuration.md)); the "
+            "environment goes over it",
+            str,
+        ),
     ],
 )
+
+
+#: By its key in the configuration file.
+FILE_KEYS: Final[Mapping[str, SettingEntry]] = {
+    entry.file_key or f"settings.{entry.name}": entry
+    for entry in SETTINGS
+    if entry.name != "LEASEHOLD_CONFIG"
+}
 
 
 def read_settings(
@@ -387,7 +495,9 @@ def read_settings(
 
     Raises:
         SettingError: another variable has a value that is not allowed.
+        SettingsFileError: the file of LEASEHOLD_CONFIG cannot be used.
     """
+    environ = with_config_file(environ)
     values = {entry.name: _read(entry, environ, warn) for entry in SETTINGS}
     heartbeat, ttl = values["PIPELINE_HEARTBEAT_S"], values["PIPELINE_LEASE_TTL_S"]
     if heartbeat is not None and heartbeat > ttl / 2:
@@ -400,6 +510,20 @@ def read_settings(
         raise _refused(first, environ.get(first.name, first.default))
     check_queue(values)
     return values
+
+
+def with_config_file(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment over the settings of the file that its LEASEHOLD_CONFIG names.
+
+    Raises:
+        SettingsFileError: the file cannot be used.
+    """
+    path = environ.get("LEASEHOLD_CONFIG")
+    if not path:
+        return environ
+    from leasehold.registry.config_file import settings_in  # noqa: PLC0415 - most have none
+
+    return {**settings_in(path, FILE_KEYS), **environ}
 
 
 def _read(entry: SettingEntry, environ: Mapping[str, str], warn: Callable[[str], object]) -> Any:

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.keeper import LeaseKeeper
+from leasehold.budgets.proposal import BudgetSettings, Strategy
 from leasehold.domain.breaker import Breaker
+from leasehold.domain.budget import BudgetLimit
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive, Deletion, Effect, Task
@@ -63,6 +65,10 @@ class Overrides(Protocol):
 
         It does not read.
         """
+        ...
+
+    def budget(self, step_type: str) -> BudgetLimit | None:
+        """Return the derived limit of a step type as it is known; None: there is none."""
         ...
 
     def read(self) -> Sequence[StoredOverride]:
@@ -197,6 +203,7 @@ class Engine:
         overrides: what people set for steps, which the rules look up as it is known here.
         retention: how long ended runs are kept.
         telemetry: hears of the work, where that is switched on.
+        budgets: how the limits of steps are derived, where a step does not say.
     """
 
     documents: Documents
@@ -215,6 +222,7 @@ class Engine:
     listeners: Listeners
     retention: Retention = field(default_factory=Retention)
     telemetry: Telemetry = NO_TELEMETRY
+    budgets: BudgetSettings = field(default_factory=BudgetSettings)
 
     def dispatch_rules(self) -> Rules:
         """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.
@@ -223,6 +231,15 @@ class Engine:
         """
         self.overrides.refresh()
         return self.rules
+
+    def strategy_of(self, step: StepDispatchEntry) -> Strategy:
+        """Return how the limits of a step are chosen: as it says, or as the settings do."""
+        return Strategy(step.limit_strategy or self.budgets.strategy)
+
+    @property
+    def derives_budgets(self) -> bool:
+        """Whether the limits of any step are derived, or proposed."""
+        return any(self.strategy_of(step) is not Strategy.FIXED for step in self.catalog.steps)
 
     def commit(
         self,

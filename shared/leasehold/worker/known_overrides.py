@@ -1,4 +1,7 @@
-"""The overrides as this process knows them: read when it dispatches, and at most every 10 s."""
+"""The limits set for steps as this process knows them: read when it dispatches, at most every 10 s.
+
+Those are the overrides of people; and the derived budgets, where a step goes by them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from leasehold.domain.budget import BUDGETS_AT_MOST, BudgetLimit, applied_limit
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
@@ -20,6 +24,7 @@ MAX_AGE_S: Final = 10.0
 _WITHIN_S: Final = 3.0
 
 _ALL: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
+_BUDGETS: Final = Query("budgets", limit=BUDGETS_AT_MOST, within=_WITHIN_S, fields=("applied",))
 
 
 class KnownOverrides:
@@ -29,10 +34,20 @@ class KnownOverrides:
         documents: where they are.
         clock: measures how old they are.
         log: given a line when they cannot be read; once, until they can.
+        reads_budgets: whether a step goes by its budget.
     """
 
-    def __init__(self, documents: Documents, clock: Clock, log: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        documents: Documents,
+        clock: Clock,
+        log: Callable[[str], object],
+        *,
+        reads_budgets: bool = False,
+    ) -> None:
         self._documents = documents
+        self._reads_budgets = reads_budgets
+        self._budgets: Mapping[str, BudgetLimit] = {}
         self._clock = clock
         self._log = log
         self._reading = threading.Lock()
@@ -62,6 +77,10 @@ class KnownOverrides:
         known = self._known.get(step_type)
         return None if known is None else known.at(self._clock.monotonic())
 
+    def budget(self, step_type: str) -> BudgetLimit | None:
+        """Return the derived limit of a step type as it is known; None: there is none."""
+        return self._budgets.get(step_type)
+
     def read(self) -> Sequence[StoredOverride]:
         """Read them at once, and return all, by their ids."""
         with self._reading:
@@ -74,9 +93,20 @@ class KnownOverrides:
         try:
             found = self._documents.query(_ALL)
             self._known = {one.ref.id: _Known(one) for one in found}
+            if self._reads_budgets:
+                self._budgets = self._read_budgets()
             self._is_away = False
         finally:  # a store that is away is not asked more often, either
             self._read_again_at = asked_at + MAX_AGE_S
+
+    def _read_budgets(self) -> dict[str, BudgetLimit]:
+        """Return the derived limits; of one that cannot be used, the last good one."""
+        found = {}
+        for one in self._documents.query(_BUDGETS):
+            limit = applied_limit(one.document) or self._budgets.get(one.ref.id)
+            if limit is not None:
+                found[one.ref.id] = limit
+        return found
 
 
 class _Known:

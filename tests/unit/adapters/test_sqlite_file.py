@@ -120,6 +120,29 @@ def test_a_file_gets_the_table_that_an_earlier_release_did_not_make(path: Path) 
     assert found == []
 
 
+def test_a_file_gets_the_columns_that_an_earlier_release_did_not_make(path: Path) -> None:
+    """The entries that are there are found by them; the earlier release goes on with the file."""
+    entry = {"endedAt": "2026-01-01T12:00:00Z", "stepTypes": ["draft", "send"]}
+    documents = SqliteDocuments(path, SystemClock())
+    documents.transact(Ref("ledger", "r-1"), lambda *_: Write(None, entry))
+    documents.transact(Ref("ledger", "r-2"), lambda *_: Write(None, {"endedAt": "soon"}))
+    documents.close()
+    file = sqlite3.connect(path)
+    file.execute("DROP INDEX ledger_endedAt")
+    for column in ("endedAt", "stepTypes"):
+        file.execute(f"ALTER TABLE ledger DROP COLUMN {column}")
+    file.execute("INSERT INTO ledger (parent, id, version, body) VALUES ('', 'r-3', 1, '{}')")
+    file.commit()
+    file.close()
+
+    documents = SqliteDocuments(path, SystemClock())
+    query = Query("ledger", contains=("stepTypes", "send"), order_by="endedAt", descending=True)
+    found = documents.query(query)
+    documents.close()
+
+    assert [one.ref.id for one in found] == ["r-1"]
+
+
 @needs_proc
 def test_a_file_that_is_refused_is_closed(path: Path) -> None:
     newer = sqlite3.connect(path)

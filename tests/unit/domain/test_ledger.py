@@ -32,6 +32,7 @@ def test_a_completed_run_in_figures(runs: Runs) -> None:
         "callsMade": 0,
         "callsSpared": 0,
         "rejectedCheckpoints": 0,
+        "stepTypes": ("draft", "send"),
     }
     assert steps["draft"] == {
         "startedAt": runs.at(0),

@@ -50,6 +50,17 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "PIPELINE_CHANNEL_REST_S": 60.0,
         "OTEL_EXPORTER_OTLP_ENDPOINT": "",
         "DEPLOYMENT_ENV": "unknown",
+        "PIPELINE_DELIVERY_STORE": "runs",
+        "PIPELINE_LIMIT_STRATEGY": "fixed",
+        "PIPELINE_METRICS_SOURCE": "ledger",
+        "PIPELINE_BUDGET_INIT_SOURCE": "agent.bootstrap_seconds",
+        "PIPELINE_BUDGET_EXEC_SOURCE": "agent.execution_seconds",
+        "PIPELINE_BUDGET_PERCENTILE": 0.95,
+        "PIPELINE_BUDGET_BUFFER_S": 180.0,
+        "PIPELINE_BUDGET_ROUNDING_S": 60.0,
+        "PIPELINE_BUDGET_WINDOW_DAYS": 7,
+        "LEASEHOLD_CONFIG": "",
+        "PIPELINE_DELIVERY_MULTIPLIER": 2.0,
     }
 
 

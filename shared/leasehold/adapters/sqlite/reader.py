@@ -92,7 +92,7 @@ class SqliteReader:
         self._clock = clock
         self._collections = collections
         self._reading = threading.Lock()
-        self._read(lambda connection: is_prepared(connection, str(path)))
+        self._read(self._check_own)
 
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return the documents that fit, as the store itself would; none, where it has no table."""
@@ -130,6 +130,14 @@ class SqliteReader:
             return [str(row[0]) for row in rows if row[0] != "ok"], True
 
         return self._read(found)
+
+    def _check_own(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file of another program; one that is damaged is ours as far as can be known."""
+        try:
+            is_prepared(connection, str(self._path))
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+                raise
 
     def close(self) -> None:
         """Do nothing: no connection is kept."""

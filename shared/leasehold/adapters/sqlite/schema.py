@@ -11,11 +11,18 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from leasehold.adapters.sqlite.rows import to_column
 from leasehold.domain.collections import Collection
 from leasehold.errors import StoreUnavailableError, StoreVersionError
 
 #: 3: runs have a `position`. Versions before it were never released, and are not read.
 SCHEMA_VERSION: Final = 3
+
+#: Each table with each of its columns.
+_COLUMNS: Final = (
+    "SELECT tables.name, columns.name FROM sqlite_master AS tables, "
+    "pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'"
+)
 
 #: "LHLD" in the header of the file: it tells a store from the database of another program.
 APPLICATION_ID: Final = 0x4C484C44
@@ -50,6 +57,7 @@ def prepare(
     if not (is_prepared(connection, store) and _has_tables(connection, collections)):
         for collection in collections.values():
             connection.execute(_table(collection))
+            _add_columns(connection, collection)
             for fields in collection.indexes:
                 connection.execute(_index(collection, fields))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -77,12 +85,32 @@ def is_prepared(connection: sqlite3.Connection, store: str) -> bool:
 
 
 def _has_tables(connection: sqlite3.Connection, collections: Mapping[str, Collection]) -> bool:
-    """Return whether each collection has its table.
+    """Return whether each collection has its table, with a column for each indexed field.
 
-    A new collection needs no new version: a process that does not know it leaves it alone.
+    A new collection needs no new version, and neither does a new index: a process that does not
+    know it leaves it alone.
     """
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    return set(collections) <= {name for (name,) in tables}
+    found = set(connection.execute(_COLUMNS))
+    wanted = {(one.name, field) for one in collections.values() for field in ("id", *one.fields)}
+    return wanted <= found
+
+
+def _add_columns(connection: sqlite3.Connection, collection: Collection) -> None:
+    """Add the columns that the table of an earlier version does not have, with their values."""
+    found = {column for table, column in connection.execute(_COLUMNS) if table == collection.name}
+    for field in collection.fields:
+        if field in found:
+            continue
+        name = collection.name
+        connection.execute(f'ALTER TABLE "{name}" ADD COLUMN "{field}"')
+        value = to_column if field not in collection.arrays else str
+        rows = connection.execute(
+            f"SELECT rowid, json_extract(body, '$.{field}') FROM \"{name}\""  # noqa: S608 - ours
+        ).fetchall()
+        connection.executemany(
+            f'UPDATE "{name}" SET "{field}" = ? WHERE rowid = ?',  # noqa: S608 - ours
+            [(value(found), row) for row, found in rows if found is not None],
+        )
 
 
 def _enter_wal(connection: sqlite3.Connection, store: str) -> None:

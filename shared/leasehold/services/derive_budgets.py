@@ -1,0 +1,320 @@
+"""Derive the budget of each step from what its attempts took: the samples in, `budgets/{step}` out.
+
+It may run at any time, and twice at once: the same samples give the same limits. A source that does
+not answer leaves the last budget in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final, Protocol
+
+from leasehold.budgets.derive import derive_budget
+from leasehold.budgets.proposal import (
+    BudgetProposal,
+    BudgetSettings,
+    Limit,
+    LimitInForce,
+    PhaseEstimate,
+    Strategy,
+)
+from leasehold.budgets.samples import AttemptSample, Outcome, believable
+from leasehold.domain.budget import BUDGETS_AT_MOST, Budget, BudgetLimit, budget_of, budget_ref
+from leasehold.domain.manifest import to_document
+from leasehold.domain.status import AttemptEnd, Termination
+from leasehold.domain.stored import Document, UnreadableDocument, Write
+from leasehold.domain.timestamps import time_of
+from leasehold.errors import LeaseholdError, UnknownKeyError
+from leasehold.ports.documents import Query, Range
+from leasehold.registry.dispatch import MIN_DEADLINE, StepDispatchEntry, budget_cap
+from leasehold.services.engine import Engine
+
+#: So many entries of the ledger are read for a step, the newest ones.
+READS_A_STEP: Final = 1000
+_PAGE: Final = 200
+_READ_WITHIN_S: Final = 20.0
+
+#: A handler that is ended needs this long for its end to be recorded.
+_TO_SETTLE: Final = timedelta(seconds=5)
+
+#: Why an attempt ended that would have taken longer: its own limit, or another cause.
+_CLIPPED: Final = frozenset(
+    {Termination.AGENT_TIMEOUT_EXCEEDED.value, Termination.DISPATCH_DEADLINE_EXCEEDED.value}
+)
+_INTERRUPTED: Final = frozenset(
+    {
+        Termination.LEASE_EXPIRED.value,
+        Termination.INSTANCE_SHUTDOWN.value,
+        Termination.CANCELLED.value,
+    }
+)
+_COMPLETED: Final = frozenset({"completed", AttemptEnd.REPEATED.value})
+
+
+class SampleSource(Protocol):
+    """Where the durations of attempts come from."""
+
+    def samples(self, step_type: str, since: datetime) -> Sequence[object]:
+        """Return the attempts of a step since then; LeaseholdError: they cannot be had."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The result for one step.
+
+    Args:
+        step_type: the step.
+        budget: its budget; None: the last one stays, if there is one.
+        problem: why, in a sentence; empty: there is none.
+        has_changed: whether another limit is applied than before.
+    """
+
+    step_type: str
+    budget: Budget | None
+    problem: str = ""
+    has_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSamples:
+    """The attempts of the runs that ended, as the ledger of a store has them."""
+
+    engine: Engine
+
+    def samples(self, step_type: str, since: datetime) -> Sequence[object]:
+        """Return the attempts of a step, of the `READS_A_STEP` newest runs that ended since then.
+
+        Raises:
+            StoreUnavailableError: the store did not answer.
+        """
+        query = Query(
+            "ledger",
+            contains=("stepTypes", step_type),
+            range=Range("endedAt", at_least=since),
+            order_by="endedAt",
+            descending=True,
+            limit=READS_A_STEP,
+            within=_READ_WITHIN_S,
+            fields=(f"steps.{step_type}",),
+        )
+        found = self.engine.documents.query(query)
+        entries = (one.document for one in found)
+        return [sample for entry in entries for sample in samples_of(entry, step_type)]
+
+
+def samples_of(entry: Document, step_type: str) -> Iterator[AttemptSample]:
+    """Yield the attempts of a step in an entry of the ledger, which a person may have edited."""
+    steps = entry.get("steps")
+    step = steps.get(step_type) if isinstance(steps, Mapping) else None
+    if isinstance(entry, UnreadableDocument) or not isinstance(step, Mapping):
+        return
+    earlier = step.get("earlierAttempts")
+    earlier = earlier if isinstance(earlier, list | tuple) else ()
+    attempts = [one for one in earlier if isinstance(one, Mapping)]
+    for number, attempt in enumerate(attempts):
+        if sample := _sample(attempt, attempt.get("end"), attempt.get("at"), number > 0):
+            yield sample
+    if sample := _sample(step, "completed", step.get("completedAt"), bool(attempts)):
+        yield sample
+
+
+def _sample(
+    attempt: Mapping[str, Any], end: object, at: object, is_retried: bool
+) -> AttemptSample | None:
+    """Return one attempt; None: it says nothing of how long the step takes."""
+    ended_at, outcome = time_of(at), _outcome(end, attempt.get("reason"))
+    execution = attempt.get("executionSeconds")
+    if ended_at is None or outcome is None or execution is None:
+        return None
+    return AttemptSample(
+        ended_at=ended_at,
+        outcome=outcome,
+        bootstrap_seconds=attempt.get("bootstrapSeconds") or 0.0,
+        execution_seconds=execution,
+        cold=attempt.get("coldStart") is True,
+        retried=is_retried,
+        tail_probe=attempt.get("tailProbe") is True,
+    )
+
+
+def _outcome(end: object, reason: object) -> Outcome | None:
+    """Return how an attempt ended; None: an outage, or it was continued by the next one."""
+    if end in _COMPLETED:
+        return Outcome.SUCCESS
+    if reason in _CLIPPED:
+        return Outcome.CLIPPED
+    if reason in _INTERRUPTED:
+        return Outcome.INTERRUPTED
+    return Outcome.FAILED if end == AttemptEnd.FAILED.value else None
+
+
+def derive_budgets(engine: Engine, source: SampleSource | None = None) -> list[Derived]:
+    """Derive and store the budget of each step whose strategy is not `fixed`.
+
+    Args:
+        engine: the parts.
+        source: of the durations; None: the ledger of the store.
+    """
+    source = source or LedgerSamples(engine)
+    return [
+        _derive(engine, source, entry)
+        for entry in engine.catalog.steps
+        if engine.strategy_of(entry) is not Strategy.FIXED
+    ]
+
+
+def explain_limit(
+    engine: Engine, step_type: str, source: SampleSource | None = None
+) -> dict[str, Any]:
+    """Return the budget of a step as it would be derived now, what is in force, and its attempts.
+
+    Returns:
+        JSON values, as `api/budgets.py` describes them; nothing is stored.
+
+    Raises:
+        UnknownKeyError: there is no such step.
+        StoreUnavailableError, MetricsUnavailableError: the attempts cannot be read.
+    """
+    entry = engine.catalog.steps.get(step_type)
+    if entry is None:
+        known = ", ".join(engine.catalog.steps.keys())
+        raise UnknownKeyError(registry="dispatch", key=step_type, known=known)
+    settings = budget_settings(engine, entry)
+    document, now = engine.documents.transact(budget_ref(step_type), _look).answer
+    samples = (source or LedgerSamples(engine)).samples(step_type, now - settings.window)
+    in_force = engine.dispatch_rules().known_settings(step_type)
+    return {
+        "budget": _budget(entry, samples, now, _last(document), settings),
+        "agentTimeoutS": {
+            "value": in_force.agent_timeout.total_seconds(),
+            "source": in_force.sources["agentTimeout"],
+        },
+        "dispatchDeadlineS": {
+            "value": in_force.dispatch_deadline.total_seconds(),
+            "source": in_force.sources["dispatchDeadline"],
+        },
+        "samples": [asdict(one) for one in believable(samples, now)],
+    }
+
+
+def read_budgets(engine: Engine) -> list[Budget]:
+    """Return the budgets of the store that can be used, by their steps.
+
+    Raises:
+        StoreUnavailableError: the store did not answer.
+    """
+    found = engine.documents.query(Query("budgets", limit=BUDGETS_AT_MOST))
+    return [budget for one in found if (budget := budget_of(one.document))]
+
+
+def _last(document: Document | None) -> Budget | None:
+    return None if document is None else budget_of(document)
+
+
+def derive_and_report(engine: Engine) -> list[Derived]:
+    """Derive and store the budgets, and log what changed and what went wrong."""
+    found = derive_budgets(engine)
+    for one in found:
+        if one.problem:
+            engine.listeners.log(
+                f"the budget of step {one.step_type} stays as it is: {one.problem}"
+            )
+        elif one.budget is not None and one.has_changed:
+            limit = one.budget.applied.total_s
+            words = f"step {one.step_type} has {limit:.0f} s from now on: {one.budget.reasons[0]}"
+            engine.listeners.log(words)
+    return found
+
+
+def _derive(engine: Engine, source: SampleSource, entry: StepDispatchEntry) -> Derived:
+    """Derive one budget; what goes wrong with it keeps no other step from its own."""
+    ref = budget_ref(entry.step_type)
+    settings = budget_settings(engine, entry)
+    try:
+        document, now = engine.documents.transact(ref, _look).answer
+        samples = source.samples(entry.step_type, now - settings.window)
+        last = _last(document)
+        budget = _budget(entry, samples, now, last, settings)
+        engine.documents.transact(ref, partial(_put, budget))
+    except LeaseholdError as error:
+        return Derived(entry.step_type, None, error.message)
+    applied = budget.declared if last is None else last.applied
+    return Derived(entry.step_type, budget, has_changed=budget.applied != applied)
+
+
+def _look(document: Document | None, now: datetime) -> Write[tuple[Document | None, datetime]]:
+    """Return what is stored, and the store's time; nothing is written."""
+    return Write((document, now))
+
+
+def _put(budget: Budget, _before: Document | None, _now: datetime) -> Write[None]:
+    return Write(None, to_document(budget))
+
+
+def budget_settings(engine: Engine, entry: StepDispatchEntry) -> BudgetSettings:
+    """Return how the budget of a step is derived: the settings, on its part of the time ladder."""
+    return BudgetSettings(
+        **{
+            **{name: getattr(engine.budgets, name) for name in _OF_SETTINGS},
+            "strategy": engine.strategy_of(entry),
+            "shortest": MIN_DEADLINE,
+            "longest": budget_cap(entry, on_platform=engine.rules.on_platform),
+        }
+    )
+
+
+_OF_SETTINGS: Final = ("percentile", "safety_buffer", "rounding_granularity", "window")
+
+
+def _budget(
+    entry: StepDispatchEntry,
+    samples: Sequence[object],
+    now: datetime,
+    last: Budget | None,
+    settings: BudgetSettings,
+) -> Budget:
+    """Return the budget of a step from its samples and its last budget."""
+    declared = Limit(entry.dispatch_deadline.total_seconds(), entry.agent_timeout.total_seconds())
+    current = None
+    if last is not None and settings.strategy is Strategy.PHASE_DECOUPLED:
+        applied = Limit(last.applied.total_s, last.applied.execution_s)
+        current = LimitInForce(applied, since=last.changed_at or last.derived_at)
+    found = derive_budget(samples, now=now, declared=declared, current=current, settings=settings)
+    return Budget(
+        step_type=entry.step_type,
+        strategy=settings.strategy.value,
+        derived_at=now,
+        changed_at=found.changed_at,
+        declared=_limit(declared, None),
+        proposed=_limit(found.proposed, found),
+        applied=_limit(found.applied, found if found.applied != declared else None),
+        only_proposed=found.only_proposed,
+        window_days=found.window / timedelta(days=1),
+        has_drifted=found.has_drifted,
+        counts=asdict(found.counts),
+        bootstrap=_phase(found.bootstrap),
+        execution=_phase(found.execution),
+        reasons=found.reasons,
+    )
+
+
+def _limit(limit: Limit, found: BudgetProposal | None) -> BudgetLimit:
+    """Return a limit as it is stored; that of the handler leaves time for its bootstrap, too."""
+    bootstrap = found.bootstrap.bound if found is not None and found.bootstrap else 0.0
+    longest = limit.total_seconds - _TO_SETTLE.total_seconds()
+    timeout = limit.execution_seconds
+    if found is not None:
+        timeout = max(1.0, min(limit.execution_seconds + bootstrap, longest))
+    return BudgetLimit(
+        total_s=limit.total_seconds,
+        execution_s=round(limit.execution_seconds, 3),
+        timeout_s=round(timeout, 3),
+    )
+
+
+def _phase(estimate: PhaseEstimate | None) -> dict[str, Any] | None:
+    return None if estimate is None else asdict(estimate)

@@ -1,0 +1,288 @@
+"""Budgets on each store: from the ledger to the limits of the next dispatch, and who beats them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold import PipelineEntry, Registry, StepDispatchEntry
+from leasehold.bootstrap import Bundle, boot
+from leasehold.domain.budget import budget_of, budget_ref
+from leasehold.domain.dispatch import StepSettings
+from leasehold.domain.ledger import ledger_ref
+from leasehold.domain.override import override_ref
+from leasehold.domain.stored import Ref, Write
+from leasehold.errors import UnknownKeyError
+from leasehold.ports.documents import Documents
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.derive_budgets import (
+    READS_A_STEP,
+    LedgerSamples,
+    derive_budgets,
+    explain_limit,
+    read_budgets,
+)
+
+HOUR = timedelta(hours=1)
+
+
+def step(name: str, **options: Any) -> StepDispatchEntry:
+    limits = {
+        "agent_timeout": timedelta(minutes=10),
+        "dispatch_deadline": timedelta(minutes=15),
+        "limit_strategy": "phase_decoupled",
+    }
+    return StepDispatchEntry(step_type=name, handler="json:loads", **limits | options)
+
+
+@pytest.fixture
+def open_bundle(
+    documents: Documents, tmp_path: Path, unique: str
+) -> Iterator[Callable[..., Bundle]]:
+    """Opens engines of the steps of a test, whose names no other test has."""
+    opened: list[Bundle] = []
+
+    def open_one(environ: dict[str, str] | None = None, **options: Any) -> Bundle:
+        name = options.pop("name", unique)
+        catalog = Catalog(
+            steps=Registry("dispatch", [step(name, **options)]),
+            pipelines=Registry("pipelines", [PipelineEntry(name="one", steps=(name,))]),
+        )
+        settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", **(environ or {})}
+        opened.append(boot(settings, catalog=catalog, documents=documents))
+        return opened[-1]
+
+    yield open_one
+    for bundle in opened:
+        bundle.processes.close()
+        bundle.engine.leases.close()
+
+
+def now_of(documents: Documents) -> datetime:
+    return documents.transact(Ref("breakers", "clock"), lambda _, now: Write(now)).answer
+
+
+def write_entry(
+    documents: Documents, name: str, step_type: str, ended_at: datetime, **record: Any
+) -> None:
+    """An entry of the ledger as a run of one step leaves it."""
+    entry = {
+        "runId": name,
+        "endedAt": ended_at,
+        "stepTypes": [step_type, "another"],
+        "steps": {step_type: {"completedAt": ended_at, **record}},
+    }
+    documents.transact(ledger_ref(name), lambda *_: Write(None, entry))
+
+
+def write_runs(documents: Documents, step_type: str, count: int = 80) -> None:
+    now = now_of(documents)
+    for number in range(count):
+        write_entry(
+            documents,
+            f"{step_type}-{number}",
+            step_type,
+            now - number * HOUR / 60,
+            bootstrapSeconds=2.0 + number % 5,
+            executionSeconds=60.0 + number % 7,
+            coldStart=number % 10 == 0,
+        )
+
+
+def in_force(bundle: Bundle, step_type: str) -> StepSettings:
+    return bundle.engine.dispatch_rules().known_settings(step_type)
+
+
+def test_a_derived_limit_is_applied_and_an_override_and_a_variable_go_over_it(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    write_runs(documents, unique)
+    bundle = open_bundle()
+
+    (derived,) = derive_budgets(bundle.engine)
+
+    assert derived.problem == ""
+    stored = documents.get(budget_ref(unique))
+    assert stored is not None
+    budget = budget_of(stored.document)
+    assert budget == derived.budget
+    assert budget is not None
+    assert budget.counts["successes"] == 80
+    assert budget.proposed.total_s % 60 == 0
+    assert 240 <= budget.proposed.total_s <= 420
+    assert all(reason.endswith(".") for reason in budget.reasons)
+    assert budget.derived_at == stored.read_at or budget.derived_at < stored.read_at
+
+    # a day later it has come down: as if it had been derived again each day
+    applied = budget.model_copy(update={"applied": budget.proposed}).model_dump()
+    documents.transact(budget_ref(unique), lambda *_: Write(None, applied))
+    settings = in_force(open_bundle(), unique)
+    assert settings.dispatch_deadline.total_seconds() == budget.proposed.total_s
+    assert settings.agent_timeout.total_seconds() == budget.proposed.timeout_s
+    assert set(settings.sources.values()) >= {"derived"}
+    assert settings.tail is not None
+    assert settings.tail.dispatch_deadline == timedelta(minutes=60)  # four times the entry
+
+    override = {"timeoutS": 33, "until": "2999-01-01"}
+    documents.transact(override_ref(unique), lambda *_: Write(None, override))
+    try:
+        settings = in_force(open_bundle(), unique)
+        assert (settings.agent_timeout, settings.sources["agentTimeout"]) == (
+            timedelta(seconds=33),
+            "override",
+        )
+        assert settings.sources["dispatchDeadline"] == "derived"
+        assert settings.tail is None, "a person has the last word"
+
+        variable = f"PIPELINE_{unique.upper().replace('-', '_')}_TIMEOUT_MS"
+        settings = in_force(open_bundle({variable: "44000"}), unique)
+        assert (settings.agent_timeout, settings.sources["agentTimeout"]) == (
+            timedelta(seconds=44),
+            variable,
+        )
+    finally:
+        documents.delete(override_ref(unique))
+
+
+@pytest.mark.parametrize("strategy", ["fixed", "propose", None])
+def test_only_the_strategy_that_says_so_applies_a_limit(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle], strategy: str | None
+) -> None:
+    write_runs(documents, unique, count=30)
+    bundle = open_bundle(limit_strategy=strategy)
+
+    found = derive_budgets(bundle.engine)
+
+    assert [one.step_type for one in found] == ([unique] if strategy == "propose" else [])
+    settings = in_force(bundle, unique)
+    assert settings.dispatch_deadline == timedelta(minutes=15)
+    assert settings.sources["dispatchDeadline"] == "entry"
+    for one in found:
+        assert one.budget is not None
+        assert one.budget.applied.total_s == one.budget.declared.total_s
+        assert not one.has_changed
+
+
+def test_an_entry_that_a_person_has_damaged_hides_no_other(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    write_runs(documents, unique, count=30)
+    now = now_of(documents)
+    for number, record in enumerate(
+        [
+            {"executionSeconds": "soon"},
+            {"executionSeconds": -1.0},
+            {"executionSeconds": 1e12},
+            {"executionSeconds": 5.0, "bootstrapSeconds": "x"},
+            {"executionSeconds": 5.0, "completedAt": "yesterday, or so"},
+            {"earlierAttempts": "none"},
+            {"earlierAttempts": [None, 7, {"end": "failed"}, {"at": 3}]},
+        ]
+    ):
+        write_entry(documents, f"{unique}-odd-{number}", unique, now - HOUR, **record)
+    documents.transact(
+        ledger_ref(f"{unique}-list"),
+        lambda *_: Write(None, {"endedAt": now, "stepTypes": [unique], "steps": [1]}),
+    )
+
+    (derived,) = derive_budgets(open_bundle().engine)
+
+    assert derived.problem == ""
+    assert derived.budget is not None
+    assert derived.budget.counts["successes"] == 30
+
+
+def test_attempts_that_did_not_come_to_an_end_count_as_longer_ones(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    now = now_of(documents)
+    ends = [
+        ("failed", "agent_timeout_exceeded"),
+        ("failed", "dispatch_deadline_exceeded"),
+        ("expired", "lease_expired"),
+        ("interrupted", "instance_shutdown"),
+        ("cancelled", "cancelled"),
+        ("failed", None),
+        ("failed", "memory_limit_exceeded"),
+        ("deferred", "store_unavailable"),
+        ("continued", None),
+        ("repeated", None),
+    ]
+    earlier = [
+        {"attempt": n, "end": end, "reason": reason, "at": now, "executionSeconds": 5.0}
+        for n, (end, reason) in enumerate(ends, 1)
+    ]
+    write_entry(
+        documents, f"{unique}-1", unique, now, executionSeconds=9.0, earlierAttempts=earlier
+    )
+
+    (derived,) = derive_budgets(open_bundle().engine)
+
+    assert derived.budget is not None
+    counts = derived.budget.counts
+    assert (counts["clipped"], counts["interrupted"], counts["failures"]) == (2, 3, 2)
+    assert counts["successes"] == 2, "an output that a person had made again was an output"
+    assert counts["retried"] == 6, "the first attempt is none, and failures are not learnt from"
+
+
+def test_a_budget_that_cannot_be_used_leaves_the_entry_in_force_and_is_derived_anew(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    bundle = open_bundle()
+    for damaged in ({"applied": {"totalS": "long"}}, {"applied": None}, {}, {"applied": [1]}):
+        documents.transact(budget_ref(unique), lambda *_, d=damaged: Write(None, d))
+        assert in_force(open_bundle(), unique).sources["dispatchDeadline"] == "entry"
+    assert unique not in [one.step_type for one in read_budgets(bundle.engine)]
+
+    write_runs(documents, unique, count=5)
+    (derived,) = derive_budgets(bundle.engine)
+
+    assert derived.budget is not None
+    assert unique in [one.step_type for one in read_budgets(bundle.engine)]
+
+
+def test_a_limit_off_the_time_ladder_is_refused_in_one_line(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    limits = {"totalS": 20, "executionS": 30, "timeoutS": 30}
+    documents.transact(budget_ref(unique), lambda *_: Write(None, {"applied": limits}))
+
+    settings = in_force(open_bundle(), unique)
+
+    assert settings.sources["dispatchDeadline"] == "entry"
+    (line,) = settings.refused
+    assert line.startswith(f"budgets/{unique} applied.t")
+    assert "refused: agent_timeout would be 0:00:30; allowed: below the dispatch deadline" in line
+
+
+def test_no_more_runs_are_read_than_may_be_and_the_newest_count(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    now = now_of(documents)
+    write_entry(documents, f"{unique}-old", unique, now - 8 * 24 * HOUR, executionSeconds=5.0)
+    write_entry(documents, f"{unique}-new", unique, now - HOUR, executionSeconds=6.0)
+    source = LedgerSamples(open_bundle().engine)
+
+    found = source.samples(unique, now - timedelta(days=7))
+
+    assert [getattr(one, "execution_seconds", None) for one in found] == [6.0]
+    assert READS_A_STEP == 1000
+
+
+def test_what_is_explained_is_not_stored(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    write_runs(documents, unique, count=10)
+    engine = open_bundle().engine
+
+    report = explain_limit(engine, unique)
+
+    assert report["dispatchDeadlineS"] == {"value": 900.0, "source": "entry"}
+    assert len(report["samples"]) == 10
+    assert documents.get(budget_ref(unique)) is None
+    with pytest.raises(UnknownKeyError):
+        explain_limit(engine, "no-such-step")
