@@ -34,7 +34,7 @@ FUNCTIONS: Final = FunctionTable(
             timeout=timedelta(seconds=120),
             memory_mib=512,
             concurrency=40,
-            max_instances=3,
+            max_instances=2,
         ),
         FunctionEntry(
             "manage_lease",

@@ -22,7 +22,7 @@ from typing import Final
 
 from bench.measuring import Figure, figure, report
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import Trigger
+from leasehold.registry.functions import Trigger, Use
 
 ROOT: Final = Path(__file__).parents[1]
 #: Where `main.py` of the bundle lies here.
@@ -50,9 +50,13 @@ _ADAPTERS: Final[Mapping[str, str]] = {
 }
 
 #: What each function of the table needs for what it mostly does: runs are kept in Firestore, and
-#: the next task is created. An announcement creates none.
+#: the next task is created. An announcement creates none, nor does a budget.
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
-    entry.name: (_FIRESTORE, _TRIES if entry.trigger is Trigger.EVENTS else _TASKS)
+    entry.name: (
+        _FIRESTORE,
+        *([_TRIES] if entry.trigger is Trigger.EVENTS else []),
+        *([_TASKS] if Use.TASKS in entry.uses else []),
+    )
     for entry in FUNCTIONS
 }
 

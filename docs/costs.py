@@ -33,6 +33,7 @@ from docs.prices import (
 )
 from leasehold.deploy.resources.alert_policies import ALERTS
 from leasehold.registry.function_table import FUNCTIONS
+from leasehold.services.derive_budgets import READS_A_STEP
 
 
 class Kind(StrEnum):
@@ -119,6 +120,7 @@ GROWING_WRITES_A_S: Final = 500
 REQUEST_S: Final = 0.2
 SWEEP_S: Final = 0.5
 SWEEPS_A_MONTH: Final = 60 * 24 * 30
+DERIVATIONS_A_MONTH: Final = 24 * 30
 
 #: A request to Pub/Sub is billed as so many bytes at least; those of a log line are assumed.
 _MESSAGE_BYTES: Final = 1000
@@ -225,7 +227,11 @@ def compute_table() -> str:
             _usd(compute_usd("sweep_dead_letters", SWEEPS_A_MONTH * SWEEP_S)),
         ],
         [f"the same: {SWEEPS_A_MONTH:,} x the operations above", _usd(sweeps)],
-        ["the same: 1 job of Cloud Scheduler", _usd(JOBS.of(1))],
+        ["the jobs of Cloud Scheduler, for sweeps and for limits", _usd(JOBS.of(2))],
+        [
+            f"a month of limits for a step: {DERIVATIONS_A_MONTH} x {READS_A_STEP:,} reads",
+            _usd(DERIVATIONS_A_MONTH * usd_of({Kind.READ: READS_A_STEP + 2, Kind.WRITE: 1})),
+        ],
         [
             f"a month of {len(ALERTS)} alerts, 1 condition each",
             _usd(CONDITIONS.of(len(ALERTS))),

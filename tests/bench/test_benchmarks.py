@@ -55,6 +55,7 @@ def test_the_cold_start_of_each_function_is_measured() -> None:
         "serve_api",
         "manage_lease",
         "sweep_dead_letters",
+        "derive_budgets",
         "deliver_notification",
     }
 

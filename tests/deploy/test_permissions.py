@@ -13,7 +13,7 @@ from tests.deploy.google_world import CATALOG, INSTALLATION
 
 OURS = "@shop-prod.iam.gserviceaccount.com"
 WORKERS = ("execute-step", "serve-api", "manage-lease", "sweep-dead-letters")
-ALL = (*WORKERS, "deliver-notification")
+ALL = (*WORKERS, "deliver-notification", "derive-budgets")
 
 
 def line(permission: Permission) -> tuple[str, str, str]:
@@ -26,14 +26,15 @@ def line(permission: Permission) -> tuple[str, str, str]:
 def expected() -> Iterator[tuple[str, str, str]]:
     for function in ALL:
         yield f"leasehold-{function}", "datastore.user", "project shop-prod"
-        yield f"leasehold-{function}", "pubsub.publisher", "topic leasehold-announcements"
     for function in WORKERS:
         account = f"leasehold-{function}"
+        yield account, "pubsub.publisher", "topic leasehold-announcements"
         yield account, "iam.serviceAccountUser", "service account leasehold-tasks"
         yield account, "cloudtasks.enqueuer", "queue draft"  # a remote step has no queue
         yield account, "cloudtasks.viewer", "queue draft"
         yield account, "storage.objectUser", "bucket shop-prod-leasehold"
     notifier = "leasehold-deliver-notification"
+    yield notifier, "pubsub.publisher", "topic leasehold-announcements"
     yield notifier, "secretmanager.secretAccessor", "secret TEAM_SLACK_URL"
     for row in FUNCTIONS:  # what a project adds stands in its row
         for secret in row.secrets:
@@ -43,6 +44,7 @@ def expected() -> Iterator[tuple[str, str, str]]:
     yield notifier, "pubsub.publisher", "topic letters"
     yield "leasehold-tasks", "run.invoker", "service execute-step"
     yield "leasehold-schedule", "run.invoker", "service sweep-dead-letters"
+    yield "leasehold-schedule", "run.invoker", "service derive-budgets"
     yield "leasehold-events", "run.invoker", "service deliver-notification"
     yield "group:readers@example.com", "run.invoker", "service serve-api"
     yield "user:ada@example.com", "run.invoker", "service serve-api"

@@ -19,6 +19,8 @@ from leasehold.deploy.resources.all import all_resources
 from leasehold.deploy.steps import Action, apply
 from leasehold.devserver.cloud_tasks.request import ApiError
 from leasehold.google_clients.clients import ONE_TRY
+from leasehold.registry.function_table import FUNCTIONS
+from leasehold.registry.functions import Trigger
 from tests.deploy.cloud import REGION, Cloud, deploy
 from tests.deploy.google_services.refusals import api_disabled, permission_denied, unavailable
 from tests.worlds.emulators import pubsub_host
@@ -32,6 +34,7 @@ FIRST = {
     "subscription leasehold-announcements-dead": "created",
     "topic projects/other-prod/topics/orders": "waiting",
     "scheduler job sweep-dead-letters": "created",
+    "scheduler job derive-budgets": "created",
     "event subscription deliver-notification": "waiting",
 }
 
@@ -380,7 +383,8 @@ def test_an_outage_is_waited_for_and_then_told(cloud: Cloud) -> None:
     done = cloud.provision("plan", "--json")
 
     assert done.code == 0
-    assert len(cloud.server.called("CloudScheduler/GetJob")) == 2
+    jobs = FUNCTIONS.called_by(Trigger.SCHEDULE)
+    assert len(cloud.server.called("CloudScheduler/GetJob")) == len(jobs) + 1
 
 
 def test_errors_are_json_too_where_json_is_asked_for(cloud: Cloud) -> None:

@@ -4,7 +4,7 @@ Called by: Cloud Scheduler, every hour, with an OIDC token.
 Body:      none.
 Answers:   200 {"derived", "changed", "problems"}.
            401, 403 the caller is not one of LEASEHOLD_CALLERS.
-           503 the store does not answer: the next tick comes anyway.
+           A store that does not answer is a problem of each step: the next tick comes anyway.
 Settings:  docs/settings.md.
 Story:     leasehold.services.derive_budgets.
 """

@@ -14,11 +14,12 @@ STEPS = Registry(
             handler=handler,
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
+            limit_strategy=strategy,
         )
-        for step_type, handler in (
-            ("draft", "tests.api.functions.cold_steps:write"),
-            ("print", "tests.api.functions.cold_steps:write"),
-            ("elsewhere", "remote"),
+        for step_type, handler, strategy in (
+            ("draft", "tests.api.functions.cold_steps:write", None),
+            ("print", "tests.api.functions.cold_steps:write", "propose"),
+            ("elsewhere", "remote", None),
         )
     ],
 )

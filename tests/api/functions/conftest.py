@@ -92,6 +92,11 @@ def sweep_dead_letters(environ: dict[str, str]) -> Iterator[Function]:
     yield from function_of("sweep_dead_letters")
 
 
+@pytest.fixture
+def derive_budgets(environ: dict[str, str]) -> Iterator[Function]:
+    yield from function_of("derive_budgets")
+
+
 def spoil(engine: InProcessEngine, run_id: str) -> None:
     """Give the run a status that this version does not know."""
     documents = engine.engine.documents

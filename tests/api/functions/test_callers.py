@@ -29,7 +29,10 @@ HASH_ADDRESS = "https://execute-step-abcdefghij-ew.a.run.app"
 PERSON = "ann@example.com"
 GCLOUD = "32555940559.apps.googleusercontent.com"
 PROXY = "service-42@gcp-sa-iap.iam.gserviceaccount.com"
-ALL = ("execute_step", "serve_api", "manage_lease", "sweep_dead_letters", "deliver_notification")
+ALL = (
+    *("execute_step", "serve_api", "manage_lease", "sweep_dead_letters", "derive_budgets"),
+    "deliver_notification",
+)
 
 
 @pytest.fixture(scope="module")

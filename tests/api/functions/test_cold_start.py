@@ -164,6 +164,8 @@ def test_each_function_of_the_table_loads_what_it_uses_when_it_uses_it(bundle: B
     )
     claim = {"stepType": "elsewhere", "holder": "w-1"}
     answers(bundle, "manage_lease", Call("POST", "/leases:claim", claim, 404, {"Firestore"}))
+    (derived,) = answers(bundle, "derive_budgets", Call("POST", "/", None, 200, {"Firestore"}))
+    assert derived == {"derived": 1, "changed": [], "problems": {}}
     bundle.documents.transact(run_ref(second["runId"]), due_now)
     answers(
         bundle, "sweep_dead_letters", Call("POST", "/", None, 200, {"Firestore", "Cloud Tasks"})
@@ -202,8 +204,9 @@ def test_functions_that_send_no_announcements_do_not_import_channels(
     program = f"""
 import os, sys
 os.environ["LEASEHOLD_EVENTS"] = "in-process"
-from leasehold.functions import execute_step, manage_lease, serve_api, sweep_dead_letters
-for function in (execute_step, manage_lease, serve_api, sweep_dead_letters):
+from leasehold.functions import derive_budgets, execute_step, manage_lease, serve_api
+from leasehold.functions import sweep_dead_letters
+for function in (derive_budgets, execute_step, manage_lease, serve_api, sweep_dead_letters):
     function.provider.engine
 print([name for name in {TELLING} if name in sys.modules])
 """

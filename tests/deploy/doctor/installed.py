@@ -73,8 +73,8 @@ class Installed:
             for secret in entry.secrets:  # what a project adds
                 self.secret(secret.variable)
             self.invokers(entry, self.caller(entry))
-        (sweep,) = FUNCTIONS.called_by(Trigger.SCHEDULE)
-        self.job(sweep)
+        for entry in FUNCTIONS.called_by(Trigger.SCHEDULE):
+            self.job(entry)
         for queue in QUEUES:
             self.queue(queue)
         self.pubsub()

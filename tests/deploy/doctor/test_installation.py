@@ -41,7 +41,7 @@ from tests.worlds.emulators import pubsub_host
 
 DATABASE = f"projects/{PROJECT}/databases/(default)"
 
-STEP, API, LEASES, SWEEP, NOTIFIER = FUNCTIONS
+STEP, API, LEASES, SWEEP, _, NOTIFIER = FUNCTIONS
 AT = f"--region={REGION} --project={PROJECT}"
 QUEUES_AT = f"--location={REGION} --project={PROJECT}"
 LIVE = ("doctor", "--live", "--project", PROJECT, "--region", REGION)

@@ -18,7 +18,7 @@ import pytest
 from leasehold import Registry, StepDispatchEntry
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.bounded_calls import side_by_side
-from leasehold.domain.collections import DELIVERIES, RUNS, WORKERS
+from leasehold.domain.collections import DELIVERIES, LEDGER, RUNS, WORKERS
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.stored import Stored
@@ -29,6 +29,7 @@ from leasehold.ports.clock import Threads
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.remote_workers.claim_step import claim_step
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
+from leasehold.services.derive_budgets import LedgerSamples
 from leasehold.services.engine import Engine, Process, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
@@ -110,6 +111,7 @@ def queries_of_services() -> list[Query]:
     sweep(engine)
     Presence(WorkerKind.SERVE).note(engine)
     live_workers(engine)
+    LedgerSamples(engine).samples("draft", clock.now())
     with pytest.raises(NothingToClaimError):
         claim_step(engine, "elsewhere", "vm-1")
     return documents.queries
@@ -205,10 +207,13 @@ def test_the_declared_indexes_are_those_of_the_collections() -> None:
             labelled = frozenset({"labels[]", *fields})
             expected.add(("runs", labelled, "createdAt", "DESCENDING"))
     expected.add(("runs", frozenset({"shard", "status"}), "alarmAt", "ASCENDING"))
+    expected.add(("ledger", frozenset({"stepTypes[]"}), "endedAt", "DESCENDING"))
 
     assert len(COMPOSITES) == len(expected)
     assert set(COMPOSITES) == expected
-    assert [collection.arrays for collection in (RUNS, DELIVERIES)] == [("labels",), ()]
+    arrays = [collection.arrays for collection in (RUNS, DELIVERIES, LEDGER)]
+    assert arrays == [("labels",), (), ("stepTypes",)]
+    assert LEDGER.indexes == (("endedAt",),)
     assert {
         (collection.name, index[0], DIRECTION[index[0]])
         for collection in (RUNS, DELIVERIES)
