@@ -180,12 +180,13 @@ class Bundle:
         """Deliver what is due of a bus within this process; return how many messages that were."""
         return self.events.deliver_due() if isinstance(self.events, InProcessEvents) else 0
 
-    def close(self, *, is_announced: bool = True) -> None:
+    def close(self, *, is_announced: bool = True, telemetry_s: float = TELEMETRY_S) -> None:
         """End all processes, stop renewing leases and close the store; no attempt may run.
 
         Args:
             is_announced: False where something is still being announced, and needs the store to
                 record it: that stays open until the process ends.
+            telemetry_s: so long the telemetry may take that is not sent yet.
         """
         self.processes.close()
         self.engine.leases.close()
@@ -193,7 +194,7 @@ class Bundle:
             self.engine.documents.close()
         for threads in self.threads:
             threads.close()
-        self.engine.telemetry.close(TELEMETRY_S)  # last: it may wait
+        self.engine.telemetry.close(telemetry_s)  # last: it may wait
 
 
 def boot(

@@ -141,6 +141,8 @@ _UNANSWERED: Final = (
 
 #: How long threads may take to end once the leases of their runs are settled.
 _SETTLING_S: Final = 1.0
+#: Most of it: telemetry is sent when all else is closed.
+_TELEMETRY_S: Final = 0.8
 
 
 class InProcessEngine:
@@ -406,7 +408,10 @@ class InProcessEngine:
         """
         is_announced = self.drain(grace)
         if not any(thread.is_alive() for thread in self._threads):
-            self._within(_SETTLING_S, partial(self._bundle.close, is_announced=is_announced))
+            close = partial(self._bundle.close, is_announced=is_announced, telemetry_s=_TELEMETRY_S)
+            self._within(_SETTLING_S, close)
+        else:
+            self.engine.telemetry.flush(_TELEMETRY_S)
 
     def drain(self, grace: float = GRACE_S, *, signal_name: str | None = None) -> bool:
         """Do as `close`, but leave the store open: an API may answer from it until the end.

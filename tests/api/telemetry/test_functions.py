@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from google.cloud.tasks_v2 import Task as WireTask
 
+from leasehold.devserver.cloud_tasks import CloudTasksDouble
+from leasehold.devserver.server import QUEUES
 from leasehold.domain.delivery import Delivery
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.traceparent import own_trace, span_of
 from leasehold.ports.documents import Query
@@ -18,6 +22,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.web.engine_provider import SHUTDOWN
+from tests.api.devserver.cloud_tasks.conftest import official_client
 from tests.api.functions.conftest import Function, function_of, one_store
 from tests.api.functions.test_deliver_notification import of
 from tests.worlds.otlp import OtlpReceiver, facts_of, otlp_receiver
@@ -128,6 +133,27 @@ def test_the_log_lines_of_an_attempt_name_its_span(
         "logging.googleapis.com/spanId": span.span_id.hex(),
         "logging.googleapis.com/trace_sampled": True,
     }
+
+
+def test_cloud_tasks_gets_the_trace_in_a_header_of_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_TASKS", "cloud-tasks://p/l")
+    monkeypatch.setenv("LEASEHOLD_FUNCTION_URL", "http://127.0.0.1:9")
+    with CloudTasksDouble(QUEUES) as double:
+        url = double.start()
+        double.stop_deliveries()
+        monkeypatch.setenv("CLOUD_TASKS_EMULATOR_URL", url)
+        for serve_api in function_of("serve_api"):
+            _, started = serve_api.post("/runs", START)
+            run = get_run(serve_api.provider.engine, started["runId"])
+            task = dispatch_task(run)
+        with official_client(url) as client:
+            name = f"projects/p/locations/l/queues/{task.queue}/tasks/{task.name}"
+            full = WireTask.View.FULL
+            kept = client.get_task(request={"name": name, "response_view": full})
+
+    assert kept.http_request.headers["traceparent"] == own_trace(run).traceparent
 
 
 def test_a_remote_worker_gets_the_span_of_its_attempt(
