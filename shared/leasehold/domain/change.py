@@ -314,7 +314,7 @@ class Draft:
         if notes.stores_files:
             self.run = replace(self.run, has_files=True)
         if notes.phases is not None:
-            self._note_phases(notes.phases)
+            self._phases = notes.phases
         if notes.output is not None and self.keep_output(notes.output):
             self.count_anew()
 
@@ -323,10 +323,14 @@ class Draft:
         kept = self.step.kept_output
         if kept is not None and kept == made.value:
             return False
+        bootstrap_s, is_cold, first_tool = self._bootstrap
         self.step = replace(
             self.step,
             completed_at=self.now,
+            bootstrap_seconds=bootstrap_s,
             execution_seconds=self._execution_s() or 0.0,
+            cold_start=is_cold,
+            first_tool=first_tool,
             tail_probe=self._is_tail_probe,
             output=made.value.text,
             output_ref=made.value.ref,
@@ -335,16 +339,24 @@ class Draft:
         )
         return True
 
-    def _note_phases(self, phases: Phases) -> None:
-        """Keep the bootstrap at once: if the worker is killed, it is lost otherwise."""
-        self._phases = phases
-        if self.step.bootstrap_seconds != phases.bootstrap_s:
+    def _keep_bootstrap(self) -> None:
+        """Keep the bootstrap of an attempt that goes on; a worker may be killed later."""
+        bootstrap_s, is_cold, first_tool = self._bootstrap
+        if self.step.bootstrap_seconds != bootstrap_s:
             self.step = replace(
                 self.step,
-                bootstrap_seconds=phases.bootstrap_s,
-                cold_start=phases.is_cold,
-                first_tool=phases.first_tool or None,
+                bootstrap_seconds=bootstrap_s,
+                cold_start=is_cold,
+                first_tool=first_tool,
             )
+
+    @property
+    def _bootstrap(self) -> tuple[float | None, bool | None, str | None]:
+        """The seconds of the bootstrap, whether it was cold, the first tool, as far as known."""
+        phases = self._phases
+        if phases is None:
+            return self.step.bootstrap_seconds, self.step.cold_start, self.step.first_tool
+        return phases.bootstrap_s, phases.is_cold, phases.first_tool or None
 
     def _execution_s(self) -> float | None:
         """Return how long the execution took: as its worker says, else by the store's time.
@@ -362,7 +374,7 @@ class Draft:
         heard_at = self.position.heartbeat_at or lease.acquired_at
         until = heard_at if self.fence is None else self.now
         took = (until - lease.acquired_at).total_seconds()
-        execution_s = took - (self.step.bootstrap_seconds or 0.0)
+        execution_s = took - (self._bootstrap[0] or 0.0)
         return round(execution_s, 3) if execution_s >= 0 else None
 
     def end_attempt(self, end: str) -> None:
@@ -374,15 +386,16 @@ class Draft:
         step, is_repeated = self.step, end == AttemptEnd.REPEATED.value
         if step.kept_output is not None and not is_repeated:
             return
+        bootstrap_s, is_cold, first_tool = self._bootstrap
         ended = EarlierAttempt(
             attempt=self.before.position.attempt,
             end=end,
             reason=self._reason,
             at=self.now,
-            bootstrap_seconds=step.bootstrap_seconds,
+            bootstrap_seconds=bootstrap_s,
             execution_seconds=step.execution_seconds if is_repeated else self._execution_s(),
-            cold_start=step.cold_start,
-            first_tool=step.first_tool,
+            cold_start=is_cold,
+            first_tool=first_tool,
             tail_probe=self._is_tail_probe,
         )
         self.step = replace(
@@ -458,12 +471,12 @@ class Draft:
     def trace(self, type_: TraceType, **facts: Any) -> None:
         """Trace an event of the attempt that the run was in before; with its times if it ends."""
         if type_ in ENDS_OF_ATTEMPTS and self.before.position.lease is not None:
-            step = self.step
+            bootstrap_s, is_cold, first_tool = self._bootstrap
             facts |= {
-                "bootstrap_seconds": step.bootstrap_seconds,
+                "bootstrap_seconds": bootstrap_s,
                 "execution_seconds": self._execution_s(),
-                "cold_start": step.cold_start,
-                "first_tool": step.first_tool,
+                "cold_start": is_cold,
+                "first_tool": first_tool,
             }
         self.events += (event_of(self.before, type_, self.now, **facts),)
 
@@ -482,6 +495,8 @@ class Draft:
             outcome: the answer for the caller.
             created: a further run.
         """
+        if self._phases is not None and self.position.lease is not None:
+            self._keep_bootstrap()
         if self.fence is not None:
             self.position = replace(self.position, last_settlement=_answered(self.fence, outcome))
         run, rules = self.run, self.rules
