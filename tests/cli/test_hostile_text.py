@@ -102,6 +102,15 @@ SWEEP = dict.fromkeys((*COUNTS, "deadLettered", "purged", "documentsRead"), 1)
 CALL = {"step": EVIL, "trial": 1, "key": EVIL, "type": EVIL, "keep": False, "result": EVIL}
 CALL["isLarge"] = False
 SWEEP |= {"byReason": {EVIL: 1}, "more": False}
+LIMIT = {"totalS": 60, "executionS": 30, "timeoutS": 30}
+BUDGET = {"stepType": EVIL, "strategy": EVIL, "derivedAt": AT, "windowDays": 7, "reasons": [EVIL]}
+BUDGET |= dict.fromkeys(("declared", "proposed", "applied"), LIMIT)
+FIGURES = ("percentile", "confidence", "safetyBufferS", "roundingGranularityS", "windowS")
+ATTEMPT = {"endedAt": "2025-12-31T00:00:00Z", "bootstrapSeconds": 1, "executionSeconds": 2}
+ATTEMPT |= {"outcome": "success", "cold": False, "retried": False, "tailProbe": False}
+EXPLAINED = {"budget": BUDGET, "settings": dict.fromkeys((*FIGURES, "shortestS", "longestS"), 1)}
+EXPLAINED |= dict.fromkeys(("agentTimeoutS", "dispatchDeadlineS"), SETTING)
+EXPLAINED |= {"samples": [ATTEMPT, ATTEMPT | {"outcome": EVIL}]}
 
 
 #: No page leads to itself: that is refused before any word of it is shown.
@@ -118,6 +127,7 @@ class Hostile(BaseHTTPRequestHandler):
             "/runs/r-1/calls": {"calls": [CALL]},
             "/audit": AUDIT,
             "/registry": REGISTRY,
+            "/budgets/charge": EXPLAINED,
             "/overrides": {"overrides": [OVERRIDE]},
             "/runs/r-1/deliveries": {"deliveries": [DELIVERY]},
             "/deliveries": {"deliveries": [DELIVERY], "nextPageToken": f"{EVIL}{next(PAGES)}"},
@@ -169,6 +179,7 @@ COMMANDS = [
     ("audit",),
     ("audit", "--repair"),
     ("registry",),
+    ("explain-limit", "charge"),
     ("override",),
     ("override", "charge", "--timeout-s", "20", "--until", "2h", "--why", "slow"),
     ("override", "charge", "--clear"),

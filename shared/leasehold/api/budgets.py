@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import Field
+
 from leasehold.api.registry import SettingInForce
 from leasehold.api.request_model import ResponseModel
 from leasehold.domain.budget import Budget
@@ -27,14 +29,27 @@ class SampleReport(ResponseModel):
     tail_probe: bool
 
 
+class DerivationSettings(ResponseModel):
+    """How the limits of a step are derived: the settings in force, on its part of the ladder."""
+
+    percentile: float
+    confidence: float
+    safety_buffer_s: float
+    rounding_granularity_s: float
+    window_s: float = Field(ge=0, le=3660 * 86_400)
+    shortest_s: float
+    longest_s: float
+
+
 class LimitReport(ResponseModel):
     """`GET /budgets/{step}`: the budget as it would be derived now, and its attempts.
 
     `agentTimeoutS` and `dispatchDeadlineS` are in force for the next dispatch, each with its
-    source; `samples` has the attempts of the window, the newest runs first.
+    source; `samples` has the attempts of the window, the oldest first.
     """
 
     budget: Budget
+    settings: DerivationSettings
     agent_timeout_s: SettingInForce
     dispatch_deadline_s: SettingInForce
     samples: list[SampleReport]

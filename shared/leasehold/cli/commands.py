@@ -86,6 +86,10 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "override": CommandRow(
         "limits", "Set other limits for STEP until a time; without options, show what is set."
     ),
+    "explain-limit": CommandRow(
+        "explain_limit",
+        "Show how long the attempts of STEP took, its limit, and what another one would have done.",
+    ),
     "serve": CommandRow(
         "serve", "Serve in one process: the runs API, workers and clockwork, until Ctrl-C."
     ),

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -16,7 +16,7 @@ import click
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
 from leasehold.domain.status import RunStatus
-from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, moment_text
+from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, moment_text, span_of
 from leasehold.errors import without_user
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
@@ -112,6 +112,32 @@ class MomentType(click.ParamType[datetime]):
         except ValueError:
             allowed = MOMENT_AHEAD if self._ahead else MOMENT
             self.fail(f"{value[:60]!r}; allowed: {allowed}.", param, ctx)
+
+
+class SpanType(click.ParamType[timedelta]):
+    """How long something takes.
+
+    Args:
+        longest: no longer one is allowed.
+        in_words: the same, as people write it.
+    """
+
+    name = "SPAN"
+
+    def __init__(self, longest: timedelta, in_words: str) -> None:
+        self._longest, self._in_words = longest, in_words
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return the span."""
+        if isinstance(value, timedelta):
+            return value
+        span = span_of(value)
+        if span is None or not timedelta() < span <= self._longest:
+            allowed = f"a span such as 90s, 15m or 2h, up to {self._in_words}"
+            self.fail(f"{value[:60]!r}; allowed: {allowed}.", param, ctx)
+        return span
 
 
 def _text(words: str) -> str:

@@ -46,7 +46,7 @@ class Budget(Stored):
     proposed: BudgetLimit
     applied: BudgetLimit
     only_proposed: bool = False
-    window_days: float
+    window_days: float = Field(ge=0, le=3660)
     has_drifted: bool = False
     counts: Mapping[str, int] = {}
     bootstrap: Mapping[str, Any] | None = None

@@ -57,14 +57,19 @@ def moment_of(text: str, now: datetime, *, ahead: bool = False) -> datetime:
         now: what a span counts from.
         ahead: a span counts forward; else it is an age.
     """
-    span = _SPAN.fullmatch(text)
-    if span is None:
+    by = span_of(text)
+    if by is None:
         return time_or_date(text)
     try:
-        by = timedelta(**{_UNITS[span["unit"]]: int(span["count"])})
         return now + by if ahead else now - by
     except OverflowError:
         raise ValueError(_NONE) from None
+
+
+def span_of(text: str) -> timedelta | None:
+    """Return the span that a text such as `2h` names; None: it names none."""
+    span = _SPAN.fullmatch(text)
+    return None if span is None else timedelta(**{_UNITS[span["unit"]]: int(span["count"])})
 
 
 def time_of(value: object) -> datetime | None:

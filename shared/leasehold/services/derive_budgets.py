@@ -189,6 +189,15 @@ def explain_limit(
     in_force = engine.dispatch_rules().known_settings(step_type)
     return {
         "budget": _budget(entry, samples, now, _last(document), settings),
+        "settings": {
+            "percentile": settings.percentile,
+            "confidence": settings.confidence,
+            "safetyBufferS": settings.safety_buffer.total_seconds(),
+            "roundingGranularityS": settings.rounding_granularity.total_seconds(),
+            "windowS": settings.window.total_seconds(),
+            "shortestS": settings.shortest.total_seconds(),
+            "longestS": settings.longest.total_seconds(),
+        },
         "agentTimeoutS": {
             "value": in_force.agent_timeout.total_seconds(),
             "source": in_force.sources["agentTimeout"],

@@ -1,0 +1,380 @@
+"""`leasehold explain-limit`: the durations behind a step's limit, and what another would do."""
+
+from __future__ import annotations
+
+import math
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import click
+
+from leasehold.api.budgets import LimitReport, SampleReport
+from leasehold.api.registry import SettingInForce
+from leasehold.api.request_model import ResponseModel
+from leasehold.budgets.histogram import Bucket, histogram
+from leasehold.budgets.phases import Phase
+from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome, believable, count
+from leasehold.budgets.what_if import WhatIf, clipped_seconds, what_if
+from leasehold.cli.opened import client_at, on_this_store
+from leasehold.cli.options import SpanType, json_option, url_option
+from leasehold.cli.stdout import Row, print_block, print_facts, print_json, print_lines, print_table
+from leasehold.cli.streams import note
+from leasehold.domain.printable import counted
+from leasehold.domain.timestamps import stamp
+from leasehold.presentation.formatting import StyledText, duration, one_line
+
+#: So many characters are in a line at most.
+_SCREEN: Final = 80
+_LONGEST_S: Final = LONGEST_ATTEMPT.total_seconds()
+_COLUMNS: Final = ("LIMIT", "AFTER", "WOULD HAVE ENDED", "THROWN AWAY", "A HANG IS NOTICED")
+_IN_FORCE: Final = "in force"
+_PROPOSED: Final = "proposed"
+_WHAT_IF: Final = "what if"
+
+
+class LimitEffect(ResponseModel):
+    """The effect of a limit on the attempts, as `--json` has it."""
+
+    limit: str
+    seconds: float
+    attempts: int
+    ended: int
+    lost_minutes: float
+    ended_sooner: int
+    saved_minutes: float
+    unknown: int
+    longer: Mapping[str, float | None]
+
+
+class BucketReport(ResponseModel):
+    """A bucket of the histogram: by phase how many ended by themselves, and were ended."""
+
+    up_to_seconds: float
+    complete: Mapping[str, int]
+    censored: Mapping[str, int]
+
+
+class LimitExplanation(LimitReport):
+    """The answer of `--json`: that of the API, and what follows from it."""
+
+    limits: list[LimitEffect]
+    histogram: list[BucketReport]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A limit of a whole attempt, and what it would have done.
+
+    Args:
+        name: `in force`, `proposed` or `what if`.
+        by_estimate: with the shares of the window that counts for the budget.
+        in_history: on all attempts.
+    """
+
+    name: str
+    by_estimate: WhatIf
+    in_history: WhatIf
+
+    @property
+    def seconds(self) -> float:
+        """The limit."""
+        return self.in_history.limit_seconds
+
+
+@click.command("explain-limit")
+@click.argument("step")
+@click.option(
+    "--what-if",
+    "tried",
+    type=SpanType(LONGEST_ATTEMPT, "7d"),
+    multiple=True,
+    metavar="SPAN",
+    help="A limit to try on the attempts of the window, as 5m; may be given several times.",
+)
+@url_option
+@json_option
+def explain_limit(
+    *, step: str, tried: tuple[timedelta, ...], url: str | None, as_json: bool
+) -> None:
+    """Show how long the attempts of STEP took, its limit, and what another one would have done.
+
+    Of each phase there is a histogram, with the limit in force, the one that the attempts ask for,
+    and each --what-if. Nothing is changed. Runs that ended within the window count, 7 days unless
+    `budget.window` says otherwise.
+
+    \b
+    Examples:
+      leasehold explain-limit summarize
+      leasehold explain-limit summarize --what-if 5m --what-if 20m
+    """  # noqa: D301
+    with client_at(url) as client:
+        report = client.limit(step)
+    samples = believable(map(_sample, report.samples), report.budget.derived_at)
+    counted_ones = _counted(samples, report)
+    limits = [
+        _Tried(name, what_if(counted_ones, seconds), what_if(samples, seconds))
+        for name, seconds in _limits(report, tried)
+    ]
+    buckets = histogram(counted_ones, [one.seconds for one in limits])
+    if as_json:
+        print_json(_explanation(report, limits, buckets))
+    elif not samples:
+        note(_nothing(report, step, url))
+    else:
+        _print(report, samples, limits, buckets)
+
+
+def _sample(report: SampleReport) -> AttemptSample | None:
+    """Return an attempt as the engine has it; None: a later server knows another outcome."""
+    try:
+        outcome = Outcome(report.outcome)
+    except ValueError:
+        return None
+    return AttemptSample(
+        ended_at=report.ended_at,
+        outcome=outcome,
+        bootstrap_seconds=report.bootstrap_seconds,
+        execution_seconds=report.execution_seconds,
+        cold=report.cold,
+        retried=report.retried,
+        tail_probe=report.tail_probe,
+    )
+
+
+def _counted(samples: Sequence[AttemptSample], report: LimitReport) -> list[AttemptSample]:
+    """Return the attempts of the window that counts for the budget: after a drift, the last day."""
+    window = timedelta(days=report.budget.window_days)
+    return [one for one in samples if one.ended_at > report.budget.derived_at - window]
+
+
+def _limits(report: LimitReport, tried: Sequence[timedelta]) -> Iterator[tuple[str, float]]:
+    """Yield each limit of a whole attempt: the handler's, as it ends before the deadline does."""
+    in_force = [
+        value
+        for value in (report.agent_timeout_s.value, report.dispatch_deadline_s.value)
+        if value is not None and 0 < value <= _LONGEST_S
+    ]
+    if in_force:
+        yield _IN_FORCE, min(in_force)
+    yield _PROPOSED, report.budget.proposed.timeout_s
+    for span in sorted(set(tried)):
+        yield _WHAT_IF, span.total_seconds()
+
+
+def _explanation(
+    report: LimitReport, limits: Sequence[_Tried], buckets: Sequence[Bucket]
+) -> LimitExplanation:
+    return LimitExplanation(
+        **dict(report),
+        limits=[_effect(one) for one in limits],
+        histogram=[
+            BucketReport(
+                up_to_seconds=round(one.up_to_seconds, 3),
+                complete={str(phase): found for phase, found in one.complete.items()},
+                censored={str(phase): found for phase, found in one.censored.items()},
+            )
+            for one in buckets
+        ],
+    )
+
+
+def _effect(tried: _Tried) -> LimitEffect:
+    found = tried.in_history
+    return LimitEffect(
+        limit=tried.name.replace(" ", "_"),
+        seconds=found.limit_seconds,
+        attempts=found.attempts,
+        ended=found.ended,
+        lost_minutes=round(found.lost_seconds / 60, 3),
+        ended_sooner=found.ended_sooner,
+        saved_minutes=round(found.saved_seconds / 60, 3),
+        unknown=found.unknown,
+        longer={str(phase): share for phase, share in tried.by_estimate.longer.items()},
+    )
+
+
+def _nothing(report: LimitReport, step: str, url: str | None) -> str:
+    """Return that there is no attempt, and what to do."""
+    window = duration(timedelta(seconds=report.settings.window_s))
+    nothing = f"no attempt of step {step} ended in the last {window}"
+    nothing = on_this_store(nothing) if url is None else nothing
+    limit = _setting(report.agent_timeout_s)
+    return f"{nothing}; its handler has {limit}. Let runs end that have the step, and look again."
+
+
+# Words for people.
+
+
+def _print(
+    report: LimitReport,
+    samples: Sequence[AttemptSample],
+    limits: Sequence[_Tried],
+    buckets: Sequence[Bucket],
+) -> None:
+    budget = report.budget
+    timeout, deadline = _setting(report.agent_timeout_s), _setting(report.dispatch_deadline_s)
+    print_facts(
+        [
+            ("step", f"{budget.step_type}, strategy {budget.strategy}"),
+            (_IN_FORCE, f"handler {timeout}, deadline {deadline}"),
+            (_PROPOSED, _proposal(report)),
+            ("attempts", _attempts(samples)),
+            ("clipped", _clipped(samples)),
+        ]
+    )
+    if buckets:
+        click.echo()
+        print_lines(_histogram(limits, buckets))
+    click.echo()
+    print_table(_COLUMNS, [_row(one, limits[0]) for one in limits])
+    print_block("why", (line for reason in budget.reasons for line in _wrapped(one_line(reason))))
+    if not buckets:
+        note("there is no histogram: failed attempts say nothing of how long the step takes")
+    if any(one.in_history.unknown for one in limits):
+        note("an attempt that was clipped below a limit might have had a result under it")
+
+
+def _setting(setting: SettingInForce) -> str:
+    if setting.value is None or not math.isfinite(setting.value):
+        return "no limit"
+    return f"{setting.value:g} s ({setting.source})"
+
+
+def _proposal(report: LimitReport) -> str:
+    proposed = report.budget.proposed
+    words = f"handler {round(proposed.timeout_s, 1):g} s, deadline {proposed.total_s:g} s"
+    return f"{words}, only proposed" if report.budget.only_proposed else words
+
+
+def _attempts(samples: Sequence[AttemptSample]) -> str:
+    """Return how many there were, since when, and how they ended."""
+    found = count(samples, dropped=0)
+    parts = (
+        (found.successes, "with a result"),
+        (found.clipped, "clipped"),
+        (found.interrupted, "interrupted"),
+        (found.failures, "failed"),
+    )
+    ends = ", ".join(f"{number} {words}" for number, words in parts if number)
+    since = stamp(samples[0].ended_at)
+    return f"{len(samples)} since {since}: {ends}; {found.cold} of them cold"
+
+
+def _clipped(samples: Sequence[AttemptSample]) -> str:
+    clipped = sum(one.outcome is Outcome.CLIPPED for one in samples)
+    if not clipped:
+        return "none"
+    minutes = _minutes(clipped_seconds(samples))
+    return f"{counted(clipped, 'attempt')}, which threw away {minutes} of attempts"
+
+
+def _row(tried: _Tried, first: _Tried) -> Row:
+    """Return what a limit would have done to each attempt, beside the one in force."""
+    found = tried.in_history
+    limit = duration(timedelta(seconds=tried.seconds))
+    later = timedelta(seconds=abs(tried.seconds - first.seconds))
+    noticed = f"after {limit}"
+    if later:
+        noticed = f"{duration(later)} {'sooner' if tried.seconds < first.seconds else 'later'}"
+    return (
+        StyledText(tried.name, "cyan" if tried.name == _WHAT_IF else ""),
+        limit,
+        f"{found.ended} of {found.attempts}",
+        _minutes(found.lost_seconds),
+        noticed,
+    )
+
+
+def _wrapped(sentence: str) -> list[str]:
+    indent = "  "
+    return textwrap.wrap(sentence, _SCREEN, initial_indent=indent, subsequent_indent=2 * indent)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min"
+
+
+# The histogram: a line for each bucket, and for each limit where it lies.
+
+_LABEL: Final = 11
+_WIDTH: Final = 19
+_BAR: Final = 12
+_HEADS: Final = {
+    Phase.BOOTSTRAP: "bootstrap",
+    Phase.EXECUTION: "execution",
+    Phase.TOTAL: "whole attempt",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ink:
+    """The characters that the histogram is drawn with."""
+
+    complete: str
+    censored: str
+    rule: str
+
+
+_BLOCKS: Final = _Ink("█", "░", "─")
+_ASCII: Final = _Ink("#", ">", "-")
+
+
+def _histogram(limits: Sequence[_Tried], buckets: Sequence[Bucket]) -> Iterator[str]:
+    """Yield the lines; each phase has its own scale."""
+    ink = _ink()
+    most = {
+        phase: max(one.complete[phase] + one.censored[phase] for one in buckets) for phase in Phase
+    }
+    heads = "".join(_HEADS[phase].ljust(_WIDTH) for phase in Phase)
+    yield f"{'up to':>{_LABEL}}  {heads}".rstrip()
+    left = sorted(limits, key=lambda one: one.seconds)
+    for bucket in buckets:
+        while left and left[0].seconds < bucket.up_to_seconds:
+            yield _rule(left.pop(0), ink)
+        bars = "".join(_bar(bucket, phase, most[phase], ink).ljust(_WIDTH) for phase in Phase)
+        yield f"{_label(bucket.up_to_seconds)}  {bars}".rstrip()
+    yield from (_rule(one, ink) for one in left)
+    yield f"{ink.complete} ended by itself   {ink.censored} was ended, would have taken longer"
+
+
+def _ink() -> _Ink:
+    try:
+        "█░─".encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return _ASCII
+    return _BLOCKS
+
+
+def _label(seconds: float) -> str:
+    return duration(timedelta(seconds=seconds)).rjust(_LABEL)
+
+
+def _bar(bucket: Bucket, phase: Phase, most: int, ink: _Ink) -> str:
+    """Return the bar of a phase and its count; at least one character of each kind there is."""
+    kinds = ((bucket.complete[phase], ink.complete), (bucket.censored[phase], ink.censored))
+    total = sum(number for number, _ in kinds)
+    if not total:
+        return ""
+    bars = "".join(
+        character * max(1, round((_BAR - 1) * number / most))
+        for number, character in kinds
+        if number
+    )
+    return f"{bars} {total}"
+
+
+def _rule(tried: _Tried, ink: _Ink) -> str:
+    """Return the line of a limit, with the share of each phase that takes longer."""
+    shares = "".join(
+        f"{ink.rule} {_share(tried.by_estimate.longer[phase])} ".ljust(_WIDTH, ink.rule)
+        for phase in Phase
+    )
+    return f"{_label(tried.seconds)}  {shares} {tried.name}"
+
+
+def _share(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.1f} % longer"
