@@ -90,6 +90,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "explain_limit",
         "Show how long the attempts of STEP took, its limit, and what another one would have done.",
     ),
+    "loadtest": CommandRow(
+        "loadtest", "Start runs of PIPELINE at a rate, and show what each phase of each step took."
+    ),
     "serve": CommandRow(
         "serve", "Serve in one process: the runs API, workers and clockwork, until Ctrl-C."
     ),

@@ -11,6 +11,7 @@ import pytest
 
 from leasehold.devserver.server import DevServer
 from tests.chaos.bundle.conftest import Api, calls
+from tests.cli.shell import Shell
 from tests.worlds.waiting import until
 
 STORY = [
@@ -39,6 +40,18 @@ def test_a_run_goes_through_the_functions(api: Api, folder: Path) -> None:
         ["two", "1"],
         ["three", "1"],
     ]
+
+
+def test_a_load_test_measures_the_functions(api: Api, tmp_path: Path) -> None:
+    words = ("loadtest", "notes", "--concurrency", "2", "--rate", "100", "--duration", "1s")
+
+    answer = Shell(tmp_path).json(*words, "--url", api.url)
+
+    (level,) = answer["levels"]
+    assert level["ends"] == {"completed": level["started"]}
+    measured = {(one["step"], one["phase"]) for one in level["phases"]}
+    phases = ("bootstrap", "execution")
+    assert measured == {(step, phase) for step in ("one", "two", "three") for phase in phases}
 
 
 def test_a_failed_attempt_comes_again_at_its_backoff(api: Api) -> None:
