@@ -187,6 +187,13 @@ def test_a_step_of_runs_that_ended_is_explained_the_same_over_http(
     assert shown.stdout.startswith("step: charge, strategy fixed\n")
 
 
+def test_a_server_that_does_not_know_the_step_gets_the_same_line(shell: Shell, server: str) -> None:
+    done = shell.run("explain-limit", "nope", "--url", server)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'nope' is not in the dispatch registry; known: reserve" in only_line(done.stderr)
+
+
 def test_where_a_variable_sets_the_limit_it_is_the_one_in_force(shell: Shell) -> None:
     write_attempts(shell)
 

@@ -45,7 +45,10 @@ _LONGEST: Final = timedelta(days=1)
 _FASTEST: Final = 100.0
 _MOST_LIVE: Final = 256
 _MOST_LEVELS: Final = 8
+#: The first line of progress comes after this time, later ones after longer waits.
+_FIRST_REPORT_S: Final = 1.0
 _REPORT_EVERY_S: Final = 5.0
+_REPORTS: Final = 20
 #: Runs that are live at most, and attempts: a screen has 80 columns.
 _PHASE_COLUMNS: Final = ("STEP", "PHASE", "RUNS", "N", "CUT", "P50 S", "P95 S", "P99 S", "MAX S")
 _BUDGET_COLUMNS: Final = ("STEP", "RUNS", "N", "DEADLINE", "PROPOSED", "EXECUTION")
@@ -150,7 +153,7 @@ def loadtest(
         try:
             for level in map(LoadLevel, levels):
                 done.append(level)
-                _put(client, load, level, quiet=as_json)
+                _put(client, load, level)
                 if level.problem:
                     break
         except KeyboardInterrupt as caught:
@@ -179,19 +182,19 @@ def _steps_of(client: Client, pipeline: str) -> list[str]:
     return pipelines[pipeline]
 
 
-def _put(client: Client, load: Load, level: LoadLevel, *, quiet: bool) -> None:
+def _put(client: Client, load: Load, level: LoadLevel) -> None:
     """Put the load of one level, and say how far it is from time to time."""
-    servers, next_at = ServerLook(client), _REPORT_EVERY_S
+    servers, next_at = ServerLook(client), _FIRST_REPORT_S
 
     def report(level: LoadLevel, seconds: float) -> None:
         nonlocal next_at
         if level.live and not level.over:
             servers.look()
         if seconds >= next_at:
-            next_at = seconds + _REPORT_EVERY_S
+            next_at = seconds + max(_REPORT_EVERY_S, seconds / _REPORTS)
             note(_progress(level, load))
 
-    put_load(client, load, level, (lambda *_: None) if quiet else report)
+    put_load(client, load, level, report)
 
 
 def _progress(level: LoadLevel, load: Load) -> str:
@@ -390,8 +393,6 @@ def _budget_row(level: LevelReport, one: BudgetReport) -> Row:
 
 def _note_ways_back(load: Load, done: Sequence[LoadLevel], url: str | None) -> None:
     """Say how the runs are found, ended and deleted."""
-    if not sum(one.started for one in done):
-        return
     label = ("--label", f"{LABEL}:{load.name}")
     live = sum(len(one.live) for one in done)
     if live:
