@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.ledger import ledger_ref
 from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Ref, Write
-from leasehold.errors import UnknownKeyError
+from leasehold.errors import MetricsUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.derive_budgets import (
@@ -26,6 +28,7 @@ from leasehold.services.derive_budgets import (
     explain_limit,
     read_budgets,
 )
+from tests.worlds.loopback_http import LoopbackHttp
 
 HOUR = timedelta(hours=1)
 
@@ -271,6 +274,51 @@ def test_no_more_runs_are_read_than_may_be_and_the_newest_count(
 
     assert [getattr(one, "execution_seconds", None) for one in found] == [6.0]
     assert READS_A_STEP == 1000
+
+
+def answer(request: BaseHTTPRequestHandler, count: int) -> None:
+    """Answer as Prometheus does: so many attempts took up to 30 s, and twice as many 60 s."""
+    counts = {"30": count, "60": 2 * count, "+Inf": 2 * count}
+    found = [{"metric": {"le": le}, "value": [1.0, str(n)]} for le, n in counts.items()]
+    data = {"resultType": "vector", "result": found}
+    request.send_response(200)
+    request.end_headers()
+    request.wfile.write(json.dumps({"status": "success", "data": data}).encode())
+
+
+def test_a_metrics_server_takes_the_place_of_the_ledger_and_its_lies_change_nothing(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    count = 50
+    server = LoopbackHttp(lambda request: answer(request, count))
+    try:
+        engine = open_bundle({"PIPELINE_METRICS_SOURCE": server.url}).engine
+
+        (derived,) = derive_budgets(engine)
+
+        assert derived.budget is not None
+        assert derived.budget.counts["successes"] == 3 * 2 * count, "of three spans"
+        report = explain_limit(engine, unique)
+        assert {one["execution_seconds"] for one in report["samples"]} == {30.0, 60.0}
+        stored = documents.get(budget_ref(unique))
+        assert stored is not None
+
+        count = -1
+        (refused,) = derive_budgets(engine)
+
+        assert refused.budget is None
+        assert refused.problem.startswith(f"the metrics source {server.url} cannot be used: ")
+        with pytest.raises(MetricsUnavailableError):
+            explain_limit(engine, unique)
+    finally:
+        server.close()
+
+    (away,) = derive_budgets(engine)
+
+    assert "Connection refused" in away.problem
+    kept = documents.get(budget_ref(unique))
+    assert kept is not None
+    assert kept.document == stored.document
 
 
 def test_what_is_explained_is_not_stored(

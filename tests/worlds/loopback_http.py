@@ -1,4 +1,4 @@
-"""A plain HTTP server of a test, on loopback: the test says what a POST does."""
+"""A plain HTTP server of a test, on loopback: the test says what a request does."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ class LoopbackHttp:
     """Serves until it is closed.
 
     Args:
-        on_post: reads a request, and answers it.
+        answer: reads a request, a GET or a POST, and answers it.
 
     Attributes:
         url: where it listens.
     """
 
-    def __init__(self, on_post: Callable[[BaseHTTPRequestHandler], None]) -> None:
+    def __init__(self, answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                on_post(self)
+                answer(self)
+
+            do_GET = do_POST  # noqa: N815 - as the library names it
 
             def log_message(self, *args: Any) -> None:
                 """It is not read."""

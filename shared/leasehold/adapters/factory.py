@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents
 from leasehold.ports.event_bus import EventBus
+from leasehold.ports.sample_source import SampleSource
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.extras import require_extra
+from leasehold.registry.setting_texts import FROM_LEDGER
 
 
 def open_documents(address: str, clock: Clock) -> Documents:
@@ -85,3 +88,22 @@ def open_events(
 
     project, topic = address.removeprefix("pubsub://").split("/")
     return PubSubEvents(project, topic, base_url)
+
+
+def open_samples(settings: Mapping[str, Any], clock: Clock) -> SampleSource | None:
+    """Open the server of PIPELINE_METRICS_SOURCE; None: durations come from the ledger."""
+    address = settings["PIPELINE_METRICS_SOURCE"]
+    if address == FROM_LEDGER:
+        return None
+    from leasehold.adapters.prometheus import GoogleToken, PrometheusSamples, is_of_google
+
+    if is_of_google(address):
+        require_extra("google", f"PIPELINE_METRICS_SOURCE={address}", "google.cloud.storage")
+    return PrometheusSamples(
+        address,
+        bootstrap=settings["PIPELINE_BUDGET_INIT_SOURCE"],
+        execution=settings["PIPELINE_BUDGET_EXEC_SOURCE"],
+        window=timedelta(days=settings["PIPELINE_BUDGET_WINDOW_DAYS"]),
+        clock=clock,
+        token=GoogleToken() if is_of_google(address) else None,
+    )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from leasehold.adapters.channels import ChannelOpener
 from leasehold.adapters.clock import ClockSteps, SystemClock
+from leasehold.adapters.factory import open_samples
 from leasehold.adapters.in_process_events import InProcessEvents
 from leasehold.attempt.keeper import LeaseKeeper
 from leasehold.attempt.outage import pause
@@ -314,6 +315,7 @@ def boot(
             purpose=purpose,
         ),
         budgets=budgets,
+        samples=open_samples(settings, clock),
     )
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))

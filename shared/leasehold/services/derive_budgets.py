@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from leasehold.budgets.derive import derive_budget
 from leasehold.budgets.proposal import (
@@ -29,6 +29,7 @@ from leasehold.domain.stored import Document, UnreadableDocument, Write
 from leasehold.domain.timestamps import time_of
 from leasehold.errors import LeaseholdError, UnknownKeyError
 from leasehold.ports.documents import Query, Range
+from leasehold.ports.sample_source import SampleSource
 from leasehold.registry.dispatch import MIN_DEADLINE, StepDispatchEntry, budget_cap
 from leasehold.services.engine import Engine
 
@@ -52,14 +53,6 @@ _INTERRUPTED: Final = frozenset(
     }
 )
 _COMPLETED: Final = frozenset({"completed", AttemptEnd.REPEATED.value})
-
-
-class SampleSource(Protocol):
-    """Where the durations of attempts come from."""
-
-    def samples(self, step_type: str, since: datetime) -> Sequence[object]:
-        """Return the attempts of a step since then; LeaseholdError: they cannot be had."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +150,9 @@ def derive_budgets(engine: Engine, source: SampleSource | None = None) -> list[D
 
     Args:
         engine: the parts.
-        source: of the durations; None: the ledger of the store.
+        source: of the durations; None: as the settings have it.
     """
-    source = source or LedgerSamples(engine)
+    source = source or _source(engine)
     return [
         _derive(engine, source, entry)
         for entry in engine.catalog.steps
@@ -185,7 +178,7 @@ def explain_limit(
         raise UnknownKeyError(registry="dispatch", key=step_type, known=known)
     settings = budget_settings(engine, entry)
     document, now = engine.documents.transact(budget_ref(step_type), _look).answer
-    samples = (source or LedgerSamples(engine)).samples(step_type, now - settings.window)
+    samples = (source or _source(engine)).samples(step_type, now - settings.window)
     in_force = engine.dispatch_rules().known_settings(step_type)
     return {
         "budget": _budget(entry, samples, now, _last(document), settings),
@@ -218,6 +211,10 @@ def read_budgets(engine: Engine) -> list[Budget]:
     """
     found = engine.documents.query(Query("budgets", limit=BUDGETS_AT_MOST))
     return [budget for one in found if (budget := budget_of(one.document))]
+
+
+def _source(engine: Engine) -> SampleSource:
+    return engine.samples or LedgerSamples(engine)
 
 
 def _last(document: Document | None) -> Budget | None:

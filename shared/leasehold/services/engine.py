@@ -36,6 +36,7 @@ from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, Documents, KnownRun, Snapshot
 from leasehold.ports.event_bus import EventBus
 from leasehold.ports.handler_runner import GateRunner, HandlerChecks, HandlerRunner
+from leasehold.ports.sample_source import SampleSource
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
 from leasehold.registry.channels import ChannelEntry
@@ -204,6 +205,7 @@ class Engine:
         retention: how long ended runs are kept.
         telemetry: hears of the work, where that is switched on.
         budgets: how the limits of steps are derived, where a step does not say.
+        samples: knows what attempts took; None: the ledger of the store does.
     """
 
     documents: Documents
@@ -223,6 +225,7 @@ class Engine:
     retention: Retention = field(default_factory=Retention)
     telemetry: Telemetry = NO_TELEMETRY
     budgets: BudgetSettings = field(default_factory=BudgetSettings)
+    samples: SampleSource | None = None
 
     def dispatch_rules(self) -> Rules:
         """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.
