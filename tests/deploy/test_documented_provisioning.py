@@ -18,8 +18,9 @@ def test_its_commands_of_provisioning_work_in_the_order_of_the_page(cloud: Cloud
 
     codes = [cloud.provision(*command.split()).code for command in commands]
 
-    assert [command.strip() for command in commands] == ["plan", "apply", "drift", "apply --update"]
-    assert codes == [0, 0, 0, 0]
+    typed = [command.strip() for command in commands]
+    assert typed == ["plan", "apply", "drift", "apply --with-proposals", "apply --update"]
+    assert codes == [0] * 5
 
 
 def test_it_has_each_state_that_a_plan_may_say() -> None:

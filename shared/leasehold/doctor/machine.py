@@ -24,8 +24,9 @@ from leasehold.doctor.probes import (
     examine,
     interrupted_after,
 )
+from leasehold.doctor.proposals import proposals
 from leasehold.doctor.setup import Setup, lenient_settings, limits
-from leasehold.doctor.stored import live_runs_in_trouble, proposals, stored_state
+from leasehold.doctor.stored import live_runs_in_trouble, stored_state
 from leasehold.doctor.variables import (
     misspelled_settings,
     unfit_settings,

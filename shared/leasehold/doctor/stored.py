@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import shlex
-import statistics
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from itertools import combinations
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from leasehold.bootstrap import Hooks, Purpose, boot
 from leasehold.bootstrap.connections import StoreReader, folder_problem, read_store, store_file
@@ -40,68 +37,6 @@ from leasehold.services.catalog_fit import LIMIT_CHANGED, LiveRunCheck, RunMisfi
 from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import read_notes
 from leasehold.worker.stopping.holder import host_name, is_gone
-
-# How many instances of a function to keep warm, by what its cold starts were measured to take.
-
-
-#: With fewer, chance decides.
-LEAST_STARTS: Final = 20
-#: A shorter wait is little beside what a step takes.
-LEAST_WAIT: Final = timedelta(seconds=5)
-#: With fewer an hour, an instance that is kept warm idles nearly always.
-LEAST_PER_HOUR: Final = 1.0
-#: So long an instance that idles is kept anyway, so those of a burst begin within it.
-_BURST: Final = timedelta(minutes=15)
-_HOUR: Final = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class ColdStart:
-    """An attempt that waited for its instance: when it began, and what it waited for."""
-
-    at: datetime
-    bootstrap: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Prewarming:
-    """A proposal, and what it is made of.
-
-    Args:
-        instances: so many to keep warm.
-        p95: of the bootstraps.
-        starts: how many cold starts there were.
-        per_hour: of them.
-    """
-
-    instances: int
-    p95: timedelta
-    starts: int
-    per_hour: float
-
-
-def prewarming(starts: Sequence[ColdStart], most: int) -> Prewarming | None:
-    """Return how many instances to keep warm; None: none more, or too little is known.
-
-    As many as begin together in a usual burst: the median of the quarters of an hour that had a
-    cold start. One burst that was unlike all others makes no bill.
-
-    Args:
-        starts: those that were measured, in any order.
-        most: how many instances there may be.
-    """
-    if len(starts) < LEAST_STARTS:
-        return None
-    waits = sorted(start.bootstrap for start in starts)
-    p95 = waits[math.ceil(0.95 * len(waits)) - 1]
-    times = [start.at for start in starts]
-    per_hour = len(starts) / max(1.0, (max(times) - min(times)) / _HOUR)
-    if p95 < LEAST_WAIT or per_hour < LEAST_PER_HOUR:
-        return None
-    bursts = Counter(int(at.timestamp() // _BURST.total_seconds()) for at in times)
-    usual = math.ceil(statistics.median(bursts.values()))
-    return Prewarming(min(usual, most), p95, len(starts), per_hour)
-
 
 _WITHIN_S: Final = 5.0
 _OVERRIDES: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
@@ -213,50 +148,6 @@ def _who_works(setup: Setup, store: StoreReader, clock: Clock) -> Iterator[Findi
                 "project's."
             )
             yield Finding("catalogs_differ", message, "leasehold workers", kind=Kind.WARNING)
-
-
-# Proposals from measurements: how many instances to keep warm.
-
-
-#: So many entries are read: a proposal is no report.
-_ENTRIES: Final = Query("ledger", limit=500, within=5.0)
-_LONGEST_S: Final = 3600
-
-
-def proposals(setup: Setup, clock: Clock) -> Iterator[Finding]:
-    """Yield how many instances of the function that runs steps are worth keeping warm."""
-    file = store_file(setup.store)
-    if file is not None and not exists(setup.folder / file):
-        return
-    try:
-        with closing(read_store(setup.store, clock)) as store:
-            entries = [one.document for one in store.query(_ENTRIES)]
-    except LeaseholdError:
-        return  # the store's own look says what is wrong with it
-    starts = [start for entry in entries for start in cold_starts(entry)]
-    step = setup.functions.of_tasks
-    found = prewarming(starts, step.max_instances)
-    if found is not None and found.instances > step.min_instances:
-        message = (
-            f"min_instances={found.instances} in the row {step.name} of deployment.py (now "
-            f"{step.min_instances}): 95% of {found.starts} cold starts took up to "
-            f"{found.p95.total_seconds():.1f} s, and there are {found.per_hour:.1f} of them an "
-            "hour. It costs that many idle instances."
-        )
-        yield Finding("min_instances_proposed", message, kind=Kind.PROPOSAL)
-
-
-def cold_starts(entry: Mapping[str, Any]) -> Iterator[ColdStart]:
-    """Yield the cold starts that an entry of the ledger has measured."""
-    steps = entry.get("steps")
-    for step in steps.values() if isinstance(steps, Mapping) else ():
-        if not isinstance(step, Mapping) or step.get("coldStart") is not True:
-            continue
-        at, seconds = time_of(step.get("startedAt")), step.get("bootstrapSeconds")
-        if not isinstance(seconds, int | float) or not math.isfinite(seconds):
-            continue
-        if at is not None and 0 <= seconds <= _LONGEST_S:
-            yield ColdStart(at, timedelta(seconds=seconds))
 
 
 # Live runs that would not go on with the catalog that is here, and runs that are not in order.

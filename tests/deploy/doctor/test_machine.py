@@ -190,11 +190,13 @@ def test_what_is_to_be_typed_about_a_name_of_a_stranger_is_one_word(shell: Shell
 
 def test_measured_cold_starts_make_a_proposal_and_no_finding(shell: Shell) -> None:
     """Other writers of the ledger break nothing."""
+    ended = {"endedAt": datetime(2026, 1, 1, 13, tzinfo=UTC)}
     measured = {"coldStart": True, "bootstrapSeconds": 9, "startedAt": "2026-01-01T12:00:00Z"}
     for number in range(25):
-        put(shell, Ref("ledger", f"r-{number}"), {"steps": {"send": measured}})
-    put(shell, Ref("ledger", "r-x"), {"steps": [1]})
-    put(shell, Ref("ledger", "r-y"), {"steps": {"a": 1, "b": measured | {"bootstrapSeconds": "9"}}})
+        put(shell, Ref("ledger", f"r-{number}"), ended | {"steps": {"send": measured}})
+    put(shell, Ref("ledger", "r-x"), ended | {"steps": [1]})
+    odd = {"a": 1, "b": measured | {"bootstrapSeconds": "9"}}
+    put(shell, Ref("ledger", "r-y"), ended | {"steps": odd})
 
     done = shell.run("doctor")
 

@@ -8,6 +8,7 @@ from google.cloud import run_v2
 from google.cloud.run_v2.services.services.transports import ServicesGrpcTransport
 
 from tests.deploy.google_services.iam_policies import PolicyMethods
+from tests.deploy.google_services.operations import begun
 from tests.deploy.google_services.refusals import not_found
 from tests.deploy.google_services.service import copy_of
 from tests.deploy.google_services.world import World
@@ -37,6 +38,13 @@ class CloudRun(PolicyMethods):
     def list_services(self, request: Any) -> run_v2.ListServicesResponse:
         found = [one for name, one in self.services.items() if name.startswith(request.parent)]
         return run_v2.ListServicesResponse(services=found)
+
+    def update_service(self, request: Any) -> Any:
+        """Change a service at once; gcloud makes a new revision of it."""
+        name = request.service.name
+        self.check_resource(name)
+        self.services[name] = copy_of(request.service)
+        return begun(self.world, name.rpartition("/services/")[0], self.services[name])
 
     def check_resource(self, resource: str) -> None:
         if resource not in self.services:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from leasehold.doctor.stored import ColdStart, Prewarming, prewarming
+from leasehold.doctor.proposals import ColdStart, Prewarming, prewarming
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -11,12 +11,14 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
 import click
 
 from leasehold.cli.deploy.options import installation_options
+from leasehold.cli.deploy.proposals import apply_proposals, proposals_of
 from leasehold.cli.exit_codes import (
     DONE,
     FOUND,
@@ -49,8 +51,8 @@ _DRIFTED = {State.MISSING, State.DIFFERENT, State.UNKNOWN}
 @installation_options
 @json_option
 def plan(*, installation: Installation, as_json: bool) -> int:
-    """Say what would be created, what is left alone, what differs, and what waits."""
-    steps = _survey(installation, as_json=as_json)
+    """Say what would be created, left alone, differs and waits, and what the runs ask for."""
+    steps = _survey(installation, as_json=as_json, proposes=True)
     return NOT_COMPLETED if _unknown(steps) else DONE
 
 
@@ -71,11 +73,26 @@ def drift(*, installation: Installation, as_json: bool) -> int:
     is_flag=True,
     help="Fail where a secret has no value: no function can be deployed with it.",
 )
+@click.option(
+    "--with-proposals",
+    is_flag=True,
+    help="Change queues and functions as `plan` proposes, once all is there.",
+)
 @json_option
-def apply(*, installation: Installation, update: bool, before_deploy: bool, as_json: bool) -> int:
+def apply(
+    *,
+    installation: Installation,
+    update: bool,
+    before_deploy: bool,
+    with_proposals: bool,
+    as_json: bool,
+) -> int:
     """Create what is missing, in order; a second apply goes on where this one ended."""
     with _sigterm_ends_it():
-        return _apply(installation, update=update, before_deploy=before_deploy, as_json=as_json)
+        code = _apply(installation, update=update, before_deploy=before_deploy, as_json=as_json)
+        if with_proposals and code == DONE:
+            code = _apply_proposals(installation)
+        return code
 
 
 def _apply(installation: Installation, *, update: bool, before_deploy: bool, as_json: bool) -> int:
@@ -103,6 +120,22 @@ def _apply(installation: Installation, *, update: bool, before_deploy: bool, as_
     code = code or (DONE if is_ready and not _failed(steps) else NOT_COMPLETED)
     if code == DONE and unread is not None:
         raise unread
+    return code
+
+
+def _apply_proposals(installation: Installation) -> int:
+    """Apply what is proposed, with a line for each on stderr: the answer is that of `apply`."""
+    steps = list(survey(_resources(installation), installation.project))
+    proposals = proposals_of(installation, steps)
+    code = DONE
+    for one, problem in apply_proposals(installation, proposals, steps):
+        if problem:
+            code = NOT_COMPLETED
+            print_error(f"not applied: {one.sentence} {problem}.")
+        else:
+            note(f"applied: {one.sentence}")
+    if proposals:
+        note("write these values into deployment.py: the next deploy goes by it.")
     return code
 
 
@@ -150,12 +183,16 @@ def _have_values(steps: Sequence[Step]) -> bool:
     return not lacking
 
 
-def _survey(installation: Installation, *, as_json: bool) -> list[Step]:
+def _survey(installation: Installation, *, as_json: bool, proposes: bool = False) -> list[Step]:
     steps = list(survey(_resources(installation), installation.project))
+    proposals = proposals_of(installation, steps) if proposes else []
     if as_json:
-        print_json(steps_json(installation, steps))
+        further = {"proposals": [asdict(one) for one in proposals]} if proposes else {}
+        print_json(steps_json(installation, steps) | further)
     else:
         print_steps(steps)
+        for one in proposals:
+            print_line(f"proposal: {one.sentence}")
     print_warnings(installation, steps)
     return steps
 

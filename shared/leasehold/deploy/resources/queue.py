@@ -211,6 +211,15 @@ class QueueResource:
                 return int(difference.found)
         return self.queue.concurrency
 
+    def deliver_at_once(self, number: int) -> None:
+        """Change how many of its tasks it delivers at once, and nothing else."""
+        queue = {
+            "name": self._full_name,
+            "rate_limits": {"max_concurrent_dispatches": number},
+        }
+        mask = {"paths": ["rate_limits.max_concurrent_dispatches"]}
+        self.clients.tasks.update_queue({"queue": queue, "update_mask": mask}, **ONE_TRY)
+
     def command_with(self, flags: str) -> str:
         """Return the command that changes numbers of the queue by hand."""
         return f"gcloud tasks queues update {self._place} {flags}"
