@@ -19,6 +19,8 @@ from leasehold.domain.traceparent import parent_in
 from leasehold.logs.attempt import (
     EVENT_FACTS,
     EVENTS_LOG,
+    AttemptName,
+    EventFacts,
     LogSpan,
     attempt_of,
     gives_way,
@@ -57,7 +59,7 @@ class JsonFormatter(logging.Formatter):
         """Return the record as one line of JSON."""
         message = super().format(record)
         if is_event(record):
-            return message
+            return _with_trace(message, record.__dict__[EVENT_FACTS])
         entry: dict[str, Any] = {
             "severity": severity_of(record.levelno),
             "message": message[:_LONGEST].encode("utf-8", "replace").decode(),
@@ -99,6 +101,13 @@ def _fields_in(header: Callable[[str, str], str]) -> Mapping[str, Any]:
         return _fields(found["trace"], span_id, None if flags is None else flags == "1")
     parent = parent_in(header("traceparent", ""))
     return _NO_FIELDS if parent is None else _fields(*parent)
+
+
+def _with_trace(event: str, facts: EventFacts) -> str:
+    """Return the JSON of an event with the trace of its attempt, or of the request."""
+    attempt = AttemptName(*(facts.get(name, "") for name in ("runId", "step", "attempt")))
+    fields = _fields_of(span_of_attempt(attempt))
+    return json.dumps({**facts, **fields}, ensure_ascii=False) if fields else event
 
 
 def _fields_of(span: LogSpan | None) -> Mapping[str, Any]:

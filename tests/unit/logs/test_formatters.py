@@ -18,6 +18,8 @@ from leasehold.logs.attempt import (
     AttemptName,
     EventFacts,
     LinesOf,
+    LogSpan,
+    name_span,
 )
 from leasehold.logs.stderr_log import (
     JsonFormatter,
@@ -119,6 +121,23 @@ def test_an_entry_has_what_cloud_logging_takes_apart() -> None:
         "logging.googleapis.com/trace": f"projects/my-project/traces/{TRACE}",
         "logging.googleapis.com/spanId": "000000000000000c",
         "logging.googleapis.com/trace_sampled": True,
+    }
+
+
+def test_an_event_names_the_span_of_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    facts = {"severity": "WARNING", "runId": "r-traced", "step": "draft", "attempt": 3}
+    made = record(json.dumps(facts), name=EVENTS_LOG, leasehold_event=EventFacts(facts))
+    before = json.loads(JsonFormatter().format(made))
+
+    name_span(AttemptName("r-traced", "draft", 3), LogSpan(TRACE, "00f067aa0ba902b7", False))
+
+    assert before == facts
+    assert json.loads(JsonFormatter().format(made)) == {
+        **facts,
+        "logging.googleapis.com/trace": f"projects/p/traces/{TRACE}",
+        "logging.googleapis.com/spanId": "00f067aa0ba902b7",
+        "logging.googleapis.com/trace_sampled": False,
     }
 
 
