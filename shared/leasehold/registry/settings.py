@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from leasehold.domain.printable import one_line
 from leasehold.errors import SettingError, UnsetSettingError
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
@@ -74,7 +73,7 @@ _MAX_ENV: Final = 64
 
 
 def _deployment(text: str) -> str:
-    return one_line(text, _MAX_ENV) or "unknown"
+    return "".join(filter(str.isprintable, text))[:_MAX_ENV] or "unknown"
 
 
 SETTINGS: Final = Registry(
