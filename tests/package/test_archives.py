@@ -72,6 +72,7 @@ def test_who_installs_leasehold_gets_nothing_of_this_repositorys_pipeline(built:
     assert sorted(line.split(">")[0] for line in needed) == [
         "click",
         "pydantic",
+        "pyyaml",
         "rich",
         "tenacity",
     ]
