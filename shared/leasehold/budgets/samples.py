@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from leasehold.domain.status import AttemptEnd, Termination
+
 #: No attempt takes longer; a longer duration is a clock that jumped, or a source that lies.
 LONGEST_ATTEMPT: Final = timedelta(days=7)
 
@@ -28,6 +30,36 @@ class Outcome(StrEnum):
     def is_censored(self) -> bool:
         """Return whether the attempt would have taken longer than it did."""
         return self in {Outcome.CLIPPED, Outcome.INTERRUPTED}
+
+
+#: Why an attempt ended that would have taken longer: its own limit, or another cause.
+_CLIPPED: Final = frozenset(
+    {Termination.AGENT_TIMEOUT_EXCEEDED.value, Termination.DISPATCH_DEADLINE_EXCEEDED.value}
+)
+_INTERRUPTED: Final = frozenset(
+    {
+        Termination.LEASE_EXPIRED.value,
+        Termination.INSTANCE_SHUTDOWN.value,
+        Termination.CANCELLED.value,
+    }
+)
+_COMPLETED: Final = frozenset({"completed", AttemptEnd.REPEATED.value})
+
+
+def outcome_of(end: object, reason: object) -> Outcome | None:
+    """Return how an attempt ended; None: an outage, or it was continued by the next one.
+
+    Args:
+        end: an `AttemptEnd`, or `completed`.
+        reason: the `Termination` that cut it short; None: none did.
+    """
+    if end in _COMPLETED:
+        return Outcome.SUCCESS
+    if reason in _CLIPPED:
+        return Outcome.CLIPPED
+    if reason in _INTERRUPTED:
+        return Outcome.INTERRUPTED
+    return Outcome.FAILED if end == AttemptEnd.FAILED.value else None
 
 
 @dataclass(frozen=True, slots=True)

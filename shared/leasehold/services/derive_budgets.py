@@ -21,10 +21,9 @@ from leasehold.budgets.proposal import (
     PhaseEstimate,
     Strategy,
 )
-from leasehold.budgets.samples import AttemptSample, Outcome, believable
+from leasehold.budgets.samples import AttemptSample, believable, outcome_of
 from leasehold.domain.budget import BUDGETS_AT_MOST, Budget, BudgetLimit, budget_of, budget_ref
 from leasehold.domain.manifest import to_document
-from leasehold.domain.status import AttemptEnd, Termination
 from leasehold.domain.stored import Document, UnreadableDocument, Write
 from leasehold.domain.timestamps import time_of
 from leasehold.errors import LeaseholdError, UnknownKeyError
@@ -40,19 +39,6 @@ _READ_WITHIN_S: Final = 20.0
 
 #: A handler that is ended needs this long for its end to be recorded.
 _TO_SETTLE: Final = timedelta(seconds=5)
-
-#: Why an attempt ended that would have taken longer: its own limit, or another cause.
-_CLIPPED: Final = frozenset(
-    {Termination.AGENT_TIMEOUT_EXCEEDED.value, Termination.DISPATCH_DEADLINE_EXCEEDED.value}
-)
-_INTERRUPTED: Final = frozenset(
-    {
-        Termination.LEASE_EXPIRED.value,
-        Termination.INSTANCE_SHUTDOWN.value,
-        Termination.CANCELLED.value,
-    }
-)
-_COMPLETED: Final = frozenset({"completed", AttemptEnd.REPEATED.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +105,7 @@ def _sample(
     attempt: Mapping[str, Any], end: object, at: object, is_retried: bool
 ) -> AttemptSample | None:
     """Return one attempt; None: it says nothing of how long the step takes."""
-    ended_at, outcome = time_of(at), _outcome(end, attempt.get("reason"))
+    ended_at, outcome = time_of(at), outcome_of(end, attempt.get("reason"))
     execution = attempt.get("executionSeconds")
     if ended_at is None or outcome is None or execution is None:
         return None
@@ -132,17 +118,6 @@ def _sample(
         retried=is_retried,
         tail_probe=attempt.get("tailProbe") is True,
     )
-
-
-def _outcome(end: object, reason: object) -> Outcome | None:
-    """Return how an attempt ended; None: an outage, or it was continued by the next one."""
-    if end in _COMPLETED:
-        return Outcome.SUCCESS
-    if reason in _CLIPPED:
-        return Outcome.CLIPPED
-    if reason in _INTERRUPTED:
-        return Outcome.INTERRUPTED
-    return Outcome.FAILED if end == AttemptEnd.FAILED.value else None
 
 
 def derive_budgets(engine: Engine, source: SampleSource | None = None) -> list[Derived]:

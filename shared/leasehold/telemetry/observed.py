@@ -26,6 +26,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from leasehold.budgets.samples import outcome_of
 from leasehold.domain.artifact_name import RunLife
 from leasehold.domain.change import Change
 from leasehold.domain.delivery import Delivery
@@ -323,6 +324,8 @@ class OpenTelemetry:
             "agent_id": agent,
             "first_tool": self._tool(took.get("first_tool", "")),
         }
+        if outcome := outcome_of(ended.cause, ended.reason):
+            series["outcome"] = outcome.value
         if bootstrap_s is not None:
             self._bootstrap.record(bootstrap_s, series, within)
             took["bootstrap_seconds"] = bootstrap_s

@@ -129,6 +129,7 @@ def test_both_phases_are_histograms_whose_exemplars_name_the_attempts(
                 "env": "staging",
                 "cold_start": is_cold,
                 "cause": cause,
+                "outcome": "success" if cause == "completed" else cause,
             }
             for step, tool, is_cold, cause in (
                 ("draft", "", True, "failed"),
