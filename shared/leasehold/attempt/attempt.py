@@ -466,7 +466,8 @@ class Attempt:
             return code(*args)
         finally:
             self.user_call = None
-            self.note_returned(self.engine.clock.monotonic())
+            if self._returned_at is None:
+                self._returned_at = self.engine.clock.monotonic()
 
     def insist(self, call: Callable[[], T], *, patience: float = math.inf) -> T:
         """Return what `call` returns; a store that is away is asked again while the lease is held.

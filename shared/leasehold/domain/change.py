@@ -323,15 +323,12 @@ class Draft:
         kept = self.step.kept_output
         if kept is not None and kept == made.value:
             return False
-        bootstrap_s, is_cold, first_tool = self._bootstrap
+        times = self._times()
+        times["execution_seconds"] = times["execution_seconds"] or 0.0
         self.step = replace(
             self.step,
+            **times,
             completed_at=self.now,
-            bootstrap_seconds=bootstrap_s,
-            execution_seconds=self._execution_s() or 0.0,
-            cold_start=is_cold,
-            first_tool=first_tool,
-            tail_probe=self._is_tail_probe,
             output=made.value.text,
             output_ref=made.value.ref,
             output_status=made.status,
@@ -341,41 +338,38 @@ class Draft:
 
     def _keep_bootstrap(self) -> None:
         """Keep the bootstrap of an attempt that goes on; a worker may be killed later."""
-        bootstrap_s, is_cold, first_tool = self._bootstrap
-        if self.step.bootstrap_seconds != bootstrap_s:
-            self.step = replace(
-                self.step,
-                bootstrap_seconds=bootstrap_s,
-                cold_start=is_cold,
-                first_tool=first_tool,
-            )
+        times = self._times()
+        if self.step.bootstrap_seconds != times["bootstrap_seconds"]:
+            self.step = replace(self.step, **times | {"execution_seconds": None})
 
-    @property
-    def _bootstrap(self) -> tuple[float | None, bool | None, str | None]:
-        """The seconds of the bootstrap, whether it was cold, the first tool, as far as known."""
-        phases = self._phases
-        if phases is None:
-            return self.step.bootstrap_seconds, self.step.cold_start, self.step.first_tool
-        return phases.bootstrap_s, phases.is_cold, phases.first_tool or None
+    def _times(self) -> dict[str, Any]:
+        """Return how long both phases took, as its worker says, else by the store's time.
 
-    def _execution_s(self) -> float | None:
-        """Return how long the execution took: as its worker says, else by the store's time.
-
-        If another process ends the attempt, its worker worked until it was last heard of.
-
-        Returns:
-            None: there was no attempt, or the clock was set back since its lease.
+        If another process ends the attempt, its worker worked until it was last heard of. The
+        execution is None where there was no attempt, or the clock was set back since its lease.
         """
-        if self._phases is not None:
-            return self._phases.execution_s
-        lease = self.before.position.lease
-        if lease is None:
-            return None
-        heard_at = self.position.heartbeat_at or lease.acquired_at
-        until = heard_at if self.fence is None else self.now
-        took = (until - lease.acquired_at).total_seconds()
-        execution_s = took - (self._bootstrap[0] or 0.0)
-        return round(execution_s, 3) if execution_s >= 0 else None
+        phases, step, before = self._phases, self.step, self.before.position
+        is_probe = before.dispatch.sources.get("dispatchDeadline") == TAIL_PROBE
+        if phases is not None:
+            return {
+                "bootstrap_seconds": phases.bootstrap_s,
+                "execution_seconds": phases.execution_s,
+                "cold_start": phases.is_cold,
+                "first_tool": phases.first_tool or None,
+                "tail_probe": is_probe or None,
+            }
+        took, bootstrap_s = None, step.bootstrap_seconds
+        if lease := before.lease:
+            heard_at = self.position.heartbeat_at or lease.acquired_at
+            until = heard_at if self.fence is None else self.now
+            took = (until - lease.acquired_at).total_seconds() - (bootstrap_s or 0.0)
+        return {
+            "bootstrap_seconds": bootstrap_s,
+            "execution_seconds": None if took is None or took < 0 else round(took, 3),
+            "cold_start": step.cold_start,
+            "first_tool": step.first_tool,
+            "tail_probe": is_probe or None,
+        }
 
     def end_attempt(self, end: str) -> None:
         """Keep how long the attempt took that ends, unless its output is kept with its times.
@@ -386,30 +380,21 @@ class Draft:
         step, is_repeated = self.step, end == AttemptEnd.REPEATED.value
         if step.kept_output is not None and not is_repeated:
             return
-        bootstrap_s, is_cold, first_tool = self._bootstrap
+        times = self._times()
+        if is_repeated:
+            times |= {"execution_seconds": step.execution_seconds, "tail_probe": step.tail_probe}
         ended = EarlierAttempt(
-            attempt=self.before.position.attempt,
-            end=end,
-            reason=self._reason,
-            at=self.now,
-            bootstrap_seconds=bootstrap_s,
-            execution_seconds=step.execution_seconds if is_repeated else self._execution_s(),
-            cold_start=is_cold,
-            first_tool=first_tool,
-            tail_probe=self._is_tail_probe,
+            attempt=self.before.position.attempt, end=end, reason=self._reason, at=self.now, **times
         )
         self.step = replace(
             step,
             bootstrap_seconds=None,
+            execution_seconds=None,
             cold_start=None,
             first_tool=None,
+            tail_probe=None,
             earlier_attempts=((step.earlier_attempts or ()) + (ended,))[-MAX_EARLIER:],
         )
-
-    @property
-    def _is_tail_probe(self) -> bool | None:
-        """True for an attempt under the longest limit, else None: most are none."""
-        return self.before.position.dispatch.sources.get("dispatchDeadline") == TAIL_PROBE or None
 
     def terminated(self, reason: str) -> None:
         """Note what cut the attempt short that ends."""
@@ -471,13 +456,7 @@ class Draft:
     def trace(self, type_: TraceType, **facts: Any) -> None:
         """Trace an event of the attempt that the run was in before; with its times if it ends."""
         if type_ in ENDS_OF_ATTEMPTS and self.before.position.lease is not None:
-            bootstrap_s, is_cold, first_tool = self._bootstrap
-            facts |= {
-                "bootstrap_seconds": bootstrap_s,
-                "execution_seconds": self._execution_s(),
-                "cold_start": is_cold,
-                "first_tool": first_tool,
-            }
+            facts |= self._times()
         self.events += (event_of(self.before, type_, self.now, **facts),)
 
     def trace_next(self, type_: TraceType, **facts: Any) -> None:

@@ -74,7 +74,7 @@ def _task(manifest: Manifest, name: str, not_before: datetime) -> Task:
         generation=manifest.position.dispatch.generation,
         not_before=not_before,
         deadline=timedelta(seconds=manifest.position.dispatch.deadline_s),
-        traceparent=trace_of_run(manifest).traceparent if is_traced else "",
+        traceparent=trace_of_run(manifest, manifest.traceparent).traceparent if is_traced else "",
     )
 
 

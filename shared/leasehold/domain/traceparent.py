@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from leasehold.domain.artifact_name import RunLife
 
@@ -61,15 +61,6 @@ class RunTrace(NamedTuple):
         return str(Parent(self.trace_id, self.span_id, self.is_sampled))
 
 
-class DispatchedRun(RunLife, Protocol):
-    """A run, with what its dispatch says of its trace."""
-
-    @property
-    def traceparent(self) -> str | None:
-        """What it was begun with; None: nothing."""
-        ...
-
-
 def parent_in(text: str | None) -> Parent | None:
     """Return what a `traceparent` says; None: it is not one, and W3C has it ignored."""
     found = _FORM.fullmatch(text or "")
@@ -87,21 +78,26 @@ def own_trace(run: RunLife) -> RunTrace:
     return RunTrace(digest[:_TRACE], digest[_TRACE : _TRACE + _SPAN])
 
 
-def trace_of_run(run: DispatchedRun) -> RunTrace:
-    """Return the trace of a run: that of its caller, or its own."""
+def trace_of_run(run: RunLife, traceparent: str | None) -> RunTrace:
+    """Return the trace of a run: that of its caller, or its own.
+
+    Args:
+        run: the run.
+        traceparent: as its dispatch has it; None: it was begun with none.
+    """
     own = own_trace(run)
-    parent = parent_in(run.traceparent)
+    parent = parent_in(traceparent)
     if parent is None:
         return own
     caller = "" if parent.span_id == own.span_id else parent.span_id
     return RunTrace(parent.trace_id, own.span_id, parent.is_sampled, caller)
 
 
-def attempt_traceparent(run: DispatchedRun, lease_id: str) -> str | None:
+def attempt_traceparent(run: RunLife, traceparent: str | None, lease_id: str) -> str | None:
     """Return what the worker of an attempt passes on, as its span; None: the run has no trace."""
-    if run.traceparent is None:
+    if traceparent is None:
         return None
-    trace = trace_of_run(run)
+    trace = trace_of_run(run, traceparent)
     return str(Parent(trace.trace_id, span_of(lease_id), trace.is_sampled))
 
 

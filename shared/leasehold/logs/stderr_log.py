@@ -99,7 +99,8 @@ def _fields_in(header: Callable[[str, str], str]) -> Mapping[str, Any]:
         span, flags = int(found["span"] or 0), found["flags"]
         span_id = format(span, "016x") if 0 < span < _SPANS else ""
         return _fields(found["trace"], span_id, None if flags is None else flags == "1")
-    parent = parent_in(header("traceparent", ""))
+    given = header("traceparent", "")
+    parent = parent_in(given) if given else None
     return _NO_FIELDS if parent is None else _fields(*parent)
 
 

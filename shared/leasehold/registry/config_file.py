@@ -11,28 +11,15 @@ environment goes over the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import SettingsFileError
-from leasehold.registry.setting_texts import as_refused
+from leasehold.registry.setting_texts import SettingEntry, as_refused
 
 if TYPE_CHECKING:
     import yaml
-
-
-class Setting(Protocol):
-    """The part of a `SettingEntry` that says which values it may have."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - see `SettingEntry`
-    @property
-    def allowed(self) -> str: ...  # noqa: D102 - likewise
-    @property
-    def is_threshold(self) -> bool: ...  # noqa: D102 - likewise
-    @property
-    def read(self) -> Callable[[str], object]: ...  # noqa: D102 - likewise
 
 
 _MAX_BYTES: Final = 1024 * 1024
@@ -41,7 +28,7 @@ _DEEPEST: Final = 4
 _ALIKE: Final = 0.6
 
 
-def settings_in(path: str, entries: Mapping[str, Setting]) -> dict[str, str]:
+def settings_in(path: str, entries: Mapping[str, SettingEntry]) -> dict[str, str]:
     """Return the text of each setting that a file has, by its variable.
 
     Args:
@@ -66,7 +53,7 @@ def settings_in(path: str, entries: Mapping[str, Setting]) -> dict[str, str]:
     return found
 
 
-def _checked(key: str, node: yaml.Node, entry: Setting, where: str) -> str:
+def _checked(key: str, node: yaml.Node, entry: SettingEntry, where: str) -> str:
     """Return the text of a value that is allowed."""
     import yaml  # noqa: PLC0415 - as above
 
@@ -130,7 +117,7 @@ def _is_empty(node: yaml.Node) -> bool:
     return bool(node.tag.endswith(":null"))
 
 
-def _unknown(key: str, entries: Mapping[str, Setting]) -> str:
+def _unknown(key: str, entries: Mapping[str, SettingEntry]) -> str:
     """Return what to do about a key that nothing reads."""
     from difflib import get_close_matches  # noqa: PLC0415 - for who mistyped
 

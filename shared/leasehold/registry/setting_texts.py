@@ -1,11 +1,12 @@
-"""What the text of a setting may be: each function gives its value, or raises ValueError."""
+"""A setting, and the texts that it may have: each function gives a value, or raises ValueError."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 _LAST_PORT: Final = 65_535
 _LONGEST_SHOWN: Final = 100
@@ -25,6 +26,35 @@ ANYBODY: Final = "*"
 _LEVELS: Final = frozenset({"DEBUG", "INFO", "WARNING", "ERROR"})
 _LOGGER: Final = re.compile(r"[^\s.=,]+(?:\.[^\s.=,]+)*")
 _AUDIENCE: Final = re.compile(r"[\x21-\x7e]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingEntry:
+    """One variable.
+
+    Args:
+        name: the variable.
+        default: what holds where it is not set.
+        allowed: the values it may have, in words.
+        meaning: what it does, in words.
+        read: gives the value of a text; raises ValueError for one that is not allowed.
+        is_threshold: a value that is not allowed is reported, and the default holds: a slip in a
+            threshold must not keep runs from moving.
+        file_key: its key in the file of LEASEHOLD_CONFIG; empty: `settings.NAME`.
+    """
+
+    name: str
+    default: str
+    allowed: str
+    meaning: str
+    read: Callable[[str], Any]
+    is_threshold: bool = False
+    file_key: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name the row is found by."""
+        return self.name
 
 
 class Right(StrEnum):

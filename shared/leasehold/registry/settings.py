@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from leasehold.errors import SettingError, UnsetSettingError
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
     IAM,
+    SettingEntry,
     address,
     as_refused,
     audiences,
@@ -32,36 +32,6 @@ from leasehold.registry.setting_texts import (
     whole,
     yes_or_no,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SettingEntry:
-    """One variable.
-
-    Args:
-        name: the variable.
-        default: what holds where it is not set.
-        allowed: the values it may have, in words.
-        meaning: what it does, in words.
-        read: gives the value of a text; raises ValueError for one that is not allowed.
-        is_threshold: a value that is not allowed is reported, and the default holds: a slip in a
-            threshold must not keep runs from moving.
-        file_key: its key in the file of LEASEHOLD_CONFIG; empty: `settings.NAME`.
-    """
-
-    name: str
-    default: str
-    allowed: str
-    meaning: str
-    read: Callable[[str], Any]
-    is_threshold: bool = False
-    file_key: str = ""
-
-    @property
-    def key(self) -> str:
-        """The name the row is found by."""
-        return self.name
-
 
 _DAY_S: Final = 86_400.0
 _WEEK_S: Final = 604_800

@@ -414,7 +414,7 @@ def _claimed(claimed: ClaimedStep) -> ClaimResponse:
         given=pydantic_core.from_json(claimed.given),
         resume=_resume(claimed),
         findings=claimed.findings,
-        traceparent=attempt_traceparent(run, lease.lease_id),
+        traceparent=attempt_traceparent(run, run.traceparent, lease.lease_id),
     )
 
 

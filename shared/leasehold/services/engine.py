@@ -355,7 +355,8 @@ def publish_owed(engine: Engine, change: Change, snapshot: Snapshot | None = Non
 def announce(engine: Engine, change: Change) -> None:
     """Give a committed change to those who watch, to telemetry and to the log."""
     engine.listeners.observe(change)
-    engine.telemetry.changed(change)
+    if engine.telemetry is not NO_TELEMETRY:
+        engine.telemetry.changed(change)
     if change.events:
         for facts in reports(change):
             engine.listeners.report(facts)

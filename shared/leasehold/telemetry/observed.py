@@ -34,7 +34,6 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease, StepRecord
 from leasehold.domain.status import AttemptEnd, RunStatus
 from leasehold.domain.traceparent import (
-    DispatchedRun,
     Parent,
     RunTrace,
     own_trace,
@@ -44,6 +43,7 @@ from leasehold.domain.traceparent import (
 )
 from leasehold.logs.attempt import AttemptName, LogSpan, name_span
 from leasehold.ports.clock import Clock
+from leasehold.ports.telemetry import Telemetry
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.registry import Registry
 from leasehold.telemetry.exporting import Exporting
@@ -143,7 +143,7 @@ def _safely(
     return cast("Callable[Concatenate[OpenTelemetry, _Given], None]", heard)
 
 
-class OpenTelemetry:
+class OpenTelemetry(Telemetry):
     """The telemetry port, on the official SDK.
 
     Args:
@@ -297,8 +297,8 @@ class OpenTelemetry:
         sampled = self._exporting.sampler.should_sample(around, int(trace_id, 16), "run")
         return sampled.decision is Decision.RECORD_AND_SAMPLE
 
-    def _trace(self, run: DispatchedRun) -> RunTrace:
-        return self._own(run) if run.traceparent is None else trace_of_run(run)
+    def _trace(self, run: Manifest | Delivery) -> RunTrace:
+        return self._own(run) if run.traceparent is None else trace_of_run(run, run.traceparent)
 
     def _name_lines(self, run: Manifest, lease: Lease) -> None:
         """Have the log lines of an attempt of this process name its span."""

@@ -18,6 +18,7 @@ from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
 from leasehold.bootstrap import TELEMETRY_S, Bundle, boot, check_home, load_catalog
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.logs.stderr_log import log_as_json
+from leasehold.ports.telemetry import NO_TELEMETRY
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import check_functions, read_settings
 from leasehold.services.engine import Engine
@@ -97,7 +98,7 @@ class EngineProvider:
 
     def end_call(self) -> None:
         """Send the telemetry of a call: without another one, this process gets no CPU after it."""
-        if self._bundle is not None:
+        if self._bundle is not None and self._bundle.engine.telemetry is not NO_TELEMETRY:
             self._bundle.engine.telemetry.flush(_FLUSH_S)
 
     def note_presence(self) -> None:

@@ -42,17 +42,17 @@ def test_a_header_is_read_as_w3c_has_it(text: str | None, parent: Parent | None)
 
 
 def test_the_own_trace_of_a_run_is_the_same_in_every_process() -> None:
-    own = trace_of_run(run())
+    own = trace_of_run(run(), None)
 
-    assert own == trace_of_run(run()) == own_trace(run())
+    assert own == trace_of_run(run(), None) == own_trace(run())
     assert (own.parent_id, own.is_sampled) == ("", True)
-    assert own != trace_of_run(run(nonce="another life"))
+    assert own != trace_of_run(run(nonce="another life"), None)
 
 
 def test_a_run_that_keeps_its_own_trace_has_no_parent() -> None:
     own = own_trace(run())
 
-    kept = trace_of_run(run(traceparent=own.traceparent))
+    kept = trace_of_run(run(traceparent=own.traceparent), own.traceparent)
 
     assert kept == own
 
@@ -72,4 +72,4 @@ def test_a_dispatch_of_an_older_version_has_none() -> None:
         position=replace(position, dispatch=replace(position.dispatch, traceparent=None)),
     )
 
-    assert trace_of_run(older) == own_trace(joined)
+    assert trace_of_run(older, older.traceparent) == own_trace(joined)
