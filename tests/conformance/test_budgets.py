@@ -232,6 +232,37 @@ def test_attempts_that_did_not_come_to_an_end_count_as_longer_ones(
     assert counts["retried"] == 6, "the first attempt is none, and failures are not learnt from"
 
 
+def test_an_attempt_that_ended_before_its_first_tool_was_at_its_bootstrap(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    """Other attempts of the step say where theirs ends; else it is where a handler is entered."""
+    now = now_of(documents)
+    killed = {
+        "attempt": 1,
+        "end": "expired",
+        "reason": "lease_expired",
+        "at": now,
+        "bootstrapSeconds": 0.5,
+        "executionSeconds": 9.5,
+    }
+    source = LedgerSamples(open_bundle().engine).samples
+    write_entry(
+        documents, f"{unique}-1", unique, now, executionSeconds=9.0, earlierAttempts=[killed]
+    )
+
+    (first, _) = source(unique, now - HOUR)
+    write_entry(documents, f"{unique}-2", unique, now, executionSeconds=8.0, firstTool="search")
+    found = [
+        one for one in source(unique, now - HOUR) if getattr(one, "outcome", "") == "interrupted"
+    ]
+
+    assert getattr(first, "execution_seconds", None) == 9.5
+    assert [
+        (getattr(one, "bootstrap_seconds", None), getattr(one, "execution_seconds", 0))
+        for one in found
+    ] == [(10.0, None)]
+
+
 def test_a_budget_that_cannot_be_used_leaves_the_entry_in_force_and_is_derived_anew(
     documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
 ) -> None:

@@ -106,4 +106,4 @@ def open_samples(settings: Mapping[str, Any], clock: Clock) -> SampleSource | No
         window=timedelta(days=settings["PIPELINE_BUDGET_WINDOW_DAYS"]),
         clock=clock,
         token=GoogleToken() if is_of_google(address) else None,
-    )
+    ).samples

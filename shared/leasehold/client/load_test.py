@@ -89,7 +89,9 @@ class LoadLevel:
         self.ends[_end_of(run)] += 1
         for step, record in run.steps.items():
             entry = {"steps": {step: to_document(record)}}
-            self.samples.setdefault(step, []).extend(samples_of(entry, step))
+            self.samples.setdefault(step, []).extend(
+                samples_of(entry, step, marks=record.first_tool is not None)
+            )
 
 
 @dataclass(slots=True)

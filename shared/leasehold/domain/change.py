@@ -346,7 +346,7 @@ class Draft:
         """Return how long both phases took, as its worker says, else by the store's time.
 
         If another process ends the attempt, its worker worked until it was last heard of. The
-        execution is None where there was no attempt, or the clock was set back since its lease.
+        execution is None where that is not known, or the clock was set back since its lease.
         """
         phases, step, before = self._phases, self.step, self.before.position
         is_probe = before.dispatch.sources.get("dispatchDeadline") == TAIL_PROBE
@@ -363,6 +363,8 @@ class Draft:
             heard_at = self.position.heartbeat_at or lease.acquired_at
             until = heard_at if self.fence is None else self.now
             took = (until - lease.acquired_at).total_seconds() - (bootstrap_s or 0.0)
+            if self.fence is None and until == lease.acquired_at:
+                took = None  # its worker was never heard of
         return {
             "bootstrap_seconds": bootstrap_s,
             "execution_seconds": None if took is None or took < 0 else round(took, 3),

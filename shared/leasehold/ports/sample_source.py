@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
 
-
-class SampleSource(Protocol):
-    """Where the durations of attempts come from."""
-
-    def samples(self, step_type: str, since: datetime) -> Sequence[object]:
-        """Return the attempts of a step since then; LeaseholdError: they cannot be had."""
-        ...
+#: Returns the attempts of a step type since then; LeaseholdError: they cannot be had.
+SampleSource = Callable[[str, datetime], Sequence[object]]

@@ -7,7 +7,7 @@ not answer leaves the last budget in force.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -81,28 +81,60 @@ class LedgerSamples:
             fields=(f"steps.{step_type}",),
         )
         found = self.engine.documents.query(query)
-        entries = (one.document for one in found)
-        return [sample for entry in entries for sample in samples_of(entry, step_type)]
+        entries = [one.document for one in found]
+        marks = any(_marks(entry, step_type) for entry in entries)
+        return [sample for entry in entries for sample in samples_of(entry, step_type, marks=marks)]
 
 
-def samples_of(entry: Document, step_type: str) -> Iterator[AttemptSample]:
-    """Yield the attempts of a step in an entry of the ledger, which a person may have edited."""
+def _step_of(entry: Document, step_type: str) -> Mapping[str, Any]:
+    """Return the record of a step in an entry of the ledger, which a person may have edited."""
     steps = entry.get("steps")
     step = steps.get(step_type) if isinstance(steps, Mapping) else None
-    if isinstance(entry, UnreadableDocument) or not isinstance(step, Mapping):
-        return
+    is_read = not isinstance(entry, UnreadableDocument) and isinstance(step, Mapping)
+    return step if is_read and step else {}
+
+
+def _marks(entry: Document, step_type: str) -> bool:
+    """Return whether the handler of a step says where its bootstrap ends."""
+    return _step_of(entry, step_type).get("firstTool") is not None
+
+
+def samples_of(entry: Document, step_type: str, *, marks: bool) -> Iterator[AttemptSample]:
+    """Yield the attempts of a step in an entry of the ledger.
+
+    Args:
+        entry: the entry.
+        step_type: the step.
+        marks: whether its handler says where its bootstrap ends: an attempt that ended before it
+            said so was at its bootstrap.
+    """
+    step = _step_of(entry, step_type)
     earlier = step.get("earlierAttempts")
     earlier = earlier if isinstance(earlier, list | tuple) else ()
     attempts = [one for one in earlier if isinstance(one, Mapping)]
     for number, attempt in enumerate(attempts):
-        if sample := _sample(attempt, attempt.get("end"), attempt.get("at"), number > 0):
-            yield sample
-    if sample := _sample(step, "completed", step.get("completedAt"), bool(attempts)):
+        sample = _sample(attempt, attempt.get("end"), attempt.get("at"), is_retried=number > 0)
+        if sample is None:
+            continue
+        is_in_bootstrap = marks and attempt.get("firstTool") is None
+        if is_in_bootstrap and sample.outcome is not Outcome.SUCCESS:
+            sample = _at_bootstrap(sample)
+        yield sample
+    if sample := _sample(step, "completed", step.get("completedAt"), is_retried=bool(attempts)):
         yield sample
 
 
+def _at_bootstrap(sample: AttemptSample) -> AttemptSample:
+    """Return an attempt that ended before its first tool call: all of it was bootstrap."""
+    try:
+        seconds = sample.total_seconds
+    except TypeError:  # edited by hand; the engine drops it
+        return sample
+    return replace(sample, bootstrap_seconds=seconds, execution_seconds=None)
+
+
 def _sample(
-    attempt: Mapping[str, Any], end: object, at: object, is_retried: bool
+    attempt: Mapping[str, Any], end: object, at: object, *, is_retried: bool
 ) -> AttemptSample | None:
     """Return one attempt; None: it says nothing of how long the step takes."""
     ended_at, outcome = time_of(at), outcome_of(end, attempt.get("reason"))
@@ -153,7 +185,7 @@ def explain_limit(
         raise UnknownKeyError(registry="dispatch", key=step_type, known=known)
     settings = budget_settings(engine, entry)
     document, now = engine.documents.transact(budget_ref(step_type), _look).answer
-    samples = (source or _source(engine)).samples(step_type, now - settings.window)
+    samples = (source or _source(engine))(step_type, now - settings.window)
     in_force = engine.dispatch_rules().known_settings(step_type)
     return {
         "budget": _budget(entry, samples, now, _last(document), settings),
@@ -189,7 +221,7 @@ def read_budgets(engine: Engine) -> list[Budget]:
 
 
 def _source(engine: Engine) -> SampleSource:
-    return engine.samples or LedgerSamples(engine)
+    return engine.samples or LedgerSamples(engine).samples
 
 
 def _last(document: Document | None) -> Budget | None:
@@ -217,7 +249,7 @@ def _derive(engine: Engine, source: SampleSource, entry: StepDispatchEntry) -> D
     settings = budget_settings(engine, entry)
     try:
         document, now = engine.documents.transact(ref, _look).answer
-        samples = source.samples(entry.step_type, now - settings.window)
+        samples = source(entry.step_type, now - settings.window)
         last = _last(document)
         budget = _budget(entry, samples, now, last, settings)
         engine.documents.transact(ref, partial(_put, budget))

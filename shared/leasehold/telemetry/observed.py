@@ -166,8 +166,6 @@ class OpenTelemetry(Telemetry):
         log: Callable[[str], object],
     ) -> None:
         self.log = log
-        self.flush = exporting.flush
-        self.close = exporting.close
         self._exporting = exporting
         self._agent_of = agent_of
         self._holder = holder
@@ -237,6 +235,14 @@ class OpenTelemetry(Telemetry):
         facts = {**_facts(run), "verdict": verdict}
         self._within_attempt(run, gate, seconds, facts, SpanKind.INTERNAL)
 
+    def flush(self, within_s: float) -> None:
+        """Send what there is."""
+        self._exporting.flush(within_s)
+
+    def close(self, within_s: float) -> None:
+        """Send what there is, and nothing any more."""
+        self._exporting.close(within_s)
+
     @_safely
     def call_recorded(self, run: Manifest, key: str, seconds: float) -> None:
         """Send the span of a recorded call, under the name that its key begins with."""
@@ -297,7 +303,7 @@ class OpenTelemetry(Telemetry):
         sampled = self._exporting.sampler.should_sample(around, int(trace_id, 16), "run")
         return sampled.decision is Decision.RECORD_AND_SAMPLE
 
-    def _trace(self, run: Manifest | Delivery) -> RunTrace:
+    def _trace(self, run: Manifest | _RunOfDelivery) -> RunTrace:
         return self._own(run) if run.traceparent is None else trace_of_run(run, run.traceparent)
 
     def _name_lines(self, run: Manifest, lease: Lease) -> None:

@@ -145,7 +145,6 @@ def test_a_lease_that_is_over_passes_on_with_a_higher_token(
         "2026-01-01T12:00:00Z.",
         "holder": "host-a",
         "lastHeartbeatAt": at(0),
-        "executionSeconds": 0.0,
         "leaseExpiresAt": at(30),
     }
 

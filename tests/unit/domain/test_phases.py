@@ -206,3 +206,10 @@ def test_a_step_that_a_person_has_run_again_keeps_what_its_first_output_took(
     (earlier,) = left.steps["draft"].earlier_attempts or ()
     assert (earlier.end, earlier.execution_seconds) == ("repeated", took)
     assert left.steps["draft"].execution_seconds is None
+
+
+def test_of_a_worker_that_was_never_heard_of_nothing_is_known(runs: Runs, at: At) -> None:
+    left = lifecycle.expire(runs.leased(), at(60), rules=runs.rules, lease_id="lease-1").manifest
+
+    (earlier,) = left.steps["draft"].earlier_attempts or ()
+    assert times(earlier) == (None, None, None, None)

@@ -548,3 +548,18 @@ def test_the_first_attempt_of_a_process_is_cold(world: World) -> None:
 
 def complete_with_notes(_: World, held: Attempt) -> None:
     held.settle(ending_of(held, Finished('{"n":2}')))
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 5, "\ud800", "x" * 10_000, object()])
+def test_no_name_of_a_tool_ends_an_attempt(world: World, name: Any) -> None:
+    """It is often what a model said, and only a measure."""
+    held = world.held()
+    held.note_entered(world.clock.monotonic())
+    StepContext(AttemptCalls(held)).mark_bootstrap_complete(name)
+    world.clock.advance(1)
+
+    complete_with_notes(world, held)
+
+    record = world.run_of(held).steps["hold"]
+    assert record.execution_seconds == 1.0
+    assert len(record.first_tool or "") <= 128

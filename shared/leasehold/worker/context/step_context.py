@@ -31,6 +31,7 @@ from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.context.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops, Pace
 from leasehold.worker.context.once import CallsMadeOnce
 from leasehold.worker.context.typed_json import plain_json_text_of
+from leasehold.worker.failures.failures import safe_text
 
 T = TypeVar("T")
 
@@ -350,17 +351,12 @@ class StepContext:
         is kept with the step, so that a limit can be set for each. The first call counts.
 
         Args:
-            tool_name: the tool; of a longer name the first 128 characters are kept.
-
-        Raises:
-            InvalidRequestError: the name is no text, or empty.
+            tool_name: the tool, for people: whatever it is, a measure ends no attempt. Of a longer
+                name the first 128 characters are kept.
         """
-        if not isinstance(tool_name, str) or not tool_name.strip():
-            value = repr(tool_name)[:_MAX_MESSAGE]
-            raise InvalidRequestError(field="tool_name", value=value, allowed="the name of a tool")
         if not self._is_booted:
             self._is_booted = True
-            self._calls.mark_bootstrap(one_line(tool_name, MAX_TOOL))
+            self._calls.mark_bootstrap(one_line(safe_text(tool_name, MAX_TOOL), MAX_TOOL))
 
     def mark_execution_complete(self) -> None:
         """Say that there is a result: what the handler does from now on is clean-up.
