@@ -21,7 +21,7 @@ from leasehold.budgets.proposal import (
     PhaseEstimate,
     Strategy,
 )
-from leasehold.budgets.samples import AttemptSample, believable, outcome_of
+from leasehold.budgets.samples import AttemptSample, Outcome, believable, outcome_of
 from leasehold.domain.budget import BUDGETS_AT_MOST, Budget, BudgetLimit, budget_of, budget_ref
 from leasehold.domain.manifest import to_document
 from leasehold.domain.stored import Document, UnreadableDocument, Write
