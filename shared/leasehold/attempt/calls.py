@@ -25,6 +25,7 @@ from leasehold.domain.once_results import (
     recorded_call,
 )
 from leasehold.domain.stored import replace
+from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import findings_in, last_review, record_with_output
 from leasehold.errors import (
@@ -55,6 +56,7 @@ class AttemptFacts(NamedTuple):
         furthest: the most iterations of each phase that any attempt of the step ever kept.
         has_checkpoint: whether an earlier attempt kept something.
         note: a person's words for it, if any.
+        traceparent: its span, for what it calls; None: its run has no trace.
     """
 
     run_id: str
@@ -66,6 +68,7 @@ class AttemptFacts(NamedTuple):
     furthest: Mapping[str, int]
     has_checkpoint: bool = False
     note: str | None = None
+    traceparent: str | None = None
 
     @classmethod
     def of(cls, attempt: Attempt) -> AttemptFacts:
@@ -81,6 +84,7 @@ class AttemptFacts(NamedTuple):
             furthest=furthest_of(run) if run.position.checkpoint else {},
             has_checkpoint=run.position.checkpoint is not None,
             note=run.position.note,
+            traceparent=attempt_traceparent(run, run.traceparent, attempt.fence.lease_id),
         )
 
 

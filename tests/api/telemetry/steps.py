@@ -38,8 +38,8 @@ def draft(ctx: StepContext, letter: Letter) -> Letter:
     return Letter(text=text)
 
 
-def send(_ctx: StepContext, letter: Letter) -> Letter:
-    return letter
+def send(ctx: StepContext, _letter: Letter) -> Letter:
+    return Letter(text=f"{ctx.traceparent}")
 
 
 def sink(_ctx: StepContext, _letter: Letter) -> Letter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,8 +147,8 @@ def test_both_phases_are_histograms_whose_exemplars_name_the_attempts(
 
 @pytest.mark.sandboxed
 def test_a_handler_in_its_own_process_needs_no_sdk(tmp_path: Path, receiver: OtlpReceiver) -> None:
-    """Its worker makes the spans, the one of a recorded call as well."""
-    ran(tmp_path, receiver)
+    """Its worker makes the spans, that of a recorded call too, and it gets its span to pass on."""
+    run = ran(tmp_path, receiver)
 
     spans = {span.name: span for span in receiver.spans}
     drafted = next(
@@ -157,6 +158,9 @@ def test_a_handler_in_its_own_process_needs_no_sdk(tmp_path: Path, receiver: Otl
     )
     assert spans["call ask"].parent_span_id == drafted.span_id
     assert facts_of(drafted)["first_tool"] == "model"
+    passed_on = spans["step send"]
+    ids = f"{passed_on.trace_id.hex()}-{passed_on.span_id.hex()}"
+    assert json.loads(run.steps["send"].output) == {"text": f"00-{ids}-01"}
     assert spans.keys() == {
         "call ask",
         "deliver desk",

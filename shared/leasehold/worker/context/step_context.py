@@ -80,6 +80,8 @@ class StepContext:
         trial: the number of this trial, from 1.
         findings: what the reviewer of the trial before found; empty in the first trial.
         note: the words of the person who had the step retried, until it is handed off; else None.
+        traceparent: the span of this attempt (W3C), as the parent of what it calls; None: the run
+            has no trace.
         artifacts: files of this run.
         log: a logger that names run and step in each line.
     """
@@ -91,6 +93,7 @@ class StepContext:
         self.attempt = attempt.attempt
         self.trial = attempt.trial
         self.note = attempt.note
+        self.traceparent = attempt.traceparent
         self.findings: list[Any] = []
         self._calls = calls
         self._resume: IncrementalState | None = None

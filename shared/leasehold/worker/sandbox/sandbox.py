@@ -16,6 +16,7 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.kept_checkpoint import furthest_of
 from leasehold.domain.result import Continued, Finished, Result
+from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.ports.handler_runner import EnteredStep
 from leasehold.worker.sandbox.forking.child import Child, Ending
 from leasehold.worker.sandbox.forking.children import (
@@ -229,6 +230,7 @@ def _job(held: Attempt, step: EnteredStep, limits: Limits, reuse: int) -> Job:
         furthest=furthest_of(run),
         has_checkpoint=run.position.checkpoint is not None,
         note=run.position.note,
+        traceparent=attempt_traceparent(run, run.traceparent, held.fence.lease_id),
         begin_by=held.stop_at,
         levels=levels_in_force(),
         reuse=reuse,

@@ -342,6 +342,7 @@ class ChildCalls:
             furthest=job.furthest,
             has_checkpoint=job.has_checkpoint,
             note=job.note,
+            traceparent=job.traceparent,
         )
         self.stop = StopSignal()
         self.files = ChildFiles(link, job)

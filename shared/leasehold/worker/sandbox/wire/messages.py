@@ -66,6 +66,7 @@ class Job(Message):
     furthest: Mapping[str, int]
     has_checkpoint: bool
     note: str | None
+    traceparent: str | None
     begin_by: Annotated[float, Field(allow_inf_nan=False)]
     levels: Mapping[str, int]
     reuse: int
