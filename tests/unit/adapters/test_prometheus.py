@@ -363,7 +363,11 @@ def test_what_cannot_be_true_is_refused_in_one_line_that_names_the_source(
     assert len(line) < 500
 
 
-@pytest.mark.parametrize("address", [f"http://127.0.0.1:{own_port()}", "http://h:x", "http://[::"])
+@pytest.mark.parametrize(
+    "address",
+    [f"http://127.0.0.1:{own_port()}", "http://h:x", "http://[::"],
+    ids=["nothing listens", "no port", "no host"],
+)
 def test_a_server_that_is_away_is_refused_likewise(address: str) -> None:
     with pytest.raises(MetricsUnavailableError, match="cannot be used: "):
         source(address).samples("draft", NOW - WINDOW)

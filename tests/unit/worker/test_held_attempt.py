@@ -550,7 +550,11 @@ def complete_with_notes(_: World, held: Attempt) -> None:
     held.settle(ending_of(held, Finished('{"n":2}')))
 
 
-@pytest.mark.parametrize("name", ["", "  ", None, 5, "\ud800", "x" * 10_000, object()])
+@pytest.mark.parametrize(
+    "name",
+    ["", "  ", None, 5, "\ud800", "x" * 10_000, object()],
+    ids=["empty", "blank", "none", "a number", "half a character", "long", "an object"],
+)
 def test_no_name_of_a_tool_ends_an_attempt(world: World, name: Any) -> None:
     """It is often what a model said, and only a measure."""
     held = world.held()
