@@ -435,4 +435,5 @@ def test_the_settings_choose_the_source() -> None:
     by_server = {"PIPELINE_METRICS_SOURCE": "http://127.0.0.1:9090"}
 
     assert open_samples(read_settings({}), clock) is None
-    assert isinstance(open_samples(read_settings(by_server), clock), PrometheusSamples)
+    samples = open_samples(read_settings(by_server), clock)
+    assert isinstance(getattr(samples, "__self__", None), PrometheusSamples)
