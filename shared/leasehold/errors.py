@@ -442,7 +442,8 @@ class AgentTimeoutError(LeaseholdError):
 
     code = "agent_timeout_exceeded"
     text = (
-        "Attempt {attempt} of step {step} did not end within its agent timeout of {timeout_s:g} s. "
+        "Attempt {attempt} of step {step} did not return within its agent timeout of "
+        "{timeout_s:g} s, whose last part (cleanup_ttl) is for cleaning up. "
         "Let the handler end in time (ctx.time_left), keep what it has (ctx.checkpoint), or raise "
         "the agent timeout of the step."
     )

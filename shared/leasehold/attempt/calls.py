@@ -84,7 +84,9 @@ class AttemptFacts(NamedTuple):
             furthest=furthest_of(run) if run.position.checkpoint else {},
             has_checkpoint=run.position.checkpoint is not None,
             note=run.position.note,
-            traceparent=attempt_traceparent(run, run.traceparent, attempt.fence.lease_id),
+            traceparent=None
+            if run.traceparent is None
+            else attempt_traceparent(run, run.traceparent, attempt.fence.lease_id),
         )
 
 

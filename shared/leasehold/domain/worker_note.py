@@ -124,8 +124,8 @@ def no_server(
     if living(servers, now, is_gone):
         return None
     last = max((note.ended_at or note.seen_at for note in servers), default=None)
-    since = "" if last is None else f" since {stamp(last)}"
-    return f"no server works on this store{since}; type `leasehold serve`"
+    heard = "" if last is None else f", and none was heard of since {stamp(last)}"
+    return f"no server works on this store{heard}; type `leasehold serve`"
 
 
 def last_asked(notes: Iterable[WorkerNote], step_type: str) -> str:

@@ -48,13 +48,19 @@ def test_a_server_lives_until_it_is_stopped_and_then_every_command_says_since_wh
     assert listed == [noted]
     assert shell.json("workers") == {"workers": []}
     said = shell.run("why", run_id).stdout
-    assert "and no server works on this store since 2" in said
+    assert "and no server works on this store, and none was heard of since 2" in said
     assert "; type `leasehold serve`." in said
     assert "counts as lost" not in said
     found = json.loads(shell.run("doctor", "--json").stdout)["findings"]
     (message,) = [one["message"] for one in found if one["code"] == "no_server"]
-    assert "Live runs wait, and no server works on this store since 2" in message
-    assert "but no server works on this store since 2" in shell.run("audit").stderr
+    assert (
+        "Live runs wait, and no server works on this store, and none was heard of since 2"
+        in message
+    )
+    assert (
+        "but no server works on this store, and none was heard of since 2"
+        in shell.run("audit").stderr
+    )
 
 
 def test_of_a_server_that_was_killed_people_on_its_machine_are_told_at_once(
@@ -70,7 +76,10 @@ def test_of_a_server_that_was_killed_people_on_its_machine_are_told_at_once(
     run_id = started(shell)
 
     assert [len(workers) for workers in listed] == [1, 1]
-    assert "and no server works on this store since 2" in shell.run("why", run_id).stdout
+    assert (
+        "and no server works on this store, and none was heard of since 2"
+        in shell.run("why", run_id).stdout
+    )
 
 
 @pytest.mark.parametrize("words", [("start", "order", "--input", '{"amount": 3}', "--wait")])

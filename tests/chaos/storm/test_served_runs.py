@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
+from http.client import HTTPException
 from pathlib import Path
 
 from leasehold.adapters.clock import SystemClock
@@ -31,7 +32,8 @@ def test_a_server_that_is_killed_as_it_announces_loses_no_announcement(tmp_path:
     with provider(SEED) as there, servers(tmp_path) as begin:
         first, api = begin(**environ | {URL: there.url})
         body = {"pipeline": "act", "input": {"ends": "done"}, "idempotencyKey": KEY}
-        api.call("/runs", body)
+        with suppress(OSError, HTTPException):  # it may be killed before its answer is whole
+            api.call("/runs", body)
         until(lambda: first.poll() is not None, PATIENCE_S)
         begin(**environ | {URL: there.url})
         found = until(lambda: announced(tmp_path), PATIENCE_S)
