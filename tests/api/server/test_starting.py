@@ -129,7 +129,7 @@ def test_a_dev_server_that_is_told_to_end_while_it_starts_says_so(tmp_path: Path
         process.terminate()
         said, lines = process.communicate(timeout=60)
 
-    assert (process.returncode, said) == (0, "")
+    assert (process.returncode, said) == (0, ""), lines
     assert lines.splitlines()[-1] == "stopped before it was ready"
 
 
