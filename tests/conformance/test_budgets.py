@@ -13,6 +13,7 @@ import pytest
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
 from leasehold.bootstrap import Bundle, boot
+from leasehold.budgets.proposal import Strategy
 from leasehold.domain.budget import budget_of, budget_ref
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.ledger import ledger_ref
@@ -20,6 +21,7 @@ from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Ref, Write
 from leasehold.errors import MetricsUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Documents
+from leasehold.registry.dispatch import STRATEGIES
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.derive_budgets import (
     READS_A_STEP,
@@ -365,3 +367,7 @@ def test_what_is_explained_is_not_stored(
     assert documents.get(budget_ref(unique)) is None
     with pytest.raises(UnknownKeyError):
         explain_limit(engine, "no-such-step")
+
+
+def test_a_step_may_name_each_strategy_of_the_engine() -> None:
+    assert set(STRATEGIES) == {one.value for one in Strategy}

@@ -68,7 +68,6 @@ from leasehold.services import overrides as limits
 from leasehold.services.audit import audit as audit_runs
 from leasehold.services.audit import waiting_for_code
 from leasehold.services.batch import batch as change_runs
-from leasehold.services.derive_budgets import explain_limit, read_budgets
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_run
@@ -452,6 +451,8 @@ def clear_override(engine: Engine, request: CallRequest[None]) -> OverrideChange
 @call("GET", "/budgets", BudgetsResponse, needs=Needs.EXPLAIN)
 def budgets(engine: Engine, _: CallRequest[None]) -> BudgetsResponse:
     """The derived limits of all steps, as the last derivation left them."""
+    from leasehold.services.derive_budgets import read_budgets  # noqa: PLC0415 - seldom asked for
+
     return BudgetsResponse(budgets=read_budgets(engine))
 
 
@@ -464,6 +465,8 @@ def budgets(engine: Engine, _: CallRequest[None]) -> BudgetsResponse:
 )
 def limit(engine: Engine, request: CallRequest[None]) -> LimitReport:
     """What the attempts of a step say about its limits now, and they; nothing is stored."""
+    from leasehold.services.derive_budgets import explain_limit  # noqa: PLC0415 - as above
+
     return LimitReport.model_validate(explain_limit(engine, request.step))
 
 

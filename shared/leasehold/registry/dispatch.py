@@ -11,7 +11,6 @@ from functools import partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from leasehold.budgets.proposal import Strategy
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, RetryRule
 from leasehold.domain.retry import Backoff
 from leasehold.errors import InvalidEntryError, PlatformLimitError
@@ -178,8 +177,9 @@ def _milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)
 
 
-#: How the limits of a step are chosen; see `budgets/proposal.py`.
-STRATEGIES: Final = tuple(one.value for one in Strategy)
+#: How the limits of a step are chosen: the values of `Strategy` in `budgets/proposal.py`, which no
+#: catalog needs to import.
+STRATEGIES: Final = ("fixed", "propose", "phase_decoupled")
 
 #: The options of a step, in the order in which they are checked.
 OPTIONS: Final[Mapping[str, StepOption]] = {
