@@ -18,6 +18,12 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether each thread of a process has stopped, as SIGSTOP has it."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(") ")[2][0] in "TXZ" for stat in threads)
+
+
 def _facts_of(pid: int) -> list[str]:
     """Return what stands behind the name of a process, which may be anything."""
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")

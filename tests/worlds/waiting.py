@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from tests.worlds.processes import is_stopped
+
 Found = TypeVar("Found")
 
 
@@ -38,9 +40,4 @@ def freeze(pids: Iterable[int], file: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-            until(partial(_is_stopped, pid))
-
-
-def _is_stopped(pid: int) -> bool:
-    threads = Path(f"/proc/{pid}/task").glob("*/stat")
-    return all(stat.read_text().rpartition(") ")[2][0] in "TXZ" for stat in threads)
+            until(partial(is_stopped, pid))

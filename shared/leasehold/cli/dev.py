@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leasehold.cli.exit_codes import DONE
-from leasehold.cli.stop_signals import StopSignals
+from leasehold.cli.stop_signals import StopSignals, leave
 from leasehold.cli.streams import note, noted_if_slow, warn
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
@@ -102,7 +102,7 @@ def dev(
         if not signals.cut_start:
             raise
         note("stopped before it was ready")
-        return DONE
+        leave(DONE)  # Python remembers a KeyboardInterrupt inside `exec`, and ends by SIGINT for it
 
 
 @contextlib.contextmanager

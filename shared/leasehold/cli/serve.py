@@ -88,7 +88,7 @@ def serve(*, host: str, port: int, workers: int, allow_broken: bool) -> int:
         if not signals.cut_start:
             raise
         note("stopped before it was ready")
-        return DONE
+        leave(DONE)  # Python remembers a KeyboardInterrupt inside `exec`, and ends by SIGINT for it
 
 
 def _bound_free_memory() -> None:

@@ -14,6 +14,7 @@ from leasehold.devserver.server_process import running_processes
 from tests.api.server.project import Project
 from tests.api.server.servers import Begun, servers
 from tests.chaos.bundle.conftest import calls
+from tests.worlds.processes import is_stopped
 from tests.worlds.waiting import until
 
 
@@ -89,6 +90,7 @@ def test_a_sigterm_that_comes_with_another_signal_is_one(
     until((tmp_path / "told").exists)
 
     process.send_signal(signal.SIGSTOP)
+    until(lambda: is_stopped(process.pid))
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)

@@ -25,6 +25,8 @@ while not pathlib.Path(os.environ["BUNDLE_TEST_FOLDER"], "go-on").exists():
     time.sleep(0.01)
 """
 _WHOLE = f"{_SLOW}from tests.chaos.bundle.catalog import *\n"
+#: As dataclasses and named tuples run the text that they make.
+_IN_EXEC = f"exec({_SLOW!r})\n"
 _BROKEN = f"{_SLOW}import no_such_module\n"
 _FIRST = """
 import sys
@@ -124,8 +126,14 @@ def test_the_dev_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
     assert started.status == 201
 
 
-def test_a_dev_server_that_is_told_to_end_while_it_starts_says_so(tmp_path: Path) -> None:
-    with _starting(tmp_path, _WHOLE, "dev") as (process, _):
+@pytest.mark.parametrize("catalog", [_WHOLE, _IN_EXEC], ids=["imports", "executes"])
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_a_server_that_is_told_to_end_while_it_starts_says_so(
+    tmp_path: Path, command: str, catalog: str
+) -> None:
+    with _starting(tmp_path, catalog, command) as (process, _):
+        assert process.stderr is not None
+        process.stderr.readline()  # it imports the catalog
         process.terminate()
         said, lines = process.communicate(timeout=60)
 
