@@ -1,6 +1,7 @@
 """query: which documents, in which order, page by page."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -441,3 +442,42 @@ def test_nothing_is_decided_on_part_of_a_document(
 def test_an_invalid_path_is_an_error_of_the_program(path: str) -> None:
     with pytest.raises(ValueError, match="cannot be asked for"):
         Query("runs", order_by="createdAt", fields=(path,))
+
+
+def test_what_fits_is_counted_up_to_a_bound(documents: Documents, keep: Keep, unique: str) -> None:
+    """As a query finds it, whatever its limit is."""
+    statuses = ("ERROR", "PENDING", "PENDING", "PENDING", "COMPLETED")
+    kept: dict[str, Document] = {
+        f"r{number}": {"createdAt": minute(number), "status": status, "labels": [f"n:{number % 2}"]}
+        for number, status in enumerate(statuses)
+    }
+    keep(**kept, without={"status": "PENDING"})
+    mine = {"pipeline": unique}
+    all_runs = Query("runs", order_by="createdAt", equal=mine, descending=True, limit=1)
+    pending = replace(all_runs, equal={**mine, "status": "PENDING"})
+
+    def count(query: Query, most: int = 1000) -> int:
+        assert documents.count(query, most) == len(documents.query(replace(query, limit=most)))
+        return documents.count(query, most)
+
+    assert count(all_runs) == 5
+    assert [count(pending, most) for most in (1, 2, 3, 4)] == [1, 2, 3, 3]
+    assert count(replace(pending, fields=("status",))) == 3
+    assert count(replace(pending, equal={**mine, "status": "BLOCKED"})) == 0
+    assert count(replace(all_runs, contains=("labels", "n:0"))) == 3
+    assert count(replace(all_runs, range=Range("createdAt", minute(1), minute(3)))) == 2
+    assert count(replace(all_runs, after=(minute(3), f"{unique}-r3"))) == 3
+
+
+def test_documents_below_another_are_counted_by_themselves(documents: Documents, ref: Ref) -> None:
+    for name in ("a", "b", "c"):
+        documents.transact(Ref(f"{ref}/trace", name), put({}))
+
+    assert documents.count(Query(f"{ref}/trace"), 1000) == 3
+    assert documents.count(Query(f"{ref}/trace", descending=True), 2) == 2
+    assert documents.count(Query(f"{ref}x/trace"), 1000) == 0
+
+
+def test_nothing_is_counted_that_cannot_be_asked_for(documents: Documents) -> None:
+    with pytest.raises(ValueError, match="cannot be asked for"):
+        documents.count(Query("runs", equal={"input": 1}), 1000)

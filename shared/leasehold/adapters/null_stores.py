@@ -42,6 +42,10 @@ class NullDocuments:
         """Return nothing."""
         return ()
 
+    def count(self, query: Query, most: int) -> int:  # noqa: ARG002 - the port's shape
+        """Return 0."""
+        return 0
+
     def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Do nothing: it is not there."""
 

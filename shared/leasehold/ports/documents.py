@@ -162,6 +162,17 @@ class Documents(Protocol):
         """
         ...
 
+    def count(self, query: Query, most: int) -> int:
+        """Return how many documents fit, counted up to `most`: that many, or more, are `most`.
+
+        No document is read, so one that cannot be read counts as well. The limit of the query, its
+        order and its fields do not matter, but for a field that it orders by, which they all have.
+
+        Raises:
+            StoreUnavailableError: the store did not answer. Retryable.
+        """
+        ...
+
     def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Delete the document, if it is there; what is below it stays.
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.adapters.sqlite.rows import select
+from leasehold.adapters.sqlite.rows import counted, select
 from leasehold.domain.collections import DELIVERIES, RUNS, TRACE
 from leasehold.domain.stored import Document, Ref
 from leasehold.ports.documents import Query, Range
@@ -97,6 +97,18 @@ def test_a_query_is_searched_in_its_index_and_not_sorted(
     steps = plan(reader, *select(query, RUNS, ""))
 
     assert steps[0].startswith(f"SEARCH runs USING INDEX {index} (parent=?")
+    assert not any("SCAN runs" in step or "TEMP B-TREE" in step for step in steps)
+
+
+@pytest.mark.parametrize(
+    "name", ["all runs", "runs by status", "runs by pipeline", "dead-lettered runs"]
+)
+def test_what_an_index_has_is_counted_in_it_alone(reader: sqlite3.Connection, name: str) -> None:
+    query, index = SERVED_BY[name]
+
+    steps = plan(reader, *counted(query, RUNS, "", 1000))
+
+    assert any(step.startswith(f"SEARCH runs USING COVERING INDEX {index} (") for step in steps)
     assert not any("SCAN runs" in step or "TEMP B-TREE" in step for step in steps)
 
 

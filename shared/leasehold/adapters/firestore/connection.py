@@ -160,6 +160,20 @@ class Connection:
                 if answer.HasField("document")
             ]
 
+    def count(self, collection: str, counted: Any, timeout: float) -> int:
+        """Run an aggregation that counts; the service may say first that there is no answer yet."""
+        parent, _, _ = f"{self.documents}/{collection}".rpartition("/")
+        plain = requests.RunAggregationQueryRequest.pb()(
+            parent=parent, structured_aggregation_query=counted
+        )
+        request = requests.RunAggregationQueryRequest.wrap(plain)
+        with self._translated():
+            answers = self._client().run_aggregation_query(**self._call(request, timeout))
+            for answer in map(_plain, answers):
+                for value in answer.result.aggregate_fields.values():
+                    return int(value.integer_value)
+        raise LostAnswerError("the answer to a count was cut")
+
     def close(self) -> None:
         """Close the connection of this process; the next call opens it again.
 

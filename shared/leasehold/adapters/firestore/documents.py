@@ -83,6 +83,14 @@ class FirestoreDocuments:
         )
         return self._queries.in_order(query, snapshots)
 
+    def count(self, query: Query, most: int) -> int:
+        """Return how many documents fit: one read for each 1,000 entries of an index."""
+        budget = self._budget(query.within)
+        message = self._queries.counted(query, self._connection.documents, most)
+        return budget.run(
+            lambda: self._connection.count(query.collection, message, budget.timeout())
+        )
+
     def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Delete the document, if it is there."""
         budget = self._budget()

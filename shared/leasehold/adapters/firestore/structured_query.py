@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from google.cloud.firestore_v1.types import query as types
@@ -54,6 +55,15 @@ def structured(query: Query, documents: str) -> Any:
         cursor.values.add().reference_value = f"{documents}/{query.collection}/{id_}"
     if not _is_reversed(query):
         message.limit.value = query.limit
+    return message
+
+
+def counted(query: Query, documents: str, most: int) -> Any:
+    """Return the protobuf message that counts what fits, up to `most`; see `structured`."""
+    plain = replace(query, fields=(), limit=most)
+    message = types.StructuredAggregationQuery.pb()()
+    message.structured_query.CopyFrom(structured(plain, documents))
+    message.aggregations.add().count.up_to.value = most
     return message
 
 

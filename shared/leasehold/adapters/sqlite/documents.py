@@ -22,6 +22,7 @@ from leasehold.adapters.sqlite.group_commit import (
 from leasehold.adapters.sqlite.rows import (
     BODY,
     changed_columns,
+    counted,
     document_in,
     documents_of,
     indexed,
@@ -127,6 +128,13 @@ class SqliteDocuments:
                 self._stamped(Ref(query.collection, id_), document, version)
                 for id_, version, document in documents_of(connection, query, kind, parent)
             ]
+
+    def count(self, query: Query, most: int) -> int:
+        """Return how many documents fit, up to `most`."""
+        kind, parent = self._place(query.collection)
+        with self._reading() as connection:
+            (count,) = connection.execute(*counted(query, kind, parent, most)).fetchone()
+        return int(count)
 
     def delete(self, ref: Ref, *, if_version: Snapshot | None = None) -> None:
         """Delete the document, if it is there."""

@@ -265,6 +265,37 @@ def select(query: Query, collection: Collection, parent: str) -> tuple[str, list
     each. One call with all paths of an array reads the body once.
 
     Raises:
+        ValueError: as `_conditions`.
+    """
+    where, values = _conditions(query, collection, parent)
+    keys = ["id"] if query.order_by is None else [f'"{query.order_by}"', "id"]
+    direction = "DESC" if query.descending else "ASC"
+    order = ", ".join(f"{key} {direction}" for key in keys)
+    place = "NULL" if query.order_by is None else f'"{query.order_by}"'
+    sql = (
+        f'SELECT id, version, {_columns(query)}, {place} FROM "{collection.name}" '  # noqa: S608 - known names, bound values
+        f"WHERE {where} ORDER BY {order} LIMIT ?"
+    )
+    return sql, [*values, query.limit]
+
+
+def counted(query: Query, collection: Collection, parent: str, most: int) -> tuple[str, list[Any]]:
+    """Return the statement that counts what fits, up to `most`, and its values.
+
+    Where an index has all that is asked for, nothing else is read.
+
+    Raises:
+        ValueError: as `_conditions`.
+    """
+    where, values = _conditions(query, collection, parent)
+    some = f'SELECT 1 FROM "{collection.name}" WHERE {where} LIMIT ?'  # noqa: S608 - known names
+    return f"SELECT count(*) FROM ({some})", [*values, most]  # noqa: S608 - as above
+
+
+def _conditions(query: Query, collection: Collection, parent: str) -> tuple[str, list[Any]]:
+    """Return which rows fit, and the values that are bound in it.
+
+    Raises:
         ValueError: the query names a field the collection is not indexed by, or its range is not
             on the field it is ordered by. A mistake in the program, not in the data.
     """
@@ -299,14 +330,7 @@ def select(query: Query, collection: Collection, parent: str) -> tuple[str, list
         sign = "<" if query.descending else ">"
         last = [id_] if query.order_by is None else [value, id_]
         where.append(f"({', '.join(keys)}) {sign} ({', '.join(map(mark, last))})")
-    direction = "DESC" if query.descending else "ASC"
-    order = ", ".join(f"{key} {direction}" for key in keys)
-    place = "NULL" if query.order_by is None else f'"{query.order_by}"'
-    sql = (
-        f'SELECT id, version, {_columns(query)}, {place} FROM "{collection.name}" '  # noqa: S608 - known names, bound values
-        f"WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
-    )
-    return sql, [*values, query.limit]
+    return " AND ".join(where), values
 
 
 def _columns(query: Query) -> str:

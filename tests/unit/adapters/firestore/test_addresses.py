@@ -23,6 +23,7 @@ REF = Ref("runs", "r-1")
 CALLS: dict[str, Callable[[FirestoreDocuments], object]] = {
     "get": lambda documents: documents.get(REF),
     "query": lambda documents: documents.query(Query("runs/r-1/trace")),
+    "count": lambda documents: documents.count(Query("runs/r-1/trace"), 1000),
     "delete": lambda documents: documents.delete(REF),
     "transact": lambda documents: documents.transact(REF, one_more),
     "transact in a transaction": lambda documents: documents.transact(

@@ -6,6 +6,7 @@ import pytest
 
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.domain.stored import Document, Ref, Write
+from leasehold.ports.documents import Query
 from tests.conformance.stores import one_more, put
 from tests.unit.adapters.firestore.wire import Wire
 
@@ -83,3 +84,14 @@ def test_the_name_of_a_commit_is_no_part_of_a_document(
     assert found is not None
     assert committed.snapshot.document == found.document == {"count": 1}
     assert committed.snapshot.version == found.version
+
+
+def test_what_fits_is_counted_in_one_call_and_no_document_is_sent(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    trace = f"{ref}/trace"
+    documents.transact(Ref(trace, "000000"), put({"count": 1}))
+    wire.calls.clear()
+
+    assert documents.count(Query(trace), 1000) == 1
+    assert wire.calls == ["RunAggregationQuery"]
