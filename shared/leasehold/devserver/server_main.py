@@ -40,6 +40,9 @@ _BOUNDS: Final = {
     "graceful_timeout": DRAIN_S,
 }
 
+#: The function that serves pages, and takes their forms.
+_WITH_PAGES: Final = "serve_api"
+
 #: How often workers that drain get the signal to end.
 _REPEAT_S: Final = 0.5
 
@@ -64,7 +67,7 @@ def main() -> None:
         options["bind"] = f"fd://{listener}"
         report_states(states)
     app = create_app(arguments.target, arguments.source)  # type: ignore[no-untyped-call] # it has no types
-    app.wsgi_app = LoopbackGuard(app.wsgi_app)
+    app.wsgi_app = LoopbackGuard(app.wsgi_app, has_pages=arguments.target == _WITH_PAGES)
     server = create_server(app, debug=False, **options)  # type: ignore[no-untyped-call] # as above
     if descriptors:
         wait_until_it_may_accept(states)

@@ -23,6 +23,8 @@ _EMAIL: Final = re.compile(
 )
 #: In place of an email: every caller that is not named.
 ANYBODY: Final = "*"
+#: What LEASEHOLD_RIGHTS has by default.
+ANY_PROGRAM: Final = "*=read+change+cancel"
 _LEVELS: Final = frozenset({"DEBUG", "INFO", "WARNING", "ERROR"})
 _LOGGER: Final = re.compile(r"[^\s.=,]+(?:\.[^\s.=,]+)*")
 _AUDIENCE: Final = re.compile(r"[\x21-\x7e]+")
@@ -63,6 +65,13 @@ class Right(StrEnum):
     READ = "read"
     CHANGE = "change"
     CANCEL = "cancel"
+
+
+#: What a person may do on the pages of a server, and by its calls: one word for several rights.
+ROLES: Final[Mapping[str, frozenset[Right]]] = {
+    "viewer": frozenset({Right.READ}),
+    "operator": frozenset(Right),
+}
 
 
 def as_refused(text: str) -> str:
@@ -199,15 +208,20 @@ def callers(text: str) -> tuple[str, ...]:
 
 
 def rights(text: str) -> Mapping[str, frozenset[Right]] | None:
-    """Return what each account may do, by its email or `*`; None: all may do everything."""
+    """Return what each account may do, by its email or `*`.
+
+    None, as by default: every program may do everything, and no person has a role on pages.
+    """
+    if text == ANY_PROGRAM:
+        return None
     found: dict[str, frozenset[Right]] = {}
     for part in text.split(","):
         account, is_named, words = part.strip().rpartition("=")
         is_account = account == ANYBODY or _EMAIL.fullmatch(account)
         if not is_named or not is_account or account in found:
             raise ValueError(text)
-        found[account] = frozenset(map(Right, words.split("+")))
-    return None if found == {ANYBODY: frozenset(Right)} else found
+        found[account] = ROLES.get(words) or frozenset(map(Right, words.split("+")))
+    return found
 
 
 def audiences(text: str) -> tuple[str, ...]:

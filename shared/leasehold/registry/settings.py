@@ -9,6 +9,7 @@ from typing import Any, Final
 from leasehold.errors import SettingError, UnsetSettingError
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
+    ANY_PROGRAM,
     IAM,
     SettingEntry,
     address,
@@ -126,10 +127,12 @@ SETTINGS: Final = Registry(
         ),
         SettingEntry(
             "LEASEHOLD_RIGHTS",
-            "*=read+change+cancel",
+            ANY_PROGRAM,
             "EMAIL=read+change+cancel for each account, or any of the three, separated by commas; "
+            "or EMAIL=viewer, which is read, or EMAIL=operator, which is all three; "
             "* in place of an email: all others",
-            "what each caller that signed in may do; one that is not named may do nothing "
+            "what each caller that signed in may do; one that is not named may do nothing. By "
+            "default calls may do everything, and pages change nothing "
             "([security.md](security.md#who-may-do-what))",
             rights,
         ),

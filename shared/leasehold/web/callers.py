@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import flask
 from werkzeug import Request
@@ -28,18 +28,19 @@ from leasehold.errors import (
     UnauthenticatedError,
 )
 from leasehold.ports.clock import Clock
-from leasehold.registry.setting_texts import ANYBODY, IAM, Right
+from leasehold.registry.setting_texts import ANYBODY, IAM, ROLES, Right
 from leasehold.registry.settings import ON_CLOUD_RUN
 from leasehold.services.limits import MAX_ACTOR
 from leasehold.web.entry import drop_rest, refuse_for
 from leasehold.web.id_tokens import Certificates, Identity, read_identity
+from leasehold.web.loopback_guard import refusal_of_page
 
 _LOG: Final = logging.getLogger("leasehold.callers")
 
 #: Where the email of who calls is kept for the answer; no header of a request can get there.
 _CALLER: Final = "leasehold.caller"
-#: And whose account that is, and what it may do, where a setting says so.
-_RIGHTS: Final = "leasehold.rights"
+#: And whose account that is, and what it may do; without a sign-in there is none.
+_SIGNED_IN: Final = "leasehold.signed_in"
 
 #: Cloud Run checks the first of these that is there, and passes the other on as it came.
 #: https://cloud.google.com/run/docs/authenticating/service-to-service
@@ -64,7 +65,8 @@ class CallerCheck:
     Args:
         accounts: the emails that may; `iam` alone: all callers that Cloud Run let in.
         audiences: whom their tokens may be for.
-        rights: what each of them may do, by its email or `*`; None: everything.
+        rights: what each of them may do, by its email or `*`; None: everything by calls, and by
+            forms of pages nothing but read.
         service: the name of this service of Cloud Run; empty: this is not Cloud Run.
         certificates: with which a signature is checked.
         clock: says which tokens are over.
@@ -110,20 +112,24 @@ class CallerCheck:
         """Return the answer to a request whose caller may not; None: it may, and is noted."""
         if _CALLER in request.environ:
             return None
+        refused = refusal_of_page(request.environ) or self._noted(request)
+        if refused is not None:
+            drop_rest(request, BODY_BYTES)
+        return refused
+
+    def _noted(self, request: Request) -> flask.Response | None:
+        """Note who calls; return the answer to one that may not."""
         try:
             caller = self.caller_of(request.environ)
-            if caller and self.rights is not None:
-                account = account_of(request.headers, caller)
-                rights = self.rights.get(account, self.rights.get(ANYBODY, frozenset()))
-                request.environ[_RIGHTS] = account, rights
-            request.environ[_CALLER] = caller
+            if caller:
+                note_account(request, account_of(request.headers, caller), self.rights)
         except LeaseholdError as error:
             _LOG.warning("a call is refused: %s", error)
-            drop_rest(request, BODY_BYTES)
             refused = refuse_for(error)
             if isinstance(error, UnauthenticatedError):
                 refused.headers["WWW-Authenticate"] = "Bearer"
             return refused
+        request.environ[_CALLER] = caller
         return None
 
     def _check_account(self, identity: Identity) -> None:
@@ -149,19 +155,78 @@ class CallerCheck:
         return re.fullmatch(own, identity.audience, re.ASCII) is not None
 
 
+class _Account(NamedTuple):
+    """An account that signed in.
+
+    Args:
+        name: of the account.
+        rights: what it may do by calls.
+        by_forms: what it may do by forms of pages.
+        has_role: whether a setting says so.
+    """
+
+    name: str
+    rights: frozenset[Right]
+    by_forms: frozenset[Right]
+    has_role: bool
+
+
+def note_account(
+    request: Request, name: str, rights: Mapping[str, frozenset[Right]] | None
+) -> None:
+    """Note for the answer who signed in.
+
+    Args:
+        request: the request.
+        name: of the account.
+        rights: as of `CallerCheck`.
+    """
+    if rights is None:
+        noted = _Account(name, frozenset(Right), ROLES["viewer"], has_role=False)
+    else:
+        own = rights.get(name, rights.get(ANYBODY, frozenset()))
+        noted = _Account(name, own, own, has_role=True)
+    request.environ[_SIGNED_IN] = noted
+
+
 def caller_of(request: Request) -> str:
     """Return the email of the caller that was checked; empty: none was required."""
     email: str = request.environ.get(_CALLER, "")
     return email
 
 
-def check_right(request: Request, right: Right) -> None:
-    """Refuse a request whose caller is known not to have a right, with CallerNotAllowedError."""
-    account, rights = request.environ.get(_RIGHTS, ("", None))
-    if rights is None or right in rights:
+def page_rights(request: Request) -> tuple[str, frozenset[Right]]:
+    """Return the account to show on a page, and what it may do by forms.
+
+    Without a sign-in, as for programs of this machine, the account is empty, and may do everything.
+    """
+    account: _Account | None = request.environ.get(_SIGNED_IN)
+    return ("", frozenset(Right)) if account is None else (account.name, account.by_forms)
+
+
+def check_right(request: Request, right: Right, *, by_form: bool = False) -> None:
+    """Refuse a request whose caller is known not to have a right, with CallerNotAllowedError.
+
+    Args:
+        request: the request.
+        right: what it takes.
+        by_form: a person made it on a page, by a form.
+    """
+    account: _Account | None = request.environ.get(_SIGNED_IN)
+    if account is None or right in (account.by_forms if by_form else account.rights):
         return
-    may = " and ".join(one for one in Right if one in rights) or "do nothing"
-    problem = f"{account} may {may}, and this call takes the right to {right} (LEASEHOLD_RIGHTS)"
+    name, rights, by_forms, has_role = account
+    if by_form and not has_role:
+        problem = (
+            f"{name or 'this account'} has no role yet, and pages change nothing without one; "
+            f"LEASEHOLD_RIGHTS gives it: {name}=operator"
+        )
+    else:
+        may = " and ".join(one for one in Right if one in (by_forms if by_form else rights))
+        problem = (
+            f"{name} may {may or 'do nothing'}, and this call takes the right to {right} "
+            "(LEASEHOLD_RIGHTS)"
+        )
     error = CallerNotAllowedError(problem=problem)
     _LOG.warning("a call is refused: %s", error)
     raise error
@@ -182,12 +247,14 @@ def _is_loopback(peer: str) -> bool:
 
 #: The account that Identity-Aware Proxy signed in. It puts its header in the place of one that a
 #: browser sends; from other callers the header means nothing.
-_SIGNED_IN: Final = "X-Goog-Authenticated-User-Email"
+_IAP_ACCOUNT: Final = "X-Goog-Authenticated-User-Email"
 _PROXY: Final = re.compile(r"service-\d+@gcp-sa-iap\.iam\.gserviceaccount\.com", re.ASCII)
+#: Who asks without a sign-in, and says nothing of itself: a program, and a page.
 _NOBODY: Final = "api"
+_PAGE: Final = "dashboard"
 
 
-def actor_of(headers: Headers, caller: str = "") -> str:
+def actor_of(headers: Headers, caller: str = "", *, by_form: bool = False) -> str:
     """Return who asks, for the trace: `ann@laptop via ann@example.com`.
 
     Behind `via` stands the account that was checked, before it what it says of itself.
@@ -196,6 +263,7 @@ def actor_of(headers: Headers, caller: str = "") -> str:
         headers: of the request.
         caller: the email of who calls, as it was checked; empty: without a sign-in, the trace has
             what the caller says.
+        by_form: a person made it on a page, by a form.
 
     Raises:
         InvalidRequestError: the name is not one that a trace can show.
@@ -205,7 +273,7 @@ def actor_of(headers: Headers, caller: str = "") -> str:
     said = _decoded(headers.get(ACTOR_HEADER, "")).strip()
     if account and said in ("", account):
         return account
-    return _shown(ACTOR_HEADER, said or _NOBODY, MAX_ACTOR - len(via)) + via
+    return _shown(ACTOR_HEADER, said or (_PAGE if by_form else _NOBODY), MAX_ACTOR - len(via)) + via
 
 
 def account_of(headers: Headers, caller: str) -> str:
@@ -214,7 +282,7 @@ def account_of(headers: Headers, caller: str) -> str:
     Raises:
         InvalidRequestError: it is not one that a trace can show.
     """
-    person = _shown(_SIGNED_IN, _signed_in(headers), MAX_ACTOR) if _is_proxy(caller) else ""
+    person = _shown(_IAP_ACCOUNT, _iap_account(headers), MAX_ACTOR) if _is_proxy(caller) else ""
     return person or caller
 
 
@@ -222,8 +290,8 @@ def _is_proxy(caller: str) -> bool:
     return _PROXY.fullmatch(caller) is not None
 
 
-def _signed_in(headers: Headers) -> str:
-    return _decoded(headers.get(_SIGNED_IN, "")).removeprefix("accounts.google.com:").strip()
+def _iap_account(headers: Headers) -> str:
+    return _decoded(headers.get(_IAP_ACCOUNT, "")).removeprefix("accounts.google.com:").strip()
 
 
 def _shown(header: str, name: str, most: int) -> str:

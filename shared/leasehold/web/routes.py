@@ -28,6 +28,7 @@ from leasehold.web.entry import (
     respond,
     respond_json_text,
 )
+from leasehold.web.loopback_guard import is_form, refuse_content
 
 #: Long lists are made two at a time: each takes some megabytes, which a process does not give back,
 #: and more at once are no faster, as Python makes them in one thread at a time.
@@ -107,6 +108,8 @@ class Routes:
             return refuse_method(request.path, ", ".join(allowed))
         except HTTPException:
             return refuse_path(request.path, self.paths)
+        if is_form(request):
+            return refuse_content(request.environ)
         given = _given(row, request)
         check_right(request, row.needed_for(given).right)
         actor = actor_of(request.headers, caller_of(request)) if row.names_actor else ""

@@ -120,6 +120,12 @@ FOREIGN = {
     "a request across sites": {"Sec_Fetch_Site": "cross-site"},
     "a request of the same site": {"Sec_Fetch_Site": "same-site"},
     "a site nobody knows": {"Sec_Fetch_Site": "x"},
+    "a frame of a page": {
+        "Sec_Fetch_Site": "cross-site",
+        "Sec_Fetch_Mode": "navigate",
+        "Sec_Fetch_Dest": "iframe",
+    },
+    "a page that names a proxy": {"Origin": "https://evil.example", "X_Forwarded_Host": "proxy"},
 }
 
 
@@ -179,6 +185,15 @@ def test_a_program_and_a_page_of_the_server_itself_are_served(
 
     assert answered.status not in {403, 415}
     assert not [name for name in answered.headers if name.startswith("access-control")]
+
+
+def test_a_link_of_another_page_leads_a_person_here_and_changes_nothing(place: Place) -> None:
+    """No other page reads the answer; the same request by another method is refused."""
+    followed = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}
+    followed |= {"Sec_Fetch_Dest": "document"}
+
+    assert ask(place, "GET", **followed).status not in {403, 415}
+    assert ask(place, "POST", b"{}", **followed).status == 403
 
 
 def test_without_a_body_no_content_type_is_asked_for(places: dict[str, Place]) -> None:

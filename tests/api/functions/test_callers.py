@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import socket
@@ -12,13 +13,21 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
+from werkzeug import Request
+from werkzeug.test import EnvironBuilder
 
-from leasehold.errors import CertificatesUnavailableError, LeaseholdError, SettingError
-from leasehold.registry.setting_texts import rights
+from leasehold.errors import (
+    CallerNotAllowedError,
+    CertificatesUnavailableError,
+    LeaseholdError,
+    SettingError,
+)
+from leasehold.registry.setting_texts import Right, rights
 from leasehold.registry.settings import read_settings
 from leasehold.testing import InProcessEngine
-from leasehold.web.callers import CallerCheck
+from leasehold.web.callers import CallerCheck, actor_of, check_right, page_rights
 from leasehold.web.id_tokens import Certificates
+from leasehold.web.loopback_guard import is_same_origin
 from tests.api.functions import tokens
 from tests.api.functions.conftest import Function
 from tests.api.functions.tokens import ACCOUNT, AUDIENCE, CertificateServer, claims, removed, token
@@ -670,12 +679,142 @@ def test_without_a_sign_in_on_this_machine_everything_may_be_done(
     assert serve_api.client.post("/runs/r-none:pause").status_code == 404
 
 
+# -- pages: whose they are, and what a person may do by their forms --------------------------------
+
+
+def signed_in(check: CallerCheck, headers: dict[str, str], account: str = PERSON) -> Request:
+    """Return a request that the check has let in."""
+    signed = {"Authorization": f"Bearer {removed(claims(email=account))}"}
+    request = Request(EnvironBuilder(method="POST", headers=headers | signed).get_environ())
+    assert check.refusal_of(request) is None
+    return request
+
+
+@pytest.mark.parametrize(
+    ("text", "by_forms", "by_calls"),
+    [
+        ("*=read+change+cancel", {"read"}, {"read", "change", "cancel"}),
+        ("*=operator", {"read", "change", "cancel"}, {"read", "change", "cancel"}),
+        ("*=viewer", {"read"}, {"read"}),
+        (f"*=viewer,{PERSON}=operator", *[{"read", "change", "cancel"}] * 2),
+        (f"{PERSON}=read+cancel", *[{"read", "cancel"}] * 2),
+        ("eve@example.com=operator", set(), set()),
+    ],
+)
+def test_a_page_changes_nothing_until_a_person_has_a_role(
+    on_cloud_run: CallerCheck, text: str, by_forms: set[str], by_calls: set[str]
+) -> None:
+    """A setting that says what it says by default gives no role; calls of programs go on."""
+    check = replace(on_cloud_run, accounts=("iam",), rights=rights(text))
+    request = signed_in(check, {})
+
+    assert page_rights(request) == (PERSON, by_forms)
+    for right in Right:
+        for by_form, may in ((True, by_forms), (False, by_calls)):
+            allowed = contextlib.nullcontext() if right in may else pytest.raises(LeaseholdError)
+            with allowed:
+                check_right(request, right, by_form=by_form)
+
+
+def test_a_form_without_a_role_is_told_which_setting_gives_it(on_cloud_run: CallerCheck) -> None:
+    request = signed_in(replace(on_cloud_run, accounts=("iam",)), {})
+
+    with pytest.raises(CallerNotAllowedError, match=f"LEASEHOLD_RIGHTS gives it: {PERSON}=oper"):
+        check_right(request, Right.CANCEL, by_form=True)
+
+
+def test_behind_a_proxy_of_google_s_a_page_is_the_person_s(on_cloud_run: CallerCheck) -> None:
+    given = rights(f"{PERSON}=operator,*=viewer")
+    check = replace(on_cloud_run, accounts=("iam",), rights=given)
+    named = {"X-Goog-Authenticated-User-Email": f"accounts.google.com:{PERSON}"}
+
+    assert page_rights(signed_in(check, named, PROXY)) == (PERSON, set(Right))
+    assert page_rights(signed_in(check, named, "eve@example.com")) == ("eve@example.com", {"read"})
+    assert actor_of(signed_in(check, named, PROXY).headers, PROXY, by_form=True) == PERSON
+
+
+def test_without_a_sign_in_a_page_may_do_everything_on_this_machine(check: CallerCheck) -> None:
+    request = Request({**EnvironBuilder().get_environ(), "REMOTE_ADDR": "127.0.0.1"})
+    assert check.refusal_of(request) is None
+
+    assert page_rights(request) == ("", set(Right))
+    assert actor_of(request.headers, by_form=True) == "dashboard"
+    assert actor_of(request.headers) == "api"
+
+
+FOREIGN_PAGES = {
+    "a page": {"Origin": "https://evil.example"},
+    "a page of no origin": {"Origin": "null"},
+    "a page of a name with ours in it": {"Origin": "https://runs.example.com.evil.example"},
+    "a page over http": {"Origin": "http://runs.example.com", "X-Forwarded-Proto": "https"},
+    "a page of another port": {"Origin": "https://runs.example.com:8443"},
+    "a request across sites": {"Sec-Fetch-Site": "cross-site"},
+    "a request of the same site": {"Sec-Fetch-Site": "same-site"},
+    "one that says both": {"Sec-Fetch-Site": "cross-site", "Origin": "https://runs.example.com"},
+    "a form that is sent in a window": {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    },
+}
+
+
+@pytest.mark.parametrize("function", ALL, indirect=True)
+@pytest.mark.parametrize("headers", FOREIGN_PAGES.values(), ids=FOREIGN_PAGES)
+def test_no_page_of_another_origin_calls_a_function_with_a_person_s_cookie(
+    function: Function, headers: dict[str, str]
+) -> None:
+    """Identity-Aware Proxy signs in by a cookie, which a browser sends with any page's request."""
+    signed = {"Authorization": f"Bearer {token()}", "Host": "runs.example.com"}
+
+    answer = function.client.post(
+        "/runs", data=b"{}", headers=signed | headers, environ_base=FAR, content_type="text/plain"
+    )
+
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (403, "foreign_origin")
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_own"),
+    [
+        ({}, False),
+        ({"Origin": "https://runs.example.com"}, True),
+        ({"Origin": "http://runs.example.com"}, True),
+        ({"Origin": "https://RUNS.example.com"}, True),
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:8080"}, True),
+        ({"Sec-Fetch-Site": "none"}, False),
+        ({"Sec-Fetch-Site": "none", "Origin": "https://runs.example.com"}, False),
+        ({"Origin": "https://us.example.com", "X-Forwarded-Host": "us.example.com"}, True),
+        ({"Origin": "https://us.example.com", "X-Forwarded-Host": "evil.example"}, False),
+        *((headers, False) for headers in FOREIGN_PAGES.values()),
+    ],
+)
+def test_a_form_is_of_the_same_origin_only_if_its_browser_says_so(
+    headers: dict[str, str], *, is_own: bool
+) -> None:
+    """A proxy of gcloud changes the host, and leaves what the browser says."""
+    builder = EnvironBuilder(method="POST", headers={"Host": "runs.example.com"} | headers)
+
+    assert is_same_origin(Request(builder.get_environ())) is is_own
+
+
+def test_a_link_of_another_page_leads_a_person_to_a_function(serve_api: Function) -> None:
+    followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    page, frame = ({**followed, "Sec-Fetch-Dest": dest} for dest in ("document", "iframe"))
+
+    assert serve_api.client.get("/runs", headers=page).status_code == 200
+    assert serve_api.client.get("/runs", headers=frame).status_code == 403
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "ann@example.com",
         "ann@example.com=",
         "ann@example.com=write",
+        "ann@example.com=operator+read",
+        "ann@example.com=Operator",
         "ann@example.com=read,change",
         "ann@example.com=read,ann@example.com=change",
         "ann=read",
