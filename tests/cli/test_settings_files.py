@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.cli.settings_files import read_settings_files
+from leasehold.devserver.server import DevOptions, function_environ
 from leasehold.errors import SettingsFileError
 from tests.cli.shell import LEASEHOLD, Shell, only_line
 
@@ -192,6 +193,56 @@ def test_where_sources_are_shown_the_files_are_named_and_no_secret(
     assert "hunter2" not in done.stdout + done.stderr
     if command == "registry":
         assert f"31 s ({STEP})" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "doctor", "registry"])
+def test_a_configuration_file_holds_for_every_command(shell: Shell, command: str) -> None:
+    """`check` looked at another catalog than `serve` ran, and `doctor` at another store."""
+    (shell.folder / "leasehold.yaml").write_text(
+        "settings:\n  LEASEHOLD_CATALOG: shop\n  LEASEHOLD_STORE: sqlite:///own.db\n"
+    )
+    (shell.folder / ".env").write_text("LEASEHOLD_CONFIG=leasehold.yaml\n")
+
+    done = shell.run(command)
+
+    assert "set by leasehold.yaml: LEASEHOLD_CATALOG, LEASEHOLD_STORE" in done.stderr
+    assert "There is no catalog" not in done.stdout + done.stderr
+
+
+def test_the_functions_of_a_dev_server_have_what_the_configuration_file_says(folder: Path) -> None:
+    """It sets catalog and store of its functions itself, and what it set went over the file."""
+    said = {"LEASEHOLD_CATALOG": "shop", "LEASEHOLD_STORE": "sqlite:///own.db"}
+    Path("c.yaml").write_text(f"settings: {json.dumps(said)}\n")
+
+    environ = function_environ(DevOptions(environ=read(LEASEHOLD_CONFIG="c.yaml")), "http://x")
+
+    assert environ.items() >= said.items()
+
+
+@pytest.mark.parametrize("command", ["check", "serve --port 8080", "dev --port 8080"])
+def test_a_variable_that_looks_like_a_setting_is_warned_of(shell: Shell, command: str) -> None:
+    """`doctor` alone said so, and who starts a server does not ask it."""
+    shop = (shell.folder / "shop.py").read_text()
+    (shell.folder / "slow_shop.py").write_text(
+        shop.replace('handler=f"shop:', 'handler=f"nowhere:').replace(
+            "dispatch_deadline=timedelta(seconds", "dispatch_deadline=2000 * timedelta(seconds"
+        )
+    )
+    settings = {
+        "LEASEHOLD_CATALOG": "slow_shop",
+        "LEASEHOLD_STOR": "sqlite:///own.db",
+        "PIPELINE_CHRAGE_TIMEOUT_MS": "9",
+        "PIPELINE_WORKSPACE": "/of/another/program",
+    }
+
+    done = shell.process(*LEASEHOLD, *command.split(), **settings)
+
+    assert "warning: LEASEHOLD_STOR is set, and nothing reads it: is LEASEHOLD_STORE meant?" in (
+        done.stderr
+    )
+    assert "warning: PIPELINE_CHRAGE_TIMEOUT_MS is set, and " in done.stderr
+    assert "PIPELINE_WORKSPACE" not in done.stderr
+    assert done.returncode in (1, 2)
 
 
 def test_a_bad_file_stops_a_command_and_not_its_help_or_a_new_project(shell: Shell) -> None:

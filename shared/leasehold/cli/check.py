@@ -22,6 +22,7 @@ from leasehold.cli.settings_files import note_settings_files
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.cli.streams import note, warn
 from leasehold.client.client import Client
+from leasehold.doctor.variables import unread_lines
 from leasehold.domain.manifest import Manifest, read_as
 from leasehold.domain.printable import counted
 from leasehold.errors import UnreadableRunError
@@ -50,7 +51,8 @@ def check(*, live_runs: bool, url: str | None, as_json: bool) -> int:
 
     Each handler and gate is imported, and has to take (ctx, given); what a step gives has to be
     what the next one can take. No store is opened. Exits 1 where something is found: run it in
-    your own CI. A variable of a channel that is not set here is only warned of.
+    your own CI. A variable of a channel that is not set here is only warned of, and so is one that
+    looks like a setting, and that nothing reads.
 
     With --live-runs, before a deploy, it reads the live runs of the store, or of the server at
     --url. It lists those with a step that this catalog lacks, a handler that cannot be imported,
@@ -67,8 +69,9 @@ def check(*, live_runs: bool, url: str | None, as_json: bool) -> int:
         raise click.UsageError("--url goes with --live-runs.")
     with contextlib.redirect_stdout(sys.stderr):  # what modules print while they are imported
         result = check_project(os.environ)
+        warnings = [*result.warnings, *unread_lines(os.environ)]
     if as_json:
-        print_json(_as_json(result))
+        print_json(_as_json(result, warnings))
     elif result.findings:
         for finding in result.findings:
             print_line(line_of(finding))
@@ -78,7 +81,7 @@ def check(*, live_runs: bool, url: str | None, as_json: bool) -> int:
     if not as_json:
         for line in _lines_of_steps(result):
             print_line(line)
-    for sentence in result.warnings:
+    for sentence in warnings:
         warn(sentence)
     return FOUND if result.findings else DONE
 
@@ -113,7 +116,7 @@ def _counts(result: CheckResult) -> str:
     return ", ".join(counted(count, what) for what, count in counts.items())
 
 
-def _as_json(result: CheckResult) -> dict[str, object]:
+def _as_json(result: CheckResult, warnings: list[str]) -> dict[str, object]:
     findings = [
         {"code": one.code, "message": one.message, "file": one.file, "line": one.line}
         for one in result.findings
@@ -127,7 +130,7 @@ def _as_json(result: CheckResult) -> dict[str, object]:
     homes = {step: homes.allowed for step, homes in result.homes.items()}
     return {
         "findings": findings,
-        "warnings": result.warnings,
+        "warnings": warnings,
         "checked": counts,
         "homes": homes,
         "reuse": result.reuse,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,12 +125,13 @@ def _answering(port: int) -> Iterator[LoopbackServer]:
 
 
 def _make_server(until_ready: LoopbackServer, **options: Any) -> DevServer:
-    """Import the catalog and handlers; say what of them does not resolve."""
+    """Import the catalog and handlers; say what of them does not resolve, or is not read."""
     from leasehold.deploy.tables import read_tables  # noqa: PLC0415 - as above
     from leasehold.devserver.server import DevOptions, DevServer  # noqa: PLC0415 - as above
-    from leasehold.static_check import unresolved_lines  # noqa: PLC0415 - it takes long
+    from leasehold.doctor.variables import unread_lines  # noqa: PLC0415 - it takes long
+    from leasehold.static_check import unresolved_lines  # noqa: PLC0415 - as above
 
-    for line in unresolved_lines():
+    for line in (*unresolved_lines(), *unread_lines(os.environ)):
         warn(line)
     table = read_tables(Path.cwd()).functions
     return DevServer(DevOptions(**options), note, table=table, until_ready=until_ready)

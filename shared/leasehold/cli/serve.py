@@ -13,7 +13,7 @@ import click
 
 from leasehold.cli.exit_codes import BAD_INPUT, DONE
 from leasehold.cli.stop_signals import StopSignals, leave
-from leasehold.cli.streams import note, noted_if_slow, print_error
+from leasehold.cli.streams import note, noted_if_slow, print_error, warn
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
@@ -119,10 +119,16 @@ def _answering(host: str, port: int, workers: int) -> Iterator[HttpServer]:
 
 
 def _is_broken() -> bool:
-    """Say what the catalog names and does not resolve, a line each; return whether there is any."""
-    from leasehold.static_check import unresolved_lines  # noqa: PLC0415 - it takes long
+    """Say what the catalog names and does not resolve, a line each; return whether there is any.
+
+    Variables that look like settings and are none are warned of.
+    """
+    from leasehold.doctor.variables import unread_lines  # noqa: PLC0415 - it takes long
+    from leasehold.static_check import unresolved_lines  # noqa: PLC0415 - as above
 
     lines = unresolved_lines()
+    for line in unread_lines(os.environ):
+        warn(line)
     for line in lines:
         print_error(line)
     return bool(lines)

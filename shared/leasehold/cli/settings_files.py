@@ -1,8 +1,9 @@
-"""The settings that stand in files of the project: `.env`, and `[tool.leasehold]`.
+"""The settings that stand in files: `.env`, `[tool.leasehold]`, and that of LEASEHOLD_CONFIG.
 
 The command line reads them in the current folder, once, into its environment, so that all that it
-starts has them. The environment goes first, then `.env`, then pyproject.toml. Nothing else reads
-them: no deployed function, and no program that uses Leasehold as a library.
+starts has them. The environment goes first, then `.env`, then pyproject.toml, then the YAML file.
+Nothing else reads the first two: no deployed function, and no program that uses Leasehold as a
+library.
 """
 
 from __future__ import annotations
@@ -60,6 +61,13 @@ def read_settings_files(environ: MutableMapping[str, str] | None = None) -> None
                 _check(setting)
                 environ[setting.name] = setting.text
                 FROM_FILES[setting.name] = file
+    if config := environ.get("LEASEHOLD_CONFIG"):
+        from leasehold.registry.settings import with_config_file  # noqa: PLC0415 - where there is a file
+
+        for name, text in with_config_file(environ).items():
+            if name not in environ:
+                environ[name] = text
+                FROM_FILES[name] = config
 
 
 def note_settings_files() -> None:

@@ -69,9 +69,13 @@ def examine_machine(
 def _looks(setup: Setup, *, has_catalog: bool) -> list[Look]:
     clock = system_clock()
     # without a catalog the variables of its steps and channels are not known
-    variables = unread_variables if has_catalog else misspelled_settings
+    variables = (
+        partial(unread_variables, setup.environ, setup.catalog)
+        if has_catalog
+        else partial(misspelled_settings, setup.environ)
+    )
     return [
-        Look("the variables", partial(variables, setup)),
+        Look("the variables", variables),
         Look("the settings", partial(unfit_settings, setup)),
         Look("packages", partial(missing_extras, setup)),
         Look("Python", partial(python_version, setup)),

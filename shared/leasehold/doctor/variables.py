@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from leasehold.bootstrap import load_catalog
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
-from leasehold.errors import SettingError
+from leasehold.errors import LeaseholdError, SettingError
 from leasehold.google_clients.clients import EMULATOR
 from leasehold.registry.channels import FILE_SUFFIX
+from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import ON_CLOUD_RUN, SETTINGS, check_artifacts, check_functions
 
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
@@ -47,26 +49,36 @@ _ALIKE_OF_STEP: Final = 0.92  # most of the name is the same for all steps
 _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$)")
 
 
-def misspelled_settings(setup: Setup) -> Iterator[Finding]:
+def misspelled_settings(environ: Iterable[str]) -> Iterator[Finding]:
     """Yield a finding for each variable that is like a setting, where the catalog is not known.
 
     It may be what keeps the catalog from being found.
     """
     known = {*SETTINGS.keys(), *OTHERS, *OF_DEPLOY}
-    for name in sorted(set(setup.environ) - known):
+    for name in sorted(set(environ) - known):
         if name.startswith("LEASEHOLD_") and difflib.get_close_matches(name, known, 1, _ALIKE):
             yield _unread(name, sorted(known))
 
 
-def unread_variables(setup: Setup) -> Iterator[Finding]:
+def unread_variables(environ: Iterable[str], catalog: Catalog) -> Iterator[Finding]:
     """Yield a finding for each variable that looks like a setting, and is none."""
-    of_steps = [name for step in setup.steps for name in step.env_overrides]
-    of_channels = setup.catalog.channel_variables
+    of_steps = [name for step in catalog.steps for name in step.env_overrides]
+    of_channels = catalog.channel_variables
     files = [f"{name}{FILE_SUFFIX}" for name in of_channels]
     known = {*SETTINGS.keys(), *OTHERS, *OF_DEPLOY, *of_steps, *of_channels, *files}
-    for name in sorted(set(setup.environ) - known):
+    for name in sorted(set(environ) - known):
         if name.startswith(_PREFIXES):
             yield _unread(name, sorted(known))
+
+
+def unread_lines(environ: Mapping[str, str]) -> list[str]:
+    """Return a line for each variable that is not read, of those that no other program has."""
+    name = environ.get("LEASEHOLD_CATALOG") or SETTINGS["LEASEHOLD_CATALOG"].default
+    try:
+        found = unread_variables(environ, load_catalog(name))
+    except LeaseholdError:  # who begins with the catalog says so
+        found = misspelled_settings(environ)
+    return [one.message for one in found if one.kind is Kind.FINDING]
 
 
 def _unread(name: str, known: list[str]) -> Finding:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from leasehold.domain.printable import printable
 from leasehold.domain.traceparent import parent_in
+from leasehold.errors import SettingsFileError
 from leasehold.logs.attempt import (
     EVENT_FACTS,
     EVENTS_LOG,
@@ -258,10 +259,13 @@ def _formatter(form: str) -> logging.Formatter:
 
 
 def _setting(name: str) -> Any:
-    from leasehold.registry.settings import SETTINGS  # noqa: PLC0415 - not for each command
+    from leasehold.registry.settings import (  # noqa: PLC0415 - not for each command
+        SETTINGS,
+        with_config_file,
+    )
 
     entry = SETTINGS[name]
     try:
-        return entry.read(os.environ.get(entry.name, entry.default))
-    except ValueError:  # who reads the settings says so
+        return entry.read(with_config_file(os.environ).get(entry.name, entry.default))
+    except (ValueError, SettingsFileError):  # who reads the settings says so
         return entry.read(entry.default)

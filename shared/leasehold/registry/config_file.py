@@ -11,6 +11,7 @@ environment goes over the file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ _MAX_BYTES: Final = 1024 * 1024
 #: No key lies deeper; a file that refers to itself ends there.
 _DEEPEST: Final = 4
 _ALIKE: Final = 0.6
+_OF_STEP: Final = re.compile(r"settings\.PIPELINE_.+_(TIMEOUT_MS|DEADLINE_S)")
 
 
 def settings_in(path: str, entries: Mapping[str, SettingEntry]) -> dict[str, str]:
@@ -62,6 +64,8 @@ def _checked(key: str, node: yaml.Node, entry: SettingEntry, where: str) -> str:
         text = "" if _is_empty(node) else str(node.value)
     elif node.value:
         raise SettingsFileError(where=where, problem=f"{key} has no single value")
+    if "\0" in text:  # no environment can have it
+        raise SettingsFileError(where=where, problem=f"{key} has a null character")
     try:
         entry.read(text)
     except ValueError:
@@ -75,21 +79,36 @@ def _root(path: str) -> yaml.Node | None:
     """Return the tree of the file: its texts as they stand there, so that no value is changed."""
     import yaml  # noqa: PLC0415 - most processes have no such file
 
+    where, data = path, _bytes_of(path)
     try:
-        data = Path(path).read_bytes()
-        if len(data) > _MAX_BYTES:
-            raise SettingsFileError(where=path, problem="it is larger than 1 MiB")
         root: yaml.Node | None = yaml.compose(data.decode("utf-8-sig"), yaml.SafeLoader)
-    except OSError as error:
-        raise SettingsFileError(
-            where=path, problem=f"LEASEHOLD_CONFIG cannot be read ({error.strerror})"
-        ) from None
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        problem = " ".join(str(error).split())[:300]
+        problem = str(error)
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            where, problem = f"{path}, line {error.problem_mark.line + 1}", str(error.problem)
+        problem = " ".join(problem.split())[:300]
         raise SettingsFileError(
-            where=path, problem=f"it is no YAML that can be read ({problem})"
+            where=where, problem=f"it is no YAML that can be read ({problem})"
         ) from None
     return root
+
+
+def _bytes_of(path: str) -> bytes:
+    """Return what the file has; a pipe or a device may never end, or never answer."""
+    try:
+        file = Path(path)
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise SettingsFileError(where=path, problem="LEASEHOLD_CONFIG is no file")
+        with file.open("rb") as opened:
+            data = opened.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        reason = getattr(error, "strerror", None) or error
+        raise SettingsFileError(
+            where=path, problem=f"LEASEHOLD_CONFIG cannot be read ({reason})"
+        ) from None
+    if len(data) > _MAX_BYTES:
+        raise SettingsFileError(where=path, problem="it is larger than 1 MiB")
+    return data
 
 
 def _leaves(
@@ -106,6 +125,9 @@ def _leaves(
         yield prefix, node
         return
     for name, value in node.value:
+        if not isinstance(name, yaml.ScalarNode):
+            where = f"{path}, line {name.start_mark.line + 1}"
+            raise SettingsFileError(where=where, problem="a key is no text")
         key = f"{prefix}.{name.value}" if prefix else str(name.value)
         if depth < _DEEPEST and isinstance(value, yaml.MappingNode):
             yield from _leaves(value, path, key, depth + 1)
@@ -119,8 +141,18 @@ def _is_empty(node: yaml.Node) -> bool:
 
 def _unknown(key: str, entries: Mapping[str, SettingEntry]) -> str:
     """Return what to do about a key that nothing reads."""
+    within = [one for one in entries if one.startswith(f"{key}.")]
+    if within:
+        return f"{key} has no value of its own, but keys, such as {within[0]}"
+    if _OF_STEP.fullmatch(key):
+        return f"{key[:100]!r} is no setting; a limit of a step is set in the environment alone"
+    names = {f"settings.{entry.name}": one for one, entry in entries.items()}
+    allowed = names.get(key) or _alike(key, entries)
+    return f"{key[:100]!r} is no setting; allowed: {allowed}"
+
+
+def _alike(key: str, entries: Mapping[str, SettingEntry]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - for who mistyped
 
     alike = get_close_matches(key, entries, 1, _ALIKE)
-    allowed = alike[0] if alike else "those in docs/configuration.md"
-    return f"{key[:100]!r} is no setting; allowed: {allowed}"
+    return alike[0] if alike else "those in docs/configuration.md"

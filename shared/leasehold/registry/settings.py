@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from leasehold.errors import SettingError, UnsetSettingError
+from leasehold.errors import SettingError, SettingsFileError, UnsetSettingError
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
     ANY_PROGRAM,
@@ -469,7 +469,20 @@ def read_settings(
         SettingError: another variable has a value that is not allowed.
         SettingsFileError: the file of LEASEHOLD_CONFIG cannot be used.
     """
-    environ = with_config_file(environ)
+    given, environ = environ, with_config_file(environ)
+    try:
+        return _together(environ, warn)
+    except SettingError as error:
+        name = error.details["name"]
+        if name not in environ or environ[name] != _of_file(given).get(name):
+            raise
+        key = SETTINGS[name].file_key or f"settings.{name}"
+        problem = f"{key}: {error.message.removesuffix('.')}"
+        raise SettingsFileError(where=given["LEASEHOLD_CONFIG"], problem=problem) from None
+
+
+def _together(environ: Mapping[str, str], warn: Callable[[str], object]) -> dict[str, Any]:
+    """Return the values, each allowed by itself and beside the others."""
     values = {entry.name: _read(entry, environ, warn) for entry in SETTINGS}
     heartbeat, ttl = values["PIPELINE_HEARTBEAT_S"], values["PIPELINE_LEASE_TTL_S"]
     if heartbeat is not None and heartbeat > ttl / 2:
@@ -490,12 +503,16 @@ def with_config_file(environ: Mapping[str, str]) -> Mapping[str, str]:
     Raises:
         SettingsFileError: the file cannot be used.
     """
+    return {**_of_file(environ), **environ}
+
+
+def _of_file(environ: Mapping[str, str]) -> Mapping[str, str]:
     path = environ.get("LEASEHOLD_CONFIG")
     if not path:
-        return environ
+        return {}
     from leasehold.registry.config_file import settings_in  # noqa: PLC0415 - most have none
 
-    return {**settings_in(path, FILE_KEYS), **environ}
+    return settings_in(path, FILE_KEYS)
 
 
 def _read(entry: SettingEntry, environ: Mapping[str, str], warn: Callable[[str], object]) -> Any:

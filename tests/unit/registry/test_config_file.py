@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,16 @@ def test_a_file_may_be_empty(file: Path, text: str) -> None:
         ("budget: {window: 7, window: 8}\n", "line 1: budget.window stands there twice"),
         ("- a\n- b\n", "it has no keys at its top"),
         ("a: [\n", "it is no YAML that can be read"),
+        ("budget:\n\twindow: 7\n", "line 2: it is no YAML that can be read (found character"),
+        ("budget: 5\n", "line 1: budget has no value of its own, but keys, such as budget."),
+        ("budget: !!python/name:os.system [id]\n", "budget has no value of its own"),
+        ("? [a, b]\n: c\n", "line 1: a key is no text"),
+        ("settings: {PIPELINE_LIMIT_STRATEGY: fixed}\n", "allowed: scheduling.strategy"),
+        ("settings: {PIPELINE_DRAFT_TIMEOUT_MS: 9}\n", "is set in the environment alone"),
+        (
+            "delivery: {retry_policy: {first_wait: 700}}\n",
+            "leasehold.yaml: delivery.retry_policy.first_wait: PIPELINE_DELIVERY_WAIT_S is '700';",
+        ),
         ("a: &x {b: *x}\n", "is no setting"),
         ("\x00", "it is no YAML that can be read"),
         ("!!python/object/apply:os.system [id]\n", "it has no keys at its top"),
@@ -125,6 +136,18 @@ def test_a_file_that_is_away_or_no_text_is_refused(file: Path, tmp_path: Path) -
     file.write_bytes(b"#" * (1024 * 1024 + 1))
     with pytest.raises(SettingsFileError, match="larger than 1 MiB"):
         read_settings({"LEASEHOLD_CONFIG": str(file)})
+
+
+def test_what_may_never_end_is_not_read(tmp_path: Path) -> None:
+    """A pipe without a writer hung every command, and /dev/zero filled the memory."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    for path in (str(pipe), "/dev/zero", "\0"):
+        with pytest.raises(
+            SettingsFileError, match=r"LEASEHOLD_CONFIG (is no file|cannot be read)"
+        ):
+            read_settings({"LEASEHOLD_CONFIG": path})
 
 
 def test_a_bad_threshold_is_reported_and_its_default_holds(file: Path) -> None:
