@@ -56,6 +56,8 @@ def assert_refused(shell: Shell, words: tuple[str, ...], *parts: str, **settings
         (("start",), ("PIPELINE", "leasehold start --help")),
         (("strt",), ("'strt'", "start, sweep, trace")),
         (("runs", "--status", "DONE"), ("--status", "'DONE'", "completed")),
+        (("runs", "--trouble", "loud"), ("--trouble", "'loud'", "'retrying', 'silent', 'overdue'")),
+        (("runs", "--id-prefix", "/"), ("idPrefix", "'/'", "the beginning of the id of a run")),
         (("runs", "--limit", "0"), ("--limit", "1<=x<=1000")),
         (("runs", "--label", "a:b", "--label", "plain"), ("--label", "'plain'", "key:value")),
         (("runs", *MANY_LABELS), ("label is 17", "at most 16 labels")),

@@ -62,6 +62,9 @@ def test_the_filters_of_a_list_combine(shell: Shell) -> None:
     assert found("--label", "env:test", "--pipeline", "order") == [waiting]
     assert found("--label", "env:test", "--status", "error", "--dead-lettered") == [dead]
     assert found("--dead-lettered", "--pipeline", "order") == []
+    assert found("--dead-letter-reason", "PERMANENT_FAILURE") + found(
+        "--dead-letter-reason", "RETRIES_EXHAUSTED"
+    ) == [dead]
 
 
 def test_runs_are_found_by_what_people_did_by_time_and_by_step(shell: Shell) -> None:
@@ -80,6 +83,9 @@ def test_runs_are_found_by_what_people_did_by_time_and_by_step(shell: Shell) -> 
         (("--step", "charge"), []),
         (("--until", "1h"), []),
         (("--since", "2026-01-01", "--until", "2999-12-31T00:00:00Z", "--paused"), [paused]),
+        (("--id-prefix", waiting[:-1]), [waiting]),
+        (("--trouble", "silent"), []),
+        (("--dead-letter-reason", "never_started"), []),
     ):
         assert [run["runId"] for run in shell.json("runs", *words)["runs"]] == expected
 

@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 
+from leasehold.domain.announcement import AnnouncedEvent, Announcement
+from leasehold.domain.announcing import deliveries_of
+from leasehold.domain.delivery import DeliveryState, delivery_ref
 from leasehold.domain.lifecycle import Operation
-from leasehold.domain.manifest import run_ref
-from leasehold.domain.stored import Write
+from leasehold.domain.manifest import run_ref, to_document
+from leasehold.domain.stored import StoredDocument, Write
+from leasehold.domain.stored import replace as replace_fields
 from leasehold.domain.summary import summary_of
+from leasehold.domain.trouble import Trouble
 from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import batch
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import purge
 from leasehold.services.read_runs import (
@@ -43,6 +48,7 @@ def runs(engine: Engine, unique: str) -> dict[str, str]:
         fields: dict[str, Any] = {"createdAt": NOON - timedelta(hours=hours)}
         if name == "given up":
             fields |= {"deadLettered": True, "status": "ERROR", "deadLetteredAt": NOON}
+            fields["deadLetterReason"] = "RETRIES_EXHAUSTED"
         if name == "at the third step":
             fields |= {"currentStep": "wait", "plan": ["add", "wait"]}
             fields["position"] = {"step": "wait"}
@@ -84,6 +90,10 @@ FILTERS = [
     (RunFilter(label=("hour:odd", "half:early"), cancelled=False), []),
     (RunFilter(label=("hour:even", "hour:odd")), []),
     (RunFilter(label="half:early", status="PENDING", since=NOON - timedelta(hours=2)), ["paused"]),
+    (RunFilter(reason="RETRIES_EXHAUSTED"), ["given up"]),
+    (RunFilter(reason="RETRIES_EXHAUSTED", dead_lettered=False), []),
+    (RunFilter(reason="NEVER_STARTED"), []),
+    (RunFilter(trouble=Trouble.RETRYING), []),
 ]
 
 
@@ -118,6 +128,204 @@ def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
     assert token is None, "the pages do not end"
     assert found == [runs[name] for name in names]
     assert [run.run_id for run in matching_runs(engine, wanted)] == found
+
+
+def test_a_reason_is_found_by_its_own_index(engine: Engine, runs: dict[str, str]) -> None:
+    """So a page of it looks at no run that was given up for another one."""
+    mine = [runs["given up"]]
+    of_noon = RunFilter(reason="RETRIES_EXHAUSTED", since=NOON, until=NOON + timedelta(seconds=1))
+
+    found = [run.run_id for run in matching_runs(engine, of_noon)]
+
+    assert [run_id for run_id in found if run_id in runs.values()] == mine
+    assert not list(matching_runs(engine, replace(of_noon, reason="STUCK_IN_PROGRESS")))
+
+
+@pytest.mark.parametrize("list_some", [list_runs, list_summaries])
+def test_runs_are_found_by_how_their_ids_begin(
+    engine: Engine, unique: str, list_some: Callable[..., RunPage[Any]]
+) -> None:
+    """In the order of their ids, page by page, and whatever else is asked for is looked at."""
+    request = StartRequest("three", {"n": 1}, labels={"team": unique})
+    names = [f"{unique}{end}" for end in ("", "-a", "-b", "-c", "x")]
+    first = start_run(engine, request).manifest
+    for number, name in enumerate(names):
+        document = {**to_document(first), "runId": name, "createdAt": NOON + timedelta(number)}
+        if name.endswith("-b"):
+            document["labels"] = ["odd:one"]
+        engine.documents.transact(run_ref(name), lambda _, __, it=document: Write(None, it))
+
+    def found(wanted: RunFilter) -> list[str]:
+        ids, token = [], None
+        while True:
+            page = list_some(engine, wanted, limit=2, page_token=token)
+            ids += [run.run_id for run in page.runs]
+            token = page.next_page_token
+            if token is None:
+                return ids
+
+    assert found(RunFilter(id_prefix=unique)) == names
+    assert found(RunFilter(id_prefix=f"{unique}-")) == names[1:4]
+    assert found(RunFilter(id_prefix=unique, label="odd:one")) == [names[2]]
+    assert found(RunFilter(id_prefix=unique, label=f"team:{unique}", step="add")) == [
+        name for name in names if not name.endswith("-b")
+    ]
+    assert found(RunFilter(id_prefix=unique, since=NOON + timedelta(3))) == names[3:]
+    assert found(RunFilter(id_prefix=unique, until=NOON + timedelta(1))) == names[:1]
+    assert found(RunFilter(id_prefix=unique, status="ERROR")) == []
+    assert found(RunFilter(id_prefix=unique, pipeline="other")) == []
+    assert found(RunFilter(id_prefix=unique, dead_lettered=True)) == []
+    assert found(RunFilter(id_prefix=unique, trouble=Trouble.SILENT)) == []
+    assert found(RunFilter(id_prefix=f"{unique}y")) == []
+
+
+@pytest.mark.parametrize("prefix", ["", "-a", "a/b", "a b", "é", "x" * 129])
+def test_what_no_id_begins_with_is_refused(engine: Engine, prefix: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"idPrefix is .*beginning of the id of a run"):
+        list_runs(engine, RunFilter(id_prefix=prefix))
+
+
+def lease_until(end: datetime) -> dict[str, Any]:
+    return {
+        "leaseId": "l",
+        "holder": "h",
+        "acquiredAt": end - timedelta(hours=1),
+        "expiresAt": end,
+        "maxExpiresAt": end,
+    }
+
+
+@pytest.fixture
+def troubled(engine: Engine, unique: str) -> dict[str, str]:
+    """Runs in each trouble, and some in none, by their names."""
+    now = engine.clock.now()
+    past, just_past, ahead = (now + timedelta(seconds=s) for s in (-86_400, -1, 3600))
+    over = {"deadLettered": True, "deadLetteredAt": past, "deadLetterReason": "NEVER_STARTED"}
+    kinds: dict[str, dict[str, Any]] = {
+        "waiting": {"alarmAt": ahead},
+        "late": {"alarmAt": past},
+        "a moment late": {"alarmAt": just_past},
+        "retrying": {"alarmAt": ahead, "status": "ERROR"},
+        "retrying late": {"alarmAt": past, "status": "ERROR"},
+        "paused": {"alarmAt": None, "status": "ERROR", "paused": True},
+        "given up": {"alarmAt": past, "status": "ERROR", **over},
+        "cancelled": {"alarmAt": past, "status": "IN_PROGRESS", "cancelled": True},
+        "held": {"alarmAt": ahead, "status": "IN_PROGRESS"},
+        "silent": {"alarmAt": just_past, "status": "IN_PROGRESS"},
+        "silent late": {"alarmAt": past, "status": "IN_PROGRESS"},
+    }
+    made = {}
+    for name, fields in kinds.items():
+        request = StartRequest("three", {"n": 1}, labels={"team": unique})
+        made[name] = start_run(engine, request).manifest.run_id
+        if fields.get("status") == "IN_PROGRESS":
+            fields["position"] = {"lease": lease_until(fields["alarmAt"])}
+        write(engine, made[name], fields)
+    return made
+
+
+@pytest.mark.parametrize("list_some", [list_runs, list_summaries])
+@pytest.mark.parametrize("limit", [1, 50])
+@pytest.mark.parametrize(
+    ("trouble", "names"),
+    [
+        (Trouble.RETRYING, {"retrying", "retrying late"}),
+        (Trouble.SILENT, {"silent", "silent late"}),
+        (Trouble.OVERDUE, {"late", "retrying late", "silent late"}),
+        (Trouble.ANNOUNCEMENT, set()),
+    ],
+)
+def test_runs_in_trouble_are_found(
+    *,
+    engine: Engine,
+    troubled: dict[str, str],
+    unique: str,
+    trouble: Trouble,
+    names: set[str],
+    limit: int,
+    list_some: Callable[..., RunPage[Any]],
+) -> None:
+    """Silent and overdue ones the oldest alarm first; each once, however small the pages are."""
+    wanted = RunFilter(label=f"team:{unique}", trouble=trouble)
+    found, token = [], None
+    for _ in range(2 * len(troubled)):
+        page = list_some(engine, wanted, limit=limit, page_token=token)
+        found += [run.run_id for run in page.runs]
+        token = page.next_page_token
+        if token is None:
+            break
+
+    assert token is None, "the pages do not end"
+    assert len(found) == len(names)
+    assert set(found) == {troubled[name] for name in names}
+    assert {run.run_id for run in matching_runs(engine, wanted)} == set(found)
+    if trouble is Trouble.SILENT:
+        assert found == [troubled["silent late"], troubled["silent"]]
+
+
+def test_other_filters_hold_beside_a_trouble(
+    engine: Engine, troubled: dict[str, str], unique: str
+) -> None:
+    overdue = RunFilter(label=f"team:{unique}", trouble=Trouble.OVERDUE)
+
+    def found(wanted: RunFilter) -> set[str]:
+        return {run.run_id for run in list_runs(engine, wanted).runs}
+
+    assert found(replace(overdue, status="PENDING")) == {troubled["late"]}
+    assert found(replace(overdue, status="ERROR")) == {troubled["retrying late"]}
+    assert found(replace(overdue, since=engine.clock.now())) == set()
+    assert found(replace(overdue, pipeline="other")) == set()
+    assert found(replace(overdue, id_prefix=troubled["late"])) == {troubled["late"]}
+
+
+def test_a_run_that_owes_its_announcement_is_found_once(
+    engine: Engine, troubled: dict[str, str], unique: str
+) -> None:
+    """By the last one, whatever channels it has; what was given up of an earlier one is past."""
+    states = {
+        "given up": ("given_up", "announced"),
+        "cancelled": ("due", "given_up"),
+        "late": ("announced", "announced"),
+        "waiting": ("claimed", "due"),
+    }
+    for minute, (name, (first, second)) in enumerate(states.items()):
+        told = Announcement(
+            occurrence="4",
+            event=AnnouncedEvent.RUN_BLOCKED,
+            at=NOON + timedelta(minutes=minute),
+            channels=("log", "ops"),
+        )
+        write(engine, troubled[name], {"announcement": to_document(told)})
+        run = find_run(engine, troubled[name]).manifest
+        earlier = replace_fields(run, announcement=replace_fields(told, occurrence="3"))
+        owed = zip(deliveries_of(run, timedelta()), (first, second), strict=True)
+        past = [
+            replace_fields(it, state=DeliveryState.GIVEN_UP)
+            for it in deliveries_of(earlier, timedelta())
+        ]
+        for one in [*(replace_fields(it, state=DeliveryState(state)) for it, state in owed), *past]:
+            ref = delivery_ref(one.run_id, one.occurrence, one.channel)
+            engine.documents.transact(ref, lambda _, __, it=one: Write(None, StoredDocument(it)))
+    wanted = RunFilter(label=f"team:{unique}", trouble=Trouble.ANNOUNCEMENT)
+
+    found, token = [], None
+    for _ in range(30):
+        page = list_summaries(engine, wanted, limit=1, page_token=token)
+        found += [run.run_id for run in page.runs]
+        token = page.next_page_token
+        if token is None:
+            break
+
+    assert found == [troubled[name] for name in ("waiting", "cancelled", "given up")]
+    assert [run.run_id for run in matching_runs(engine, wanted)] == found
+
+
+@pytest.mark.parametrize("wanted", [{"trouble": Trouble.SILENT}, {"id_prefix": "r-1"}])
+def test_no_purge_looks_for_what_is_not_listed_newest_first(
+    engine: Engine, wanted: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidRequestError, match="none for a purge"):
+        purge(engine, RunFilter(**wanted), ended_before=NOON)
 
 
 def test_a_token_continues_a_list_whose_age_was_given_a_moment_later(

@@ -340,6 +340,29 @@ def test_pages_go_on_by_id(documents: Documents, ref: Ref, descending: bool) -> 
     assert numbers == ([6, 5, 4, 3, 2, 1, 0] if descending else [0, 1, 2, 3, 4, 5, 6])
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_ids_can_be_found_by_how_they_begin(
+    documents: Documents, ref: Ref, descending: bool
+) -> None:
+    begin_so = ["b", "b-1", "b_1", "bz", "bé"]
+    for name in ("a", *begin_so, "c"):
+        documents.transact(Ref(f"{ref}/trace", name), put({}))
+    query = Query(f"{ref}/trace", id_prefix="b", descending=descending, limit=2)
+
+    found = pages(documents, lambda after: replace(query, after=after))
+    ids = [one.ref.id for page in found for one in page]
+
+    assert ids == (begin_so[::-1] if descending else begin_so)
+    assert documents.count(query, 1000) == 5
+    assert [one.ref.id for one in documents.query(replace(query, id_prefix="b-"))] == ["b-1"]
+    assert list(documents.query(replace(query, id_prefix="d"))) == []
+
+
+def test_ids_that_begin_so_have_no_other_order() -> None:
+    with pytest.raises(ValueError, match="not sorted by createdAt"):
+        Query("runs", order_by="createdAt", id_prefix="b")
+
+
 def test_a_nested_collection_is_its_parents_own(documents: Documents, unique: str) -> None:
     """The trace of r-1 is not that of r-10, nor of the run below."""
     for run in (unique, f"{unique}0", f"{unique}/trace/x"):

@@ -361,7 +361,7 @@ def test_what_firestore_does_not_take_in_one_minute_is_left_for_the_next_apply(
         "Firestore, which takes so many changes of indexes a minute: apply again in a minute"
     )
     assert tried < 150  # what waits for a minute is not tried again within it
-    assert len(firestore.indexes) + len(firestore.fields) == 111
+    assert len(firestore.indexes) + len(firestore.fields) == 112
 
 
 def test_the_ledger_expires_only_where_that_is_asked_for(

@@ -144,7 +144,13 @@ def fields_of(model: type[BaseModel]) -> Mapping[str, RequestField]:
 @functools.cache
 def _names(model: type[BaseModel]) -> frozenset[str]:
     """Return the names of fields: those of JSON, and those that a client of ours gives them by."""
-    return frozenset(fields_of(model)) | frozenset(model.model_fields)
+    return frozenset(fields_of(model)) | frozenset(_by_attribute(model))
+
+
+@functools.cache
+def _by_attribute(model: type[BaseModel]) -> Mapping[str, RequestField]:
+    """Return the fields of a request by the names that a client of ours gives them by."""
+    return {field.attribute: field for field in fields_of(model).values()}
 
 
 def _kind(hints: Sequence[Any]) -> tuple[Rule | None, type[RequestPart] | None]:
@@ -170,9 +176,9 @@ def _place(model: type[RequestPart], path: Sequence[int | str]) -> _Place:
     """Return the place that a path leads to: that of the first field with a rule on it."""
     part, names = model, []
     for name in path:
-        names.append(str(name))
         known = fields_of(part)
-        field = known.get(str(name))
+        field = known.get(str(name)) or _by_attribute(part).get(str(name))
+        names.append(str(name) if field is None else field.name)
         if field is None:
             return _Place(".".join(names), f"one of the fields {', '.join(known)}")
         if field.part is None:

@@ -13,10 +13,11 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, RequestPart, ResponseModel
 from leasehold.domain.manifest import AtStep, Manifest, Position, RunFields, consistent
 from leasehold.domain.redaction import masked_run
-from leasehold.domain.status import RunStatus
+from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.timestamps import time_or_date
 from leasehold.domain.trace import TraceEvent
+from leasehold.domain.trouble import Trouble
 from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_LABELS, MAX_PAGE, MAX_RETRIES
 from leasehold.services.read_runs import RunFilter, RunPage
 from leasehold.services.start_run import StartRequest
@@ -52,6 +53,7 @@ class StartBody(RequestModel):
 
 
 _Labels = str | tuple[str, ...]
+_id_prefix: Final = replace(rules.run_id(), allowed="the beginning of the id of a run")
 
 
 class FilterPart(RequestPart):
@@ -66,6 +68,9 @@ class FilterPart(RequestPart):
     since: Annotated[str, rules.moment()] | None = None
     until: Annotated[str, rules.moment()] | None = None
     step: Annotated[str, rules.filled_text()] | None = None
+    reason: Annotated[DeadLetterReason, rules.one_of(DeadLetterReason)] | None = None
+    id_prefix: Annotated[str, _id_prefix] | None = None
+    trouble: Annotated[Trouble, rules.one_of(Trouble)] | None = None
 
     def to_filter(self) -> RunFilter:
         """Return the filter as the service takes it."""
@@ -80,6 +85,9 @@ class FilterPart(RequestPart):
             since=None if self.since is None else time_or_date(self.since),
             until=None if self.until is None else time_or_date(self.until),
             step=self.step,
+            reason=None if self.reason is None else self.reason.value,
+            id_prefix=self.id_prefix,
+            trouble=self.trouble,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final, cast
 
 import click
@@ -15,17 +15,20 @@ from leasehold.cli.options import (
     anew_option,
     filter_options,
     from_step_option,
+    id_prefix_option,
     json_option,
     keep_partial_option,
     limit_option,
     note_option,
     reason_option,
     step_option,
+    trouble_option,
     url_option,
 )
 from leasehold.cli.stdout import print_json, print_line, print_table
 from leasehold.client.arguments import Filters
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.trouble import Trouble
 from leasehold.presentation.run_state import kept_line
 from leasehold.services.batch import BatchResult
 from leasehold.services.read_runs import RunFilter
@@ -40,6 +43,8 @@ _MOVING: Final = frozenset(
 @click.argument("action", type=click.Choice([operation.value for operation in Operation]))
 @limit_option()
 @filter_options
+@id_prefix_option
+@trouble_option
 @step_option
 @from_step_option
 @keep_partial_option
@@ -53,6 +58,8 @@ def batch(
     *,
     action: str,
     wanted: RunFilter,
+    id_prefix: str | None,
+    trouble: Trouble | None,
     limit: int,
     dry_run: bool,
     url: str | None,
@@ -71,6 +78,7 @@ def batch(
       leasehold batch approve --status BLOCKED --step synthesis --limit 20
     """  # noqa: D301
     operation = Operation(action)
+    wanted = replace(wanted, id_prefix=id_prefix, trouble=trouble)
     _check(operation, words, wanted)
     with client_at(url) as client:
         fits = cast("Filters", asdict(wanted))
@@ -97,7 +105,8 @@ def _check(operation: Operation, words: Mapping[str, Any], wanted: RunFilter) ->
     if wanted == RunFilter():
         raise click.UsageError(
             "no runs are named; allowed: at least one of --status, --paused, --cancelled, "
-            "--dead-lettered, --pipeline, --label, --since, --until "
+            "--dead-lettered, --dead-letter-reason, --pipeline, --label, --since, --until, "
+            "--id-prefix, --trouble "
             "(--pipeline NAME alone means all runs of a pipeline)."
         )
 

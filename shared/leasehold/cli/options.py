@@ -15,8 +15,9 @@ import click
 
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
-from leasehold.domain.status import RunStatus
+from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, moment_text, span_of
+from leasehold.domain.trouble import Trouble
 from leasehold.errors import without_user
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
@@ -296,11 +297,27 @@ _FILTERS: Final = (
     click.option(
         "--until", type=MomentType(), metavar="AGE|TIME", help="Only runs that began before then."
     ),
+    click.option(
+        "--dead-letter-reason",
+        type=click.Choice([reason.value for reason in DeadLetterReason], case_sensitive=False),
+        help="Only runs that were given up for this reason.",
+    ),
 )
 
 
 _FLAGS: Final = ("paused", "cancelled", "dead_lettered")
 _VALUES: Final = ("status", "pipeline", "label", "since", "until")
+
+id_prefix_option = click.option(
+    "--id-prefix", metavar="TEXT", help="Only runs whose id begins so, sorted by id."
+)
+
+trouble_option = click.option(
+    "--trouble",
+    type=click.Choice([trouble.value for trouble in Trouble]),
+    callback=lambda _context, _option, word: word and Trouble(word),
+    help="Only runs that say they run, but do not move as they should.",
+)
 
 at_step_option = click.option(
     "--step", "at_step", metavar="STEP", help="Only runs that are at this step, or ended there."
@@ -316,6 +333,9 @@ def filter_words(wanted: RunFilter) -> list[str]:
         ("step", wanted.step),
         ("since", None if wanted.since is None else moment_text(wanted.since)),
         ("until", None if wanted.until is None else moment_text(wanted.until)),
+        ("dead-letter-reason", wanted.reason),
+        ("id-prefix", wanted.id_prefix),
+        ("trouble", wanted.trouble),
     )
     given = [word for name, value in values if value for word in (f"--{name}", value)]
     return [*given, *(f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(wanted, name))]
@@ -327,7 +347,8 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_filter(**options: Any) -> Any:
         flags = {name: options.pop(name) or None for name in _FLAGS}
-        wanted = RunFilter(**flags, **{name: options.pop(name) for name in _VALUES})
+        values = {name: options.pop(name) for name in _VALUES}
+        wanted = RunFilter(**flags, **values, reason=options.pop("dead_letter_reason"))
         return command(wanted=wanted, **options)
 
     for option in reversed(_FILTERS):

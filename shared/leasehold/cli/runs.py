@@ -13,14 +13,17 @@ from leasehold.cli.opened import client_at, on_this_store
 from leasehold.cli.options import (
     at_step_option,
     filter_options,
+    id_prefix_option,
     json_option,
     limit_option,
+    trouble_option,
     url_option,
 )
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.cli.streams import note
 from leasehold.client.client import Client
 from leasehold.domain.summary import Summary
+from leasehold.domain.trouble import Trouble
 from leasehold.presentation.formatting import StyledText, ago, stamp
 from leasehold.presentation.run_state import state_and_reason
 from leasehold.services.limits import DEFAULT_PAGE
@@ -32,6 +35,8 @@ _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENE
 @click.command()
 @filter_options
 @at_step_option
+@id_prefix_option
+@trouble_option
 @limit_option(default=DEFAULT_PAGE)
 @click.option("--page-token", metavar="TOKEN", help="Continue behind an earlier answer.")
 @url_option
@@ -40,6 +45,8 @@ def runs(
     *,
     wanted: RunFilter,
     at_step: str | None,
+    id_prefix: str | None,
+    trouble: Trouble | None,
     limit: int,
     page_token: str | None,
     url: str | None,
@@ -51,9 +58,11 @@ def runs(
     Examples:
       leasehold runs --dead-lettered --pipeline summary
       leasehold runs --paused --since 3d
+      leasehold runs --trouble silent
     """  # noqa: D301
+    wanted = replace(wanted, step=at_step, id_prefix=id_prefix, trouble=trouble)
     with client_at(url) as client:
-        page = _whole_page(client, replace(wanted, step=at_step), limit, page_token)
+        page = _whole_page(client, wanted, limit, page_token)
         now = client.connection.now()
     if as_json:
         print_json({"runs": page.runs, "nextPageToken": page.next_page_token})

@@ -16,8 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 from leasehold.client.run_wait import OnChange
 from leasehold.domain.json_text import canonical, plain
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.status import RunStatus
+from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.summary import Summary
+from leasehold.domain.trouble import Trouble
 from leasehold.errors import InvalidRequestError, ResultMismatchError, UnknownKeyError
 from leasehold.presentation.formatting import one_line
 from leasehold.registry.dispatch import STEP_TYPE_WORDS, is_step_type
@@ -34,7 +35,8 @@ class Filters(TypedDict, total=False):
 
     `label` is "key:value", or several of them; `since` and `until` are when they began, `step` is
     where they are. A status does not find the runs that were cancelled in it: `cancelled=True`
-    does.
+    does. `reason` is why they were given up, `id_prefix` how their ids begin; `trouble` is
+    "retrying", "silent", "overdue" or "announcement": see docs/operations.md.
     """
 
     status: RunStatus | str | None
@@ -46,6 +48,9 @@ class Filters(TypedDict, total=False):
     since: datetime | str | None
     until: datetime | str | None
     step: str | None
+    reason: DeadLetterReason | str | None
+    id_prefix: str | None
+    trouble: Trouble | str | None
 
 
 class Decision(TypedDict, total=False):

@@ -11,6 +11,9 @@ from typing import Any, Final, Generic, NamedTuple, Protocol
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.stored import Answer, DecideDocument, Document, Ref
 
+#: The last character there is: behind a prefix it is behind all ids that begin so.
+BEHIND_ALL: Final = "\U0010ffff"
+
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -53,6 +56,7 @@ class Query:
     Args:
         collection: where to look.
         equal: fields that must have these values.
+        id_prefix: only documents whose id begins so; where it is given, they are sorted by id.
         contains: an array field, and a value it must hold.
         range: one range; where it is given, `order_by` must name its field.
         order_by: the field to sort by, documents without it left out; ties are sorted by id.
@@ -77,9 +81,12 @@ class Query:
     after: tuple[Any, str] | None = None
     within: float | None = None
     fields: tuple[str, ...] = ()
+    id_prefix: str = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError where a path is not one. A mistake in the program, not in the data."""
+        if self.id_prefix and self.order_by is not None:
+            raise ValueError(f"documents whose id begins so are not sorted by {self.order_by}")
         if wrong := [path for path in self.fields if _PATH.fullmatch(path) is None]:
             raise ValueError(f"documents cannot be asked for the fields {wrong}")
 

@@ -103,7 +103,7 @@ def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None
     if wanted == RunFilter():
         allowed = (
             "at least one of status, pipeline, deadLettered, label, paused, cancelled, since, "
-            "until, step; "
+            "until, step, reason, idPrefix, trouble; "
             '{"pipeline": NAME} fits all runs of a pipeline'
         )
         raise InvalidRequestError(field="filter", value={}, allowed=allowed)

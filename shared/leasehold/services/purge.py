@@ -113,6 +113,9 @@ class Purge:
         if wanted.since is not None and wanted.since >= ended_before:
             value, allowed = wanted.since.isoformat(), f"a time before {ended_before.isoformat()}"
             raise InvalidRequestError(field="since", value=value, allowed=allowed)
+        for field, given in (("idPrefix", wanted.id_prefix), ("trouble", wanted.trouble)):
+            if given is not None:  # their lists are not the newest first
+                raise InvalidRequestError(field=field, value=given, allowed="none for a purge")
         before = ended_before if wanted.until is None else min(wanted.until, ended_before)
         self._engine = engine
         self._wanted = wanted

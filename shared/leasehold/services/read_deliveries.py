@@ -14,10 +14,9 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import run_mark
 from leasehold.errors import UnreadableDeliveryError
 from leasehold.ports.documents import Query, Snapshot
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, find_run
 from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.paging import SCAN_PAGE, place_behind, place_of, scan, token_of
-from leasehold.services.read_runs import get_run
 
 #: Lists are newest first.
 _ORDER: Final = "createdAt"
@@ -47,7 +46,7 @@ class DeliveryPage:
 
 def read_deliveries(engine: Engine, run_id: str) -> list[Delivery]:
     """Return all deliveries of a run, newest first; UnknownRunError where there is no such run."""
-    return deliveries_of_run(engine, get_run(engine, run_id))
+    return deliveries_of_run(engine, find_run(engine, run_id).manifest)
 
 
 def deliveries_of_run(engine: Engine, run: Manifest) -> list[Delivery]:

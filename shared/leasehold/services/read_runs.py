@@ -12,17 +12,19 @@ from typing import Any, Final, Generic, TypeVar
 from pydantic import ValidationError
 
 from leasehold.domain.json_text import digest
-from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.manifest import Manifest, is_run_id, manifest_of
 from leasehold.domain.redaction import masked_event, masked_run
+from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import Document
 from leasehold.domain.summary import Summary, head_of, head_paths, summary_of
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, is_of_run
+from leasehold.domain.trouble import TROUBLE_PATHS, Trouble
 from leasehold.errors import InvalidRequestError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.registry.dispatch import is_step_type
 from leasehold.services.engine import Engine, find_run
-from leasehold.services.limits import DEFAULT_PAGE, MAX_LABELS
+from leasehold.services.limits import DEFAULT_PAGE, MAX_LABELS, MAX_NAME
 from leasehold.services.paging import (
     SCAN_PAGE,
     WHOLE_RUNS,
@@ -31,6 +33,13 @@ from leasehold.services.paging import (
     place_of,
     scan,
     token_of,
+)
+from leasehold.services.troubled_runs import (
+    Found,
+    has_trouble,
+    moment_of,
+    overdue,
+    unannounced_runs,
 )
 
 #: Lists are newest first.
@@ -59,6 +68,10 @@ class RunFilter:
         since: runs that began then or later.
         until: runs that began before then.
         step: runs that are at this step, or ended there.
+        reason: runs that were given up for this reason.
+        id_prefix: runs whose id begins so; they are listed in the order of their ids.
+        trouble: runs that are in this trouble. Silent and overdue ones are listed by their alarm,
+            the oldest first, and those that owe an announcement by that, the latest first.
     """
 
     status: str | None = None
@@ -70,6 +83,9 @@ class RunFilter:
     since: datetime | None = None
     until: datetime | None = None
     step: str | None = None
+    reason: str | None = None
+    id_prefix: str | None = None
+    trouble: Trouble | None = None
 
     def __post_init__(self) -> None:
         labels = self.labels
@@ -119,8 +135,9 @@ def list_summaries(
         head = _read(engine, head_of, found)
         return None if head is None else summary_of(head)
 
-    heads = _Heads(engine)
-    return _list(heads, wanted, limit=limit, page_token=page_token, read=read, most=SUMMARIES)
+    heads = _Heads(engine, () if wanted.trouble is None else TROUBLE_PATHS)
+    runs = _Runs(engine, heads, wanted)
+    return _list(runs, limit=limit, page_token=page_token, read=read, most=SUMMARIES)
 
 
 def list_runs(
@@ -143,15 +160,12 @@ def list_runs(
         InvalidRequestError: the page token is not one of this filter, or the filter cannot be
             used: see `query_of`.
     """
-    read = partial(readable, engine)
-    return _list(
-        engine.documents, wanted, limit=limit, page_token=page_token, read=read, most=WHOLE_RUNS
-    )
+    read, runs = partial(readable, engine), _Runs(engine, engine.documents, wanted)
+    return _list(runs, limit=limit, page_token=page_token, read=read, most=WHOLE_RUNS)
 
 
 def _list(
-    documents: Queries,
-    wanted: RunFilter,
+    runs: _Runs,
     *,
     limit: int,
     page_token: str | None,
@@ -159,24 +173,72 @@ def _list(
     most: int,
 ) -> RunPage[Listed]:
     """Return a page, made of so many documents at once, at most, that none is kept any longer."""
-    mark = _mark_of(wanted)
+    mark = _mark_of(runs.wanted)
     after = None if page_token is None else place_of(page_token, mark)
     queries = ceil((limit + 1) / most)  # one more tells whether there is a next page
-    at_once = ceil((limit + 1) / queries) if wanted == _indexed_part(wanted) else most
+    at_once = ceil((limit + 1) / queries) if runs.are_all_found else most
     page: list[Listed] = []
     last: Place | None = None
     left = limit
-    query = replace(query_of(wanted), limit=at_once, after=after)
-    for looked_at, found in enumerate(scan(documents, query), start=1):
-        if is_wanted(wanted, found.document):
+    for looked_at, (place, found) in enumerate(runs.looked_at(after, at_once), start=1):
+        if found is not None and runs.fits(found):
             if not left:
                 return RunPage(page, None if last is None else token_of(last, mark))
-            left, last = left - 1, place_behind(found, _ORDER)
+            left, last = left - 1, place
             if (run := read(found)) is not None:
                 page.append(run)
         if looked_at >= max(MAX_LOOKED_AT, limit + 1):
-            return RunPage(page, token_of(place_behind(found, _ORDER), mark))
+            return RunPage(page, token_of(place, mark))
     return RunPage(page, None)
+
+
+class _Runs:
+    """The runs of a filter: where they are looked for, and which of them fit.
+
+    Args:
+        engine: the parts.
+        documents: reads as much of each run as is needed.
+        wanted: the filter.
+    """
+
+    def __init__(self, engine: Engine, documents: Queries, wanted: RunFilter) -> None:
+        self.wanted = wanted
+        self._engine = engine
+        self._documents = documents
+        self._query = query_of(wanted)
+
+    @property
+    def are_all_found(self) -> bool:
+        """Whether a store finds those that fit and no others."""
+        wanted = self.wanted
+        labels, reason = wanted.labels[:1], None if wanted.labels else wanted.reason
+        return wanted == RunFilter(
+            status=wanted.status,
+            pipeline=wanted.pipeline,
+            dead_lettered=wanted.dead_lettered,
+            label=labels,
+            since=wanted.since,
+            until=wanted.until,
+            reason=reason,
+        )
+
+    def looked_at(self, after: Place | None, at_once: int) -> Iterator[Found]:
+        """Yield each run that may fit, with its place, from the indexes that have the fewest."""
+        trouble = None if self.wanted.id_prefix is not None else self.wanted.trouble
+        if trouble in (Trouble.SILENT, Trouble.OVERDUE):
+            return overdue(self._engine, self._documents, trouble, after, at_once)
+        if trouble is Trouble.ANNOUNCEMENT:
+            return unannounced_runs(self._engine, after, at_once)
+        query = replace(self._query, limit=at_once, after=after)
+        found_runs = scan(self._documents, query)
+        return ((place_behind(found, query.order_by), found) for found in found_runs)
+
+    def fits(self, found: Snapshot) -> bool:
+        """Return whether a run that was looked at is wanted."""
+        if not is_wanted(self.wanted, found.document):
+            return False
+        trouble = self.wanted.trouble
+        return trouble is None or has_trouble(self._engine, trouble, found)
 
 
 class _Heads:
@@ -185,14 +247,15 @@ class _Heads:
     Steps that the catalog does not have, if there is one, are known once a plan has named them.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, further: tuple[str, ...] = ()) -> None:
         self._documents = engine.documents
+        self._further = further
         self._steps = {step.step_type for step in engine.catalog.steps}
 
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return what the store finds, as its `query` does."""
         while True:
-            paths = head_paths(sorted(self._steps))
+            paths = (*head_paths(sorted(self._steps)), *self._further)
             page = self._documents.query(replace(query, fields=paths))
             new = {step for found in page for step in _steps_of(found.document)} - self._steps
             if not new:
@@ -209,10 +272,12 @@ def _steps_of(run: Document) -> Iterator[str]:
 
 
 def matching_runs(engine: Engine, wanted: RunFilter) -> Iterator[Manifest]:
-    """Yield all runs that fit, newest first, read page by page."""
-    for found in scan(engine.documents, replace(query_of(wanted), limit=WHOLE_RUNS)):
-        fits = is_wanted(wanted, found.document)
-        if fits and (run := readable(engine, found)) is not None:
+    """Yield all runs that fit, in the order of a list, read page by page."""
+    runs = _Runs(engine, engine.documents, wanted)
+    for _, found in runs.looked_at(None, WHOLE_RUNS):
+        if found is None or not runs.fits(found):
+            continue
+        if (run := readable(engine, found)) is not None:
             yield run
 
 
@@ -222,7 +287,8 @@ def query_of(wanted: RunFilter) -> Query:
     More indexes would find more at once, and cost each run that is ever started.
 
     Raises:
-        InvalidRequestError: no time is between its times, or no run can have such labels.
+        InvalidRequestError: no time is between its times, or no run can have such labels, or an id
+            that begins so.
     """
     for label in wanted.labels:
         if label and ":" not in label:
@@ -233,11 +299,22 @@ def query_of(wanted: RunFilter) -> Query:
     if len(wanted.labels) > MAX_LABELS:
         allowed = f"at most {MAX_LABELS} labels"
         raise InvalidRequestError(field="label", value=len(wanted.labels), allowed=allowed)
+    if wanted.id_prefix is not None:
+        if not is_run_id(wanted.id_prefix):
+            allowed = "the beginning of the id of a run"
+            value = wanted.id_prefix[:MAX_NAME]
+            raise InvalidRequestError(field="idPrefix", value=value, allowed=allowed)
+        return Query("runs", id_prefix=wanted.id_prefix)
     equal: dict[str, Any] = {
         "status": wanted.status,
         "pipeline": wanted.pipeline,
         "deadLettered": wanted.dead_lettered,
     }
+    if wanted.trouble is Trouble.RETRYING:
+        equal |= {"status": RunStatus.ERROR.value, "deadLettered": False}
+    if wanted.reason is not None:  # labels have no index together with the reasons
+        is_over = wanted.dead_lettered is not False
+        equal |= {"deadLettered": is_over} if wanted.labels else {"deadLetterReason": wanted.reason}
     has_range = wanted.since is not None or wanted.until is not None
     return Query(
         "runs",
@@ -249,13 +326,8 @@ def query_of(wanted: RunFilter) -> Query:
     )
 
 
-def _indexed_part(wanted: RunFilter) -> RunFilter:
-    """Return the part of a filter that the query of a store tells."""
-    return replace(wanted, label=wanted.labels[:1], paused=None, cancelled=None, step=None)
-
-
 def is_wanted(wanted: RunFilter, run: Document) -> bool:
-    """Return whether a run that the query of a filter found is one that is wanted."""
+    """Return whether a run that was looked at is one that is wanted, but for its trouble."""
     if run.get("purgedAt") is not None:
         return False
     cancelled = bool(run.get("cancelled"))
@@ -265,9 +337,30 @@ def is_wanted(wanted: RunFilter, run: Document) -> bool:
         (wanted.paused, bool(run.get("paused"))),
         (wanted.cancelled, cancelled),
         (wanted.step, run.get("currentStep")),
+        (wanted.reason, run.get("deadLetterReason")),
     )
-    has_labels = all(label in run["labels"] for label in wanted.labels[1:])
-    return has_labels and all(value is None or value == found for value, found in looked_at)
+    if not all(value is None or value == found for value, found in looked_at):
+        return False
+    if wanted.id_prefix is None and wanted.trouble is None:  # its query has found the rest
+        return all(label in run["labels"] for label in wanted.labels[1:])
+    return _has_indexed_part(wanted, run)
+
+
+def _has_indexed_part(wanted: RunFilter, run: Document) -> bool:
+    """Return whether a run fits that was not found by its time, and what else has an index so."""
+    compared = (
+        (wanted.status, run.get("status")),
+        (wanted.pipeline, run.get("pipeline")),
+        (wanted.dead_lettered, bool(run.get("deadLettered"))),
+    )
+    began = moment_of(run.get("createdAt"))
+    return (
+        all(value is None or value == found for value, found in compared)
+        and all(label in run.get("labels", ()) for label in wanted.labels)
+        and (wanted.since is None or (began is not None and wanted.since <= began))
+        and (wanted.until is None or (began is not None and began < wanted.until))
+        and (wanted.id_prefix is None or str(run.get("runId")).startswith(wanted.id_prefix))
+    )
 
 
 def readable(engine: Engine, found: Snapshot) -> Manifest | None:

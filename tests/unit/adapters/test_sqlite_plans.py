@@ -40,6 +40,14 @@ SERVED_BY = {
         Query(**NEWEST_FIRST, equal={"deadLettered": True}, after=BEHIND),
         "runs_deadLettered_createdAt",
     ),
+    "runs that were given up for a reason": (
+        Query(**NEWEST_FIRST, equal={"deadLetterReason": "NEVER_STARTED"}, after=BEHIND),
+        "runs_deadLetterReason_createdAt",
+    ),
+    "runs by how their ids begin": (
+        Query("runs", id_prefix="r-1", after=(None, "r-12")),
+        "sqlite_autoindex_runs_1",
+    ),
     "runs that were not given up": (
         Query(**NEWEST_FIRST, equal={"deadLettered": False}, after=BEHIND),
         "runs_createdAt",
@@ -101,7 +109,14 @@ def test_a_query_is_searched_in_its_index_and_not_sorted(
 
 
 @pytest.mark.parametrize(
-    "name", ["all runs", "runs by status", "runs by pipeline", "dead-lettered runs"]
+    "name",
+    [
+        "all runs",
+        "runs by status",
+        "runs by pipeline",
+        "dead-lettered runs",
+        "runs that were given up for a reason",
+    ],
 )
 def test_what_an_index_has_is_counted_in_it_alone(reader: sqlite3.Connection, name: str) -> None:
     query, index = SERVED_BY[name]

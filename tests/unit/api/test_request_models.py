@@ -22,6 +22,7 @@ from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import FilesQuery
 from leasehold.api.runs import RunsQuery, StartBody
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.trouble import Trouble
 from leasehold.errors import InvalidRequestError
 from leasehold.remote_workers.calls import (
     AcquireBody,
@@ -322,6 +323,10 @@ FILTERS: list[tuple[dict[str, Any], RunFilter]] = [
         RunFilter(paused=True, cancelled=False, step="draft"),
     ),
     (
+        {"reason": "NEVER_STARTED", "id_prefix": "r-1", "trouble": "silent"},
+        RunFilter(reason="NEVER_STARTED", id_prefix="r-1", trouble=Trouble.SILENT),
+    ),
+    (
         {"since": "2026-01-01", "until": "2026-02-01T12:30:01.000005Z"},
         RunFilter(
             since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2026, 2, 1, 12, 30, 1, 5, UTC)
@@ -353,6 +358,10 @@ def test_the_client_refuses_what_the_server_would() -> None:
         RunsQuery(limit=MAX_PAGE + 1)
     with pytest.raises(InvalidRequestError, match="reason is 'xxx"):
         OperationBody(reason="x" * (MAX_REASON + 1))
+    with pytest.raises(InvalidRequestError, match=r"trouble is 'loud'; allowed: .*announcement"):
+        RunsQuery.read({"trouble": "loud"})
+    with pytest.raises(InvalidRequestError, match="idPrefix is '/'; allowed: the beginning of"):
+        RunsQuery(id_prefix="/")
 
 
 @pytest.mark.parametrize("model", models())

@@ -10,7 +10,7 @@ from google.cloud.firestore_v1.types import query as types
 
 from leasehold.adapters.firestore.values import encode
 from leasehold.domain.collections import COLLECTIONS
-from leasehold.ports.documents import Query, Snapshot
+from leasehold.ports.documents import BEHIND_ALL, Query, Snapshot
 
 _ID: Final = "__name__"
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -37,6 +37,11 @@ def structured(query: Query, documents: str) -> Any:
         condition.field.field_path = field if _PLAIN.fullmatch(field) else f"`{field}`"
         condition.op = int(operator)
         encode(condition.value, value)
+    for operator, id_ in _ids(query):
+        condition = message.where.composite_filter.filters.add().field_filter
+        condition.field.field_path = _ID
+        condition.op = int(operator)
+        condition.value.reference_value = f"{documents}/{query.collection}/{id_}"
     if message.HasField("where"):
         message.where.composite_filter.op = types.StructuredQuery.CompositeFilter.Operator.AND
     goes_down = query.descending and not _is_reversed(query)
@@ -101,6 +106,13 @@ def _conditions(query: Query) -> list[tuple[str, Any, Any]]:
             (query.range.field, operator, bound) for operator, bound in bounds if bound is not None
         ]
     return conditions
+
+
+def _ids(query: Query) -> list[tuple[Any, str]]:
+    if not query.id_prefix:
+        return []
+    behind = query.id_prefix + BEHIND_ALL
+    return [(_COMPARE.GREATER_THAN_OR_EQUAL, query.id_prefix), (_COMPARE.LESS_THAN, behind)]
 
 
 def _check(query: Query) -> None:

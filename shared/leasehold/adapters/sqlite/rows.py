@@ -16,7 +16,7 @@ import pydantic_core
 
 from leasehold.domain.collections import Collection
 from leasehold.domain.stored import Document, StoredDocument, UnreadableDocument
-from leasehold.ports.documents import Query
+from leasehold.ports.documents import BEHIND_ALL, Query, Range
 
 #: The body as it lies there: one text that is not UTF-8 would make a whole query fail.
 BODY: Final = "CAST(body AS BLOB)"
@@ -318,10 +318,11 @@ def _conditions(query: Query, collection: Collection, parent: str) -> tuple[str,
         field, value = query.contains
         array = f'CASE WHEN json_valid("{field}") THEN "{field}" END'  # else it is an error
         where.append(f"EXISTS (SELECT 1 FROM json_each({array}) WHERE value = {mark(value)})")  # noqa: S608 - bound
-    if query.range is not None:
-        for sign, bound in ((">=", query.range.at_least), ("<", query.range.below)):
+    begins_so = Range("id", query.id_prefix, query.id_prefix + BEHIND_ALL)
+    for range_ in filter(None, (query.range, begins_so if query.id_prefix else None)):
+        for sign, bound in ((">=", range_.at_least), ("<", range_.below)):
             if bound is not None:
-                where.append(f'"{query.range.field}" {sign} {mark(bound)}')
+                where.append(f'"{range_.field}" {sign} {mark(bound)}')
     keys = ["id"] if query.order_by is None else [f'"{query.order_by}"', "id"]
     if query.order_by is not None:
         where.append(f'"{query.order_by}" IS NOT NULL')
