@@ -62,6 +62,7 @@ class Network(SqliteDocuments):
             self.refused.release()
             raise StoreUnavailableError(store="the test", problem="it refuses this writer")
         if self.is_down:
+            self.clock.advance(self.takes)
             raise StoreUnavailableError(store="the test", problem="it is down")
         committed = super().transact(
             ref, decide, if_version=if_version, is_new=is_new, within=within

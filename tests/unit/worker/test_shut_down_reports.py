@@ -84,7 +84,7 @@ def nothing(_: World, held: Attempt) -> None:
 
 
 def cut_off(world: World, _: Attempt) -> None:
-    world.store.is_down = True
+    world.store.is_down, world.store.takes = True, 30.0  # so the lease is soon over
 
 
 @pytest.mark.parametrize(
