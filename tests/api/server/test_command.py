@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import sys
 import threading
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, only_line
+from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.ports import own_port
 
 ROOT = Path(__file__).parents[3]
@@ -82,23 +80,28 @@ def test_where_the_system_has_no_threads_it_says_so(
     )
 
 
-def test_a_signal_that_a_start_makes_another_error_of_stops_it_in_order(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+#: Beside the catalog: SIGTERM comes where a worker is started.
+_STOPPED = """
+import os, signal, threading
+start = threading.Thread.start
+def be_stopped(thread):
+    if thread.name != "worker-1":
+        return start(thread)
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt as interrupt:
+        raise RuntimeError("Error calling __set_name__") from interrupt
+threading.Thread.start = be_stopped
+"""
+
+
+def test_a_signal_that_a_start_makes_another_error_of_stops_it_in_order(shell: Shell) -> None:
     """As Python does where a class is made meanwhile."""
-    start = threading.Thread.start
+    (shell.folder / "stopped.py").write_text(_STOPPED + _WHOLE)
 
-    def be_stopped(thread: threading.Thread) -> None:
-        if thread.name != "worker-1":
-            start(thread)
-            return
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-        except KeyboardInterrupt as interrupt:
-            raise RuntimeError("Error calling __set_name__") from interrupt
-
-    monkeypatch.setattr(threading.Thread, "start", be_stopped)
-
-    done = shell.run("serve", "--port", str(own_port()), "--workers", "3")
+    done = shell.process(
+        *(*LEASEHOLD, "serve", "--port", str(own_port()), "--workers", "3"),
+        LEASEHOLD_CATALOG="stopped",
+    )
 
     assert (done.returncode, only_line(done.stderr)) == (0, "stopped before it was ready")
