@@ -317,7 +317,7 @@ def test_all_get_through_where_firestore_changes_two_at_once(
     again = applied(*all_indexes(world))
 
     assert {step.action for step in steps} == {Action.CREATED}
-    assert len(firestore.indexes) + len(firestore.fields) == 112
+    assert len(firestore.indexes) + len(firestore.fields) == 113
     assert len(asked) > len(firestore.fields)  # some were refused, and asked for again
     assert {step.action for step in again} == {Action.NONE}
     assert world.writes() == []
