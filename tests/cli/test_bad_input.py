@@ -46,6 +46,10 @@ def assert_refused(shell: Shell, words: tuple[str, ...], *parts: str, **settings
         (("start", "order", "--input", '{"amount": "x"}'), ("Order", "amount: Input should be")),
         (("start", "order"), ("Order", "amount: Field required")),
         (("start", "order", "--input", "{amount}"), ("--input", "not JSON", "@FILE")),
+        (
+            ("start", "order", "--input", '{"amount": 1, "amount": 2}'),
+            ("--input", "two values for 'amount'"),
+        ),
         (("start", "order", "--input", "NaN"), ("'order'", "JSON")),
         (("start", "order", "--input", "@none.json"), ("--input", "'@none.json'", "No such file")),
         ((*ORDER, "--label", "plain"), ("--label", "'plain'", "key:value")),

@@ -278,6 +278,8 @@ def test_a_budget_that_cannot_be_used_leaves_the_entry_in_force_and_is_derived_a
     (derived,) = derive_budgets(bundle.engine)
 
     assert derived.budget is not None
+    assert derived.budget.counts["tailProbes"] == 0
+    assert "kaplanMeierBound" in (derived.budget.bootstrap or {})
     assert unique in [one.step_type for one in read_budgets(bundle.engine)]
 
 
@@ -293,6 +295,19 @@ def test_a_limit_off_the_time_ladder_is_refused_in_one_line(
     (line,) = settings.refused
     assert line.startswith(f"budgets/{unique} applied.t")
     assert "refused: agent_timeout would be 0:00:30; allowed: below the dispatch deadline" in line
+
+
+def test_half_a_derived_limit_is_none(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    """Its deadline was refused, and its limit of the handler, a tenth of a second, ended each."""
+    limits = {"totalS": 1, "executionS": 0.1, "timeoutS": 0.1}
+    documents.transact(budget_ref(unique), lambda *_: Write(None, {"applied": limits}))
+
+    settings = in_force(open_bundle(), unique)
+
+    assert set(map(settings.sources.get, ("agentTimeout", "dispatchDeadline"))) == {"entry"}
+    assert len(settings.refused) == 1
 
 
 def test_no_more_runs_are_read_than_may_be_and_the_newest_count(

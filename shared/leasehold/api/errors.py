@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic import field_serializer
+from pydantic.alias_generators import to_camel
+
 from leasehold.api.request_model import ResponseModel
 
 #: What a caller can do about an error, by its code; everything else is a 400.
@@ -51,6 +54,11 @@ class ErrorInfo(ResponseModel):
     code: str | None = None
     message: str
     details: Mapping[str, Any] = {}
+
+    @field_serializer("details")
+    def _as_sent(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the facts by names as all others of the API have them; a client maps them back."""
+        return {to_camel(name): value for name, value in details.items()}
 
 
 class ErrorResponse(ResponseModel):

@@ -15,6 +15,7 @@ import click
 
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
+from leasehold.domain.json_text import unique
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, moment_text, span_of
 from leasehold.domain.trouble import Trouble
@@ -49,7 +50,7 @@ class InputType(click.ParamType[GivenInput]):
             return value
         allowed = "allowed: JSON text, @FILE, or @- for stdin."
         try:
-            return GivenInput(value, json.loads(_text(value)))
+            return GivenInput(value, json.loads(_text(value), object_pairs_hook=unique))
         except OSError as error:
             self.fail(f"{value!r} cannot be read ({error.strerror}); {allowed}", param, ctx)
         except (ValueError, RecursionError) as error:

@@ -14,6 +14,8 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from pydantic.alias_generators import to_snake
+
 from leasehold.api.errors import ErrorInfo
 from leasehold.api.results import SIZE_HEADER
 from leasehold.errors import (
@@ -268,4 +270,5 @@ def _error(answer: urllib.error.HTTPError, timeout: float) -> ErrorInfo:
 
 def error_of(info: ErrorInfo) -> LeaseholdError | None:
     """Return the error in an answer; None: this version has none of that code."""
-    return restored_error(info.code, info.message, info.details)
+    details = {to_snake(name): value for name, value in info.details.items()}
+    return restored_error(info.code, info.message, details)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pydantic_core
@@ -19,6 +21,8 @@ OUTPUT_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 198
 _READABLE_DEPTH: Final = 200
 _MAX_PROBLEM: Final = 200
+_MOST_OF_A_NAME: Final = 50
+_KINDS: Final = {type(None): "null", bool: "a boolean", str: "a text", list: "a list"}
 _CANONICAL: Final = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
@@ -79,6 +83,30 @@ def check_json(text: str) -> None:
             raise ValueError("it is not one JSON value")
         found = found[0]
     check_finite(text, found)
+
+
+def json_object(text: bytes) -> dict[str, Any]:
+    """Return the JSON object that a request has as its text.
+
+    Raises:
+        ValueError: it is another value, or none; or it has two values under one name, of which
+            one reader takes the first and another the last.
+    """
+    value = pydantic_core.from_json(text, allow_inf_nan=False)
+    check_finite(text, value)
+    if not isinstance(value, dict):
+        raise ValueError(_KINDS.get(type(value), "a number"))  # noqa: TRY004 - of a text
+    json.loads(text, object_pairs_hook=unique, parse_int=len, parse_float=len)
+    return value
+
+
+def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; raises ValueError where two of its values have one name."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"an object with two values for {twice[:_MOST_OF_A_NAME]!r}")
+    return found
 
 
 def check_finite(text: str | bytes, value: Any) -> None:

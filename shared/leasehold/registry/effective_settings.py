@@ -169,10 +169,11 @@ def _on_the_ladder(
     """Return what holds together with the entry: as much as can of the variables, then the rest.
 
     Rather than a variable, an override is dropped, and rather than that a budget; rather than both
-    limits of a source, one.
+    limits of a person, one. Both limits of a budget were derived together, and one is none.
     """
     problem = None
-    for kept in itertools.product(*map(_parts, given)):
+    *of_people, of_budget = given
+    for kept in itertools.product(*map(_parts, of_people), (of_budget, _NOTHING)):
         broken = ladder_problem(*_first(kept, entry), longest)
         problem = problem or broken
         if broken is None:

@@ -30,7 +30,7 @@ from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher
+from waitress.task import ErrorTask, ThreadedTaskDispatcher
 from waitress.utilities import BadRequest
 
 from leasehold.logs.attempt import without_repeats
@@ -72,6 +72,8 @@ _DROP_BYTES: Final = 64 * 1024
 _LOOK_S: Final = 1.0
 _FLUSH_LOOK_S: Final = 0.05
 #: What a caller cannot be accepted for: no descriptors, no memory.
+#: Of what the server refuses before the API has it; any other is `invalid_request`.
+_CODES: Final = {413: "too_large", 431: "too_large", 500: "internal", 501: "body_encoding"}
 _NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NO_ROOM_LINE: Final = (
     "new callers wait until the system gives room ({problem}); where that stays, raise what this "
@@ -329,6 +331,24 @@ def _check_framing(head: bytes) -> None:
         raise ParsingError("Transfer-Encoding needs HTTP/1.1")
 
 
+class _Refusal(ErrorTask):  # type: ignore[misc] # waitress has no types
+    """The answer to bytes that HTTP does not allow: an error as all others of the API are."""
+
+    def execute(self) -> None:
+        """Answer, and end the connection: where the next request would begin is not known."""
+        from leasehold.web.entry import refuse  # noqa: PLC0415 - as it imports flask
+
+        error = self.request.error
+        said = error.body[:1].upper() + error.body[1:]
+        answer = refuse(error.code, _CODES.get(error.code, "invalid_request"), f"{said}.")
+        body = answer.get_data()
+        self.status = f"{error.code} {error.reason}"
+        self.response_headers.extend(answer.headers)
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
 class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
     """A connection: one request of it is answered at a time, and nothing of it takes forever.
 
@@ -336,6 +356,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         peer: who calls; an IPv6 network of 64 bits is one caller.
         moved_at: when a byte came or went last, by the monotonic clock.
     """
+
+    error_task_class = _Refusal
 
     def __init__(self, server: _Server, sock: Any, addr: Any, adj: Any, map: Any = None) -> None:  # noqa: A002 - as its base has it
         self.peer = _peer_of(addr[0])

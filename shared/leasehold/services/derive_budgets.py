@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from leasehold.budgets.derive import derive_budget
 from leasehold.budgets.proposal import (
     BudgetProposal,
@@ -21,7 +23,7 @@ from leasehold.budgets.proposal import (
     PhaseEstimate,
     Strategy,
 )
-from leasehold.budgets.samples import AttemptSample, Outcome, believable, outcome_of
+from leasehold.budgets.samples import AttemptSample, Outcome, SampleCounts, believable, outcome_of
 from leasehold.domain.budget import BUDGETS_AT_MOST, Budget, BudgetLimit, budget_of, budget_ref
 from leasehold.domain.manifest import to_document
 from leasehold.domain.stored import Document, UnreadableDocument, Write
@@ -308,7 +310,7 @@ def _budget(
         only_proposed=found.only_proposed,
         window_days=found.window / timedelta(days=1),
         has_drifted=found.has_drifted,
-        counts=asdict(found.counts),
+        counts=_named(found.counts),
         bootstrap=_phase(found.bootstrap),
         execution=_phase(found.execution),
         reasons=found.reasons,
@@ -330,4 +332,9 @@ def _limit(limit: Limit, found: BudgetProposal | None) -> BudgetLimit:
 
 
 def _phase(estimate: PhaseEstimate | None) -> dict[str, Any] | None:
-    return None if estimate is None else asdict(estimate)
+    return None if estimate is None else _named(estimate)
+
+
+def _named(part: PhaseEstimate | SampleCounts) -> dict[str, Any]:
+    """Return its fields by names as all others that are stored and sent."""
+    return {to_camel(name): value for name, value in asdict(part).items()}

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 import flask
-import pydantic_core
 from cloudevents.http import CloudEvent
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from leasehold.api.functions import EventBody, PushBody
+from leasehold.domain.json_text import json_object
 from leasehold.domain.printable import printable
 from leasehold.domain.status import Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError, TooLargeError
@@ -105,12 +105,9 @@ def _bounded(data: Any) -> Mapping[str, Any]:
 
 def _object(text: bytes) -> Mapping[str, Any]:
     try:
-        value = pydantic_core.from_json(text, allow_inf_nan=False)
+        return json_object(text)
     except ValueError as error:
         raise _refused(str(error)[:200], "a JSON object") from None
-    if not isinstance(value, dict):
-        raise _refused(type(value).__name__, "a JSON object")
-    return value
 
 
 def _refused(value: str, allowed: str) -> InvalidRequestError:

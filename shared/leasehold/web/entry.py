@@ -24,7 +24,7 @@ from werkzeug import Request
 
 from leasehold.api.call_row import BODY_BYTES
 from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
-from leasehold.domain.json_text import check_finite
+from leasehold.domain.json_text import json_object
 from leasehold.errors import (
     BodyEncodingError,
     InvalidRequestError,
@@ -179,13 +179,9 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
             raise BodyEncodingError(header=header, encoding=encoding[:_MOST_SHOWN])
     text = _read(request, limit)
     try:
-        value = pydantic_core.from_json(text, allow_inf_nan=False) if text.strip() else {}
-        check_finite(text, value)
+        return json_object(text) if text.strip() else {}
     except ValueError as error:
         raise _refused(str(error)[:200], "a JSON object") from None
-    if not isinstance(value, dict):
-        raise _refused(type(value).__name__, "a JSON object")
-    return value
 
 
 def drop_rest(request: Request, most: float = math.inf) -> None:

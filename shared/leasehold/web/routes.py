@@ -122,6 +122,9 @@ class Routes:
 def _given(row: AnyRow, request: flask.Request) -> Any:
     """Return what a row takes of a request, or raise InvalidRequestError."""
     takes = row.takes
+    if takes is None or row.method == "POST":
+        for name, value in request.args.items():
+            raise InvalidRequestError(field=name, value=value[:200], allowed="no parameters")
     if takes is None:
         return None
     if row.method == "POST":

@@ -48,6 +48,7 @@ class KnownOverrides:
         self._documents = documents
         self._reads_budgets = reads_budgets
         self._budgets: Mapping[str, BudgetLimit] = {}
+        self._unusable: set[str] = set()
         self._clock = clock
         self._log = log
         self._reading = threading.Lock()
@@ -100,12 +101,20 @@ class KnownOverrides:
             self._read_again_at = asked_at + MAX_AGE_S
 
     def _read_budgets(self) -> dict[str, BudgetLimit]:
-        """Return the derived limits; of one that cannot be used, the last good one."""
-        found = {}
+        """Return the derived limits; of one that cannot be used, the last good one, and say so."""
+        found, unusable = {}, set()
         for one in self._documents.query(_BUDGETS):
-            limit = applied_limit(one.document) or self._budgets.get(one.ref.id)
+            step = one.ref.id
+            limit = applied_limit(one.document)
+            if limit is None:
+                unusable.add(step)
+                limit = self._budgets.get(step)
+                if step not in self._unusable:
+                    holds = "the entry's limit holds" if limit is None else "the last one holds"
+                    self._log(f"budgets/{step} has no limit that can be used; {holds}")
             if limit is not None:
-                found[one.ref.id] = limit
+                found[step] = limit
+        self._unusable = unusable
         return found
 
 

@@ -794,7 +794,7 @@ def test_who_does_not_hold_the_lease_changes_nothing(
     answer = call(word, **lease, **FURTHER[word])
 
     assert code_of(answer) == (409, "lease_lost")
-    assert {"state", "fencing_token", "holder", "expires_at"} <= set(answer[1]["error"]["details"])
+    assert {"state", "fencingToken", "holder", "expiresAt"} <= set(answer[1]["error"]["details"])
     assert stored() == before
 
 

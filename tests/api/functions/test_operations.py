@@ -73,7 +73,7 @@ def test_another_generation_is_a_409_that_says_what_the_run_is_now(
     )
     assert error["error"]["details"] | {"remedy": "", "problem": ""} == {
         "operation": "cancel",
-        "run_id": run_id,
+        "runId": run_id,
         "problem": "",
         "state": "PENDING",
         "step": "add",

@@ -62,7 +62,35 @@ def test_all_issues_of_a_refused_input_are_in_the_details(serve_api: Function) -
             "message": "Input should be a valid integer, unable to parse string as an integer",
         }
     ]
-    assert refused["error"]["details"]["issue_count"] == 1
+    assert refused["error"]["details"]["issueCount"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b"null", "null"),
+        (b"[1]", "a list"),
+        (b"7", "a number"),
+        (b'{"pipeline": "three", "pipeline": "one"}', "an object with two values for 'pipeline'"),
+        (b'{"input": {"n": 1, "n": 2}}', "an object with two values for 'n'"),
+    ],
+)
+def test_a_body_that_is_not_one_object_is_refused_in_words_of_json(
+    serve_api: Function, body: bytes, value: str
+) -> None:
+    """Of two values of one name, a proxy may check the first and the server take the last."""
+    status, answer = serve_api.post("/runs", data=body, content_type="application/json")
+
+    assert (status, answer["error"]["code"]) == (400, "invalid_request")
+    assert answer["error"]["details"]["value"] == value
+
+
+@pytest.mark.parametrize("path", ["/registry?x=1", "/budgets?x=1", "/runs/r-1/why?x=1"])
+def test_a_parameter_of_a_call_that_takes_none_is_refused(serve_api: Function, path: str) -> None:
+    status, answer = serve_api.get(path)
+
+    assert status == 400
+    assert answer["error"]["message"] == "x is '1'; allowed: no parameters."
 
 
 def test_a_run_may_be_started_without_retries(serve_api: Function) -> None:

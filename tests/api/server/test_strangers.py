@@ -317,5 +317,43 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused(
     with _connected(api) as caller:
         caller.sendall(_head(api, "POST", "/runs", kind, *lines) + b"{}")
 
-        assert b" 400 " in _answer_of(caller)[:20]
+        answer = _answer_of(caller)
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split()[1] == b"400"
+    assert b"Content-Type: application/json" in head
+    assert json.loads(body)["error"]["code"] == "invalid_request"
     assert api.get("/runs")["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (b"NO WORDS AT ALL\r\n\r\n", b"400", "invalid_request"),
+        (b"GET /runs HTTP/1.1\r\nX: " + b"a" * 300_000, b"431", "too_large"),
+        (
+            b"POST /runs HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+            b"501",
+            "body_encoding",
+        ),
+        (
+            b"POST /runs HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"400",
+            "invalid_request",
+        ),
+    ],
+    ids=["words", "head", "encoding", "chunk"],
+)
+def test_bytes_that_http_does_not_allow_are_answered_as_all_else(
+    api: Api, sent: bytes, status: bytes, code: str
+) -> None:
+    """A client that reads the error of each refusal found a text there, and no error."""
+    with _connected(api) as caller:
+        caller.sendall(sent.replace(b"HOST", f"127.0.0.1:{api.port}".encode()))
+
+        head, _, body = _answer_of(caller).partition(b"\r\n\r\n")
+
+    assert head.split()[1] == status
+    error = json.loads(body)["error"]
+    assert (error["code"], error["details"]) == (code, {})
+    assert error["message"].endswith(".")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.domain.budget import budget_ref
 from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
@@ -172,3 +173,31 @@ def test_a_request_for_all_returns_the_current_ones(
     store.is_away = True
     with pytest.raises(StoreUnavailableError):
         known.read()
+
+
+def test_a_derived_limit_that_cannot_be_used_is_logged_once_and_the_last_one_holds(
+    store: AskedStore, clock: FrozenClock, lines: list[str]
+) -> None:
+    known = KnownOverrides(store, clock, lines.append, reads_budgets=True)
+    limits = {"totalS": 60, "executionS": 30, "timeoutS": 40}
+
+    def refresh(**applied: Any) -> float | None:
+        for step, fields in ({"extraction": applied} | {"never": {"applied": "soon"}}).items():
+            store.transact(budget_ref(step), lambda *_, f=fields: Write(None, f))
+        clock.advance(10)
+        known.refresh()
+        limit = known.budget("extraction")
+        return None if limit is None else limit.total_s
+
+    first, damaged, again, mended = (
+        refresh(applied=limits),
+        refresh(applied="x"),
+        refresh(),
+        refresh(applied=limits | {"totalS": 70}),
+    )
+
+    assert (first, damaged, again, mended) == (60, 60, 60, 70)
+    assert lines == [
+        "budgets/never has no limit that can be used; the entry's limit holds",
+        "budgets/extraction has no limit that can be used; the last one holds",
+    ]
