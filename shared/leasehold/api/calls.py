@@ -58,7 +58,7 @@ from leasehold.api.runs import (
     StartBody,
     TraceResponse,
 )
-from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
+from leasehold.api.upkeep import AuditResponse, OverviewResponse, WhyResponse, WorkersResponse
 from leasehold.domain.change import Change
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.status import Outcome
@@ -70,7 +70,7 @@ from leasehold.services.audit import waiting_for_code
 from leasehold.services.batch import batch as change_runs
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
-from leasehold.services.explain_run import explain_run
+from leasehold.services.explain_run import explain_page, explain_run
 from leasehold.services.limits import FILE_BYTES
 from leasehold.services.operate import operate
 from leasehold.services.paging import WHOLE_RUNS
@@ -158,6 +158,16 @@ def runs(engine: Engine, request: CallRequest[RunsQuery]) -> RunsResponse:
     wanted, token = query.to_filter(), query.page_token
     page = list_summaries(engine, wanted, limit=query.limit, page_token=token)
     return RunsResponse(runs=page.runs, next_page_token=page.next_page_token)
+
+
+@call("GET", "/overview", OverviewResponse, takes=RunsQuery, needs=Needs.EXPLAIN, is_long=True)
+def overview(engine: Engine, request: CallRequest[RunsQuery]) -> OverviewResponse:
+    """The runs of a page, 50 at most, each with the sentence of `why` and its troubles."""
+    query, here = request.given, partial(is_gone, host=host_name())
+    wanted, token = query.to_filter(), query.page_token
+    limit = min(query.limit, WHOLE_RUNS - 1)
+    page = explain_page(engine, wanted, limit=limit, page_token=token, is_gone=here)
+    return OverviewResponse.of(page)
 
 
 @call("GET", "/manifests", ManifestsResponse, takes=RunsQuery, timeout_s=_LONG_S)
@@ -501,6 +511,7 @@ def specified(rows: tuple[AnyRow, ...]) -> JsonText:
 CALLS: Final[tuple[AnyRow, ...]] = (
     start,
     runs,
+    overview,
     manifests,
     run,
     trace,

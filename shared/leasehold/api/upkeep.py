@@ -9,9 +9,14 @@ from typing import Self
 from leasehold.api.deliveries import DeliveryReport
 from leasehold.api.request_model import ResponseModel
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest_parts import Attempts
+from leasehold.domain.stored import make
+from leasehold.domain.summary import Summary, attempts_of, summary_of
+from leasehold.domain.trouble import Trouble
 from leasehold.domain.worker_note import WorkerNote
 from leasehold.services.audit import AuditResult
 from leasehold.services.explain_run import ExplainedRun
+from leasehold.services.read_runs import RunPage
 
 
 class WhyResponse(ResponseModel):
@@ -46,6 +51,54 @@ class WhyResponse(ResponseModel):
             operations=list(explanation.operations),
             owed=explained.owed,
             deliveries=tuple(map(DeliveryReport.of, explained.unannounced)),
+        )
+
+
+class RunOverview(Summary):
+    """A run of `GET /overview`: its summary, and what `why` says of it.
+
+    `waitsFor` is the sentence of `why`, null for a run that waits for nothing any more. `troubles`
+    are those that the run itself tells; `announcement` is among them where the filter asks for it.
+    """
+
+    waits_for: str | None
+    until: datetime | None
+    then: str | None
+    troubles: tuple[Trouble, ...]
+    attempts_by_cause: Attempts
+    dead_letter_detail: str | None
+    block_finding: str | None
+    block_remedy: str | None
+
+    @classmethod
+    def of(cls, explained: ExplainedRun) -> Self:
+        """Return a run as it is answered."""
+        run, explanation = explained.run, explained.explanation
+        return make(
+            cls,
+            **dict(summary_of(run)),
+            waits_for=explanation.told_of(run.run_id),
+            until=explanation.until,
+            then=None if explanation.then is None else explanation.then.word,
+            troubles=explained.troubles,
+            attempts_by_cause=attempts_of(run),
+            dead_letter_detail=run.dead_letter_detail,
+            block_finding=None if run.block is None else run.block.finding,
+            block_remedy=None if run.block is None else run.block.remediation,
+        )
+
+
+class OverviewResponse(ResponseModel):
+    """A page of runs with what each waits for, and where the next one begins; None: no more."""
+
+    runs: list[RunOverview]
+    next_page_token: str | None
+
+    @classmethod
+    def of(cls, page: RunPage[ExplainedRun]) -> Self:
+        """Return a page as it is answered."""
+        return cls(
+            runs=[RunOverview.of(one) for one in page.runs], next_page_token=page.next_page_token
         )
 
 

@@ -44,6 +44,17 @@ class Explanation:
     words: str
     operations: tuple[Operation, ...] = ()
 
+    def told_of(self, run_id: str) -> str | None:
+        """Return the sentence without the run, for where its id stands; None: it waits for nothing.
+
+        Args:
+            run_id: the run.
+        """
+        if self.what is None:
+            return None
+        words = self.words.removeprefix(f"Run {run_id} ")
+        return words[:1].upper() + words[1:]
+
 
 def explain(
     manifest: Manifest,

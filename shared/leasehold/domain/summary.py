@@ -7,12 +7,13 @@ hundred times as much.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from pydantic import AwareDatetime
 
 from leasehold.domain.manifest import Manifest, checked_run, read_as
-from leasehold.domain.manifest_parts import Attempts, Progress, StepRecord
+from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, Progress, StepRecord
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import Document, Stored, replace
 
@@ -137,6 +138,9 @@ class Summary(Stored):
     heartbeat_at: AwareDatetime | None = None  # of the attempt that runs: its worker was heard of
 
 
+_CAUSES: Final = tuple(Attempts.model_fields)
+_counts: Final = attrgetter(*_CAUSES)
+
 #: Copies of these share what pydantic notes of each value: half the memory of a long list.
 _NOTHING: Final[Any] = None
 _SUMMARY: Final = Summary.model_construct(None, **dict.fromkeys(Summary.model_fields, _NOTHING))
@@ -169,6 +173,14 @@ def summary_of(manifest: Manifest | RunHead) -> Summary:
         block_code=None if manifest.block is None else manifest.block.code,
         heartbeat_at=None if manifest.position.lease is None else manifest.position.heartbeat_at,
     )
+
+
+def attempts_of(manifest: Manifest) -> Attempts:
+    """Return how the attempts of all steps ended that left no output that counts."""
+    counts = [_counts(record.attempts) for record in manifest.steps.values()]
+    if not any(map(any, counts)):
+        return NONE_ENDED
+    return Attempts(**dict(zip(_CAUSES, map(sum, zip(*counts, strict=True)), strict=True)))
 
 
 def progress_of(manifest: Manifest | RunHead) -> RunProgress:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import functools
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
 from leasehold.domain.breaker import BreakerState, breaker_of, breaker_ref
 from leasehold.domain.delivery import Delivery
-from leasehold.domain.dispatch import as_dispatched
+from leasehold.domain.dispatch import Rules, as_dispatched
 from leasehold.domain.explanation import Explanation, explain, explain_delivery, unannounced
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
-from leasehold.domain.worker_note import last_asked, no_server
+from leasehold.domain.trouble import Trouble, troubles_of
+from leasehold.domain.worker_note import WorkerNote, last_asked, no_server
 from leasehold.errors import LeaseholdError
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview
 from leasehold.services.read_deliveries import deliveries_of_run
-from leasehold.services.read_runs import get_run
+from leasehold.services.read_runs import RunFilter, RunPage, get_run, list_runs
 from leasehold.services.readiness import artifacts_outage
 from leasehold.services.worker_notes import read_notes
 
@@ -34,12 +36,14 @@ class ExplainedRun:
         explanation: what it waits for.
         unannounced: its announcements that are due or were given up.
         owed: a sentence on each of those.
+        troubles: in which it is, of those that are looked at.
     """
 
     run: Manifest
     explanation: Explanation
     unannounced: tuple[Delivery, ...] = ()
     owed: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
 
 
 def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> ExplainedRun:
@@ -56,8 +60,7 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         UnknownRunError: there is no such run.
     """
     run = get_run(engine, run_id)
-    if engine.catalog is NO_CATALOG:
-        engine = replace(engine, rules=as_dispatched(engine.rules, run.position.dispatch))
+    engine = replace(engine, rules=_rules_for(engine, run))
     holder_gone = run.position.lease is not None and is_gone(run.position.lease.holder)
     notes, now = read_notes(engine.documents, engine.clock.now())
     explanation = explain(
@@ -76,6 +79,52 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
     held_until = _held_until(engine, {one.channel for one in left}, now)
     owed = tuple(explain_delivery(one, now, held_until) for one in left)
     return ExplainedRun(run, explanation, tuple(left), owed)
+
+
+def explain_page(
+    engine: Engine,
+    wanted: RunFilter,
+    *,
+    limit: int,
+    page_token: str | None,
+    is_gone: Callable[[str], bool],
+) -> RunPage[ExplainedRun]:
+    """Return a page of runs, as `list_runs` does, and what each of them waits for.
+
+    All of it follows from the runs themselves; only who works on the store is read beside them. The
+    operations are those that their states allow, and an owed announcement is only known
+    where the filter asks for those.
+    """
+    page = list_runs(engine, wanted, limit=limit, page_token=page_token)
+    now, is_gone = engine.clock.now(), functools.cache(is_gone)
+    notes: Sequence[WorkerNote] = ()
+    at = now
+    if engine.process.has_servers or any(run.claimable is not None for run in page.runs):
+        notes, at = read_notes(engine.documents, now)
+    is_away = no_server(notes, at, is_gone) if engine.process.has_servers else None
+    owes = (Trouble.ANNOUNCEMENT,) if wanted.trouble is Trouble.ANNOUNCEMENT else ()
+
+    def explained(run: Manifest) -> ExplainedRun:
+        lease = run.position.lease
+        explanation = explain(
+            run,
+            now,
+            _rules_for(engine, run),
+            holder_gone=lease is not None and is_gone(lease.holder),
+            no_server=is_away,
+            asked=last_asked(notes, run.position.step),
+        )
+        troubles = (*troubles_of(run, now, engine.rules.grace), *owes)
+        return ExplainedRun(run, explanation, troubles=troubles)
+
+    return RunPage([explained(run) for run in page.runs], page.next_page_token)
+
+
+def _rules_for(engine: Engine, run: Manifest) -> Rules:
+    """Return the rules for a run: without a catalog, those that it was dispatched by."""
+    if engine.catalog is not NO_CATALOG:
+        return engine.rules
+    return as_dispatched(engine.rules, run.position.dispatch)
 
 
 def _held_until(engine: Engine, channels: Collection[str], now: datetime) -> dict[str, datetime]:
