@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from leasehold.bootstrap import boot
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.adopt_runs import adopt_all
 from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
 from tests.conformance.test_operations import Service, booted, run_in
 
@@ -55,6 +58,37 @@ def test_what_the_next_step_cannot_take_is_not_approved(
     assert (details["step"], details["misfit"]) == ("add_later", misfit)
     assert service.stored(run_id) == kept
     assert service.post(f"/runs/{run_id}:approve")[0] == 200
+
+
+def test_a_step_that_the_catalog_does_not_know_is_not_retried(
+    service: Service, folder: Path
+) -> None:
+    """It was answered with PENDING, and blocked again a minute later."""
+    run_id = run_in(service, "BLOCKED")
+    kept = service.stored(run_id)
+
+    status, answer = deployed(service, folder, catalog_without("add")).post(f"/runs/{run_id}:retry")
+
+    assert (status, answer["error"]["code"]) == (409, "catalog_misfit")
+    assert "the catalog knows no step 'add'; known: " in answer["error"]["message"]
+    assert service.stored(run_id) == kept
+    assert service.post(f"/runs/{run_id}:retry")[0] == 200
+
+
+def test_who_takes_up_runs_says_at_once_which_step_the_catalog_does_not_know(
+    service: Service, folder: Path
+) -> None:
+    """A renamed step was found a minute later, when its runs blocked."""
+    run_in(service, "PENDING")
+    lines: list[str] = []
+    engine = deployed(service, folder, catalog_without("add")).bundle.engine
+    engine = replace(engine, listeners=replace(engine.listeners, log=lines.append))
+
+    adopt_all(engine, is_gone=lambda _: False)
+
+    (line,) = (one for one in lines if one.startswith("the catalog knows no step 'add', at which "))
+    assert re.search(r" live runs? \(r-\w+(, …)?\) will block", line)
+    assert "add_later" in line
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -65,6 +65,7 @@ def explain(
     is_possible: Callable[[Operation], bool] = lambda _: True,
     no_server: str | None = None,
     asked: str = "",
+    steps: Iterable[str] = (),
 ) -> Explanation:
     """Return what the run waits for.
 
@@ -76,6 +77,7 @@ def explain(
         is_possible: whether an operation that its state allows would be done; no other is offered.
         no_server: in words that no server works on the store; None: one does.
         asked: in words when a remote worker last asked for its step; empty: it is not known.
+        steps: those that the catalog knows, which are listed where that of the run is not known.
     """
     possible = tuple(filter(is_possible, decisions(manifest)))
     if manifest.is_terminal and not any(map(is_awaited, owed_effects(manifest))):
@@ -94,6 +96,8 @@ def explain(
         words = f"Run {manifest.run_id} waits for {what}."
         return Explanation(what, None, None, words, () if broken else possible)
     change = _at(manifest, max(now, until), rules)
+    is_known = rules.settings_for(manifest.position.step) is not None
+    known = "" if is_known else f" The catalog here knows {', '.join(steps) or 'no step'}."
     is_held = (
         manifest.position.lease is not None
         and now < manifest.position.lease.expires_at
@@ -103,13 +107,13 @@ def explain(
     if no_server is not None and not is_held:
         words = f"Run {manifest.run_id} waits for {what}, and {no_server}."
         return Explanation(what, until, change.outcome, words, operations)
-    if change.outcome is Outcome.LOOKED_AGAIN:  # what it waits for ends with its own sentences
+    if manifest.look_at is not None and not broken:  # its block ends with its own sentences
         at = f"looks again at {stamp(until)}" if now < until else f"was to look at {stamp(until)}"
         words = f"Run {manifest.run_id} waits for {what}. It {at}: {_then(change)}."
-        return Explanation(what, until, change.outcome, words, operations)
+        return Explanation(what, until, change.outcome, f"{words}{known}", operations)
     when = f"until {stamp(until)}" if now < until else f"which was due at {stamp(until)}"
     then = f"if nothing happens by then, {_then(change)}" if now < until else _then(change)
-    words = f"Run {manifest.run_id} waits for {what}, {when}; {then}."
+    words = f"Run {manifest.run_id} waits for {what}, {when}; {then}.{known}"
     return Explanation(what, until, change.outcome, words, operations)
 
 

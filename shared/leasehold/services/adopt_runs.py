@@ -14,6 +14,7 @@ from leasehold.domain.effect import owed_tasks, waiting_tasks, wake_task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of, read_as
 from leasehold.domain.manifest_parts import Lease
+from leasehold.domain.printable import counted
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import Document, Stored
 from leasehold.errors import LeaseholdError, UnreadableRunError
@@ -43,8 +44,8 @@ _COMMITTED_WITHIN: Final = timedelta(seconds=2)
 _A_MOMENT: Final = timedelta(microseconds=1)
 
 
-def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> None:
-    """Take up a run where another process left it.
+def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) -> Manifest:
+    """Take up a run where another process left it; return it as it was.
 
     A remote step whose time to be claimed was over before a server came waits anew: there was
     no server that its workers could have asked. Times of a clock that was set since, ahead or back,
@@ -70,6 +71,7 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
         _expire(engine, run_id, lease)
     else:
         publish(engine, [wake_task(manifest, lease)])
+    return manifest
 
 
 def _by_the_clock(engine: Engine, run_id: str) -> Manifest:
@@ -116,18 +118,28 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
     """Take up every live run of the store, as after a restart; return their ids.
 
     Those that are blocked until the code is put right are looked at. One that cannot be taken up
-    is logged, and left to the sweep.
+    is logged, and left to the sweep; a step that the catalog does not know is logged, too.
     """
     adopted = set()
+    unknown: dict[str, set[str]] = {}
     for run_id in live_runs(engine.documents):
         try:
-            adopt_run(engine, run_id, is_gone=is_gone)
+            step = adopt_run(engine, run_id, is_gone=is_gone).position.step
         except Exception as error:  # noqa: BLE001 - one odd run must stop no start
             known = isinstance(error, LeaseholdError)
             problem = str(error) if known else f"{type(error).__name__}: {error}"
             engine.listeners.log(f"run {run_id} is not taken up: {problem}")
         else:
             adopted.add(run_id)
+            if step not in engine.catalog.steps:
+                unknown.setdefault(step, set()).add(run_id)
+    for step, run_ids in unknown.items():
+        others = ", …" if len(run_ids) > 1 else ""
+        engine.listeners.log(
+            f"the catalog knows no step {step!r}, at which {counted(len(run_ids), 'live run')} "
+            f"({min(run_ids)}{others}) will block, unless another server knows it; known: "
+            f"{', '.join(engine.catalog.steps.keys())}. `leasehold check --live-runs` lists all."
+        )
     look_at_blocked(engine)
     return adopted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from leasehold.attempt.values import load
 from leasehold.domain.checkpoint import KeptValue
@@ -20,6 +20,7 @@ from leasehold.errors import (
     OutputGoneError,
 )
 from leasehold.registry.dispatch import REMOTE
+from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import RunFilter, matching_runs
 
@@ -57,10 +58,7 @@ def problem_with_step(engine: Engine, name: str) -> Problem | None:
     """Return why nothing could be called for a step; its handler and gates are imported."""
     step = engine.catalog.steps.get(name)
     if step is None:
-        known = ", ".join(engine.catalog.steps.keys()) or "none"
-        return Problem(
-            BlockCode.STEP_UNKNOWN, f"the catalog knows no step {name!r}; known: {known}"
-        )
+        return _unknown(engine, name)
     try:
         if step.handler != REMOTE:
             engine.handlers.checks.check(step)
@@ -70,6 +68,11 @@ def problem_with_step(engine: Engine, name: str) -> Problem | None:
     except (HandlerNotFoundError, EntryActionNotFoundError) as error:
         return Problem(BlockCode.HANDLER_UNAVAILABLE, error.message)
     return None
+
+
+def _unknown(engine: Engine, name: str) -> Problem:
+    known = ", ".join(engine.catalog.steps.keys()) or "none"
+    return Problem(BlockCode.STEP_UNKNOWN, f"the catalog knows no step {name!r}; known: {known}")
 
 
 def problem_with_value(engine: Engine, name: str, text: str) -> Problem | None:
@@ -83,6 +86,13 @@ def problem_with_value(engine: Engine, name: str, text: str) -> Problem | None:
     return Problem(
         BlockCode.INPUT_MISMATCH, f"what it is given does not fit {misfit.model}: {misfit.problem}"
     )
+
+
+def check_retry(engine: Engine, run: Manifest) -> None:
+    """Raise CatalogMisfitError where the catalog does not know the step: it would block again."""
+    step = run.position.step
+    if engine.catalog is not NO_CATALOG and step not in engine.catalog.steps:
+        _refuse(run, Operation.RETRY, step, _unknown(engine, step))
 
 
 def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> None:
@@ -136,14 +146,17 @@ def _check(
         problem = problem_with_value(engine, ahead[0], load(engine.artifacts, value))
         found = None if problem is None else (ahead[0], problem)
     if found is not None:
-        step, problem = found
-        raise CatalogMisfitError(
-            operation=operation.value,
-            run_id=run.run_id,
-            step=step,
-            misfit=problem.code,
-            problem=problem.detail.rstrip("."),
-        )
+        _refuse(run, operation, *found)
+
+
+def _refuse(run: Manifest, operation: Operation, step: str, problem: Problem) -> NoReturn:
+    raise CatalogMisfitError(
+        operation=operation.value,
+        run_id=run.run_id,
+        step=step,
+        misfit=problem.code,
+        problem=problem.detail.rstrip("."),
+    )
 
 
 class RunMisfit(NamedTuple):

@@ -71,6 +71,7 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         is_possible=partial(_is_possible, engine, run),
         no_server=no_server(notes, now, is_gone) if engine.process.has_servers else None,
         asked=last_asked(notes, run.position.step),
+        steps=engine.catalog.steps.keys(),
     )
     if _may_wait_for_files(run) and (outage := artifacts_outage(engine)):
         explanation = replace(explanation, words=f"{explanation.words} {outage}")

@@ -26,7 +26,7 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.registry.pipelines import PipelineEntry
-from leasehold.services.catalog_fit import check_approval, check_recreation
+from leasehold.services.catalog_fit import check_approval, check_recreation, check_retry
 from leasehold.services.engine import Engine
 from leasehold.services.input_files import copy_files, drop_artifacts
 from leasehold.services.limits import MAX_REASON, NOTE, is_note
@@ -199,6 +199,8 @@ def _transition(
     }
     match request.operation:
         case Operation.RETRY:
+            lifecycle.check_allowed(manifest, Operation.RETRY)
+            check_retry(engine, manifest)
             facts |= {"note": request.note, "anew": _checked_anew(manifest, request)}
         case Operation.APPROVE:
             facts |= _approved(engine, manifest, request.output)

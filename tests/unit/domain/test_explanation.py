@@ -134,8 +134,18 @@ def test_at_the_end_of_the_window_it_says_what_the_sweep_will_do_a_second_later(
 
 
 def test_a_step_that_the_deploy_does_not_know_would_block(runs: Runs, at: At) -> None:
-    assert words(runs.pending(), at, 1, runs.knowing_nothing()).endswith(
-        "the run is blocked, unless a worker lives that knows the step."
+    rules = runs.knowing_nothing()
+
+    assert words(runs.pending(), at, 1, rules).endswith(
+        "the run is blocked, unless a worker lives that knows the step. The catalog here knows no "
+        "step."
+    )
+    assert explain(runs.pending(), at(1), rules, steps=["draft2", "ship"]).words.endswith(
+        " The catalog here knows draft2, ship."
+    )
+    assert explain(runs.unknown(), at(90), rules, steps=["ship"]).words.endswith(
+        "`retry` has it look now. It was to look at 2026-01-01T12:01:10Z: a worker that knows the "
+        "step looks again. The catalog here knows ship."
     )
 
 
