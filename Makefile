@@ -4,8 +4,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 BIN := .venv/bin
 # Most tests wait for a process, an emulator or a lease, so more of them run at once than there are
-# cores. Tests of the bundle share a server in each file, so they run beside the others by the file.
-TESTS_AT_ONCE ?= 3
+# cores; see tests/worlds/forked_tests.py.
+TESTS_AT_ONCE ?= 6
 export INPUT ?= .
 export CHAOS ?=
 # What Python compiled is kept: the tests start hundreds of processes, and each would compile it all.
@@ -25,24 +25,11 @@ dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C
 
 .PHONY: test
 test: .venv/.dev ## run the tests
-	@$(MAKE) --no-print-directory -j 2 test-most test-bundle
-
-.PHONY: test-most
-test-most: .venv/.dev tests/__pycache__
-	@$(BIN)/python -m tests.worlds.emulators \
-	  $(BIN)/pytest -m 'not nightly' -n $(TESTS_AT_ONCE) --dist worksteal --ignore tests/chaos/bundle
-
-.PHONY: test-bundle
-test-bundle: .venv/.dev tests/__pycache__
-	@$(BIN)/pytest -m 'not nightly' -n 2 --dist loadfile tests/chaos/bundle
-
-# Compile the tests and what they import once: else each process that runs tests would compile all.
-tests/__pycache__: | .venv/.dev
-	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true # what is wrong, the tests say
+	@$(BIN)/python -m tests.worlds.emulators $(BIN)/pytest -m 'not nightly' --forks $(TESTS_AT_ONCE)
 
 .PHONY: check
 check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, prose, tests
-	@$(MAKE) --no-print-directory -j 3 static test-most test-bundle
+	@$(MAKE) --no-print-directory -j 2 static test
 
 .PHONY: static
 static: .venv/.dev ## the gate but for the tests; it runs beside them, so its output comes at its end
@@ -68,12 +55,12 @@ pythons: ## run the tests of ROOMS with each of PYTHONS, by default all that are
 	@for python in $(PYTHONS); do \
 	  $$python --version || { echo "error: there is no $$python; name those that are here: make pythons PYTHONS=..." >&2; exit 1; }; \
 	  $(MAKE) --no-print-directory .venv/$$python/.dev && \
-	    .venv/$$python/bin/pytest -n $(TESTS_AT_ONCE) --dist worksteal $(ROOMS) || exit 1; \
+	    .venv/$$python/bin/pytest --forks $(TESTS_AT_ONCE) $(ROOMS) || exit 1; \
 	done
 
 .PHONY: nightly
 nightly: .venv/.dev ## what is too long for the gate: all cases of its matrices, many more examples of its property tests, workers killed at every point (an hour)
-	@$(BIN)/python -m tests.worlds.emulators $(BIN)/pytest -m nightly -n 2 --dist loadfile tests
+	@$(BIN)/python -m tests.worlds.emulators $(BIN)/pytest -m nightly --forks 2 tests
 	@$(MAKE) --no-print-directory storm
 	@$(MAKE) --no-print-directory coverage
 

@@ -35,6 +35,12 @@ _NO_LATE_THREADS: Final = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 
 _TESTS: Final = Path(__file__).parent
 
+#: The folders whose tests wait most, for processes or time, in the order in which they run: beside
+#: them the others use the cores, and at the end there is nothing to wait for.
+FIRST: Final = ("package", "chaos", "deploy", "api/server", "docs", "cli", "bench")
+
+pytest_plugins = ["tests.worlds.forked_tests"]
+
 settings.register_profile(
     "gate",
     max_examples=160,
@@ -124,10 +130,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before what -m leaves out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the nightly job what a test that is marked `cover(n)` has more than it covers.
+    """Run first what waits most; leave to the nightly job what `cover(n)` does not need.
 
-    The gate has each n values of its parameters together in one case at least.
+    The gate has each n values of the parameters of such a test together in one case at least.
     """
+    items.sort(key=_rank)
     matrices: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("cover"):
@@ -143,6 +150,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cases.remove(best)
         for item in wanted:
             item.add_marker("nightly")
+
+
+def _rank(item: pytest.Item) -> int:
+    folders = (item.path.is_relative_to(_TESTS / folder) for folder in FIRST)
+    return next((rank for rank, is_in in enumerate(folders) if is_in), len(FIRST))
 
 
 def _together(item: pytest.Item, count: int) -> set[tuple[tuple[str, str], ...]]:

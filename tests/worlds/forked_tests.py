@@ -1,0 +1,161 @@
+"""Tests in processes that are forked from the one that has collected them: `--forks 6`.
+
+Collecting takes as long as a thousand tests, and each process would do it for itself. Most tests
+wait for others, so more processes run than there are cores. Each takes a file of tests when it is
+done with one, in the order of collection: see `FIRST` in tests/conftest.py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, takewhile
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+#: How many bytes name a file in the pipe from which all processes take one.
+_NAME_BYTES: Final = 2
+
+Tests = Sequence[pytest.Item]
+
+
+@dataclass
+class Fork:
+    """A process that runs tests, and the one that it runs now."""
+
+    pid: int
+    name: str
+    test: str = ""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--forks", type=int, default=0, help="run tests in so many forked processes")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests in forks, where that is asked for; each fork returns from here as well."""
+    config = session.config
+    if not config.option.forks or config.option.collectonly or session.testsfailed:
+        return None
+    files = [list(tests) for _, tests in groupby(session.items, key=lambda test: test.path)]
+    queue = _queue_of(len(files))
+    folder = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # noqa: SLF001
+    forks: dict[Connection, Fork] = {}
+    wanted, begun = min(config.option.forks, len(files)), 0
+    try:
+        while wanted or forks:
+            for _ in range(wanted):
+                name, (reader, writer) = f"gw{begun}", Pipe(duplex=False)
+                if not (pid := os.fork()):
+                    for other in (reader, *forks):
+                        other.close()
+                    forks.clear()
+                    _become_a_fork(config, name, folder / f"popen-{name}", writer)
+                    _run_files(session, files, queue)
+                    return True
+                writer.close()
+                forks[reader] = Fork(pid, name)
+                begun += 1
+            wanted = sum(_hear(session, forks, reader) for reader in wait(list(forks)))
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+    finally:
+        for fork in forks.values():
+            os.kill(fork.pid, signal.SIGTERM)
+            os.waitpid(fork.pid, 0)
+    return True
+
+
+def _queue_of(count: int) -> int:
+    """Return a pipe that has the number of each file, and then its end."""
+    queue, end = os.pipe()
+    for number in range(count):
+        os.write(end, number.to_bytes(_NAME_BYTES, "big"))
+    os.close(end)
+    return queue
+
+
+def _hear(session: pytest.Session, forks: dict[Connection, Fork], reader: Any) -> bool:
+    """Report what a fork says; return whether another one is to go on in its place."""
+    hook, fork = session.config.hook, forks[reader]
+    try:
+        said = reader.recv()
+    except EOFError:
+        _, status = os.waitpid(forks.pop(reader).pid, 0)
+        reader.close()
+        if not status:
+            return False
+        place = fork.test or fork.name
+        words = f"its process ended with {os.waitstatus_to_exitcode(status)}, and so did its file"
+        report = pytest.TestReport(place, (place, None, place), {}, "failed", words, "call")
+        hook.pytest_runtest_logreport(report=report)
+        return bool(fork.test)
+    if isinstance(said, str):
+        fork.test = said
+    else:
+        report = hook.pytest_report_from_serializable(config=session.config, data=said)
+        hook.pytest_runtest_logreport(report=report)
+    return False
+
+
+# -- in a fork -------------------------------------------------------------------------------------
+
+
+class _Reporter:
+    """Tells the first process which test runs, and how it ended."""
+
+    def __init__(self, config: pytest.Config, writer: Connection) -> None:
+        self.config, self.writer = config, writer
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.writer.send(nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        hook = self.config.hook
+        self.writer.send(hook.pytest_report_to_serializable(config=self.config, report=report))
+
+    def pytest_runtest_logfinish(self) -> None:
+        self.writer.send("")
+
+
+def _become_a_fork(config: Any, name: str, folder: Path, writer: Connection) -> None:
+    """Have nothing in common with the other processes: no terminal, output or folder."""
+    config.workerinput = {"workerid": name}  # plugins leave to the first process what one does
+    folder.mkdir(mode=0o700)
+    config._tmp_path_factory._basetemp = folder  # noqa: SLF001
+    capture = config.pluginmanager.getplugin("capturemanager")
+    capture.stop_global_capturing()
+    capture.start_global_capturing()
+    capture.suspend_global_capture()
+    config.pluginmanager.unregister(name="terminalreporter")
+    config.pluginmanager.register(_Reporter(config, writer))
+
+
+def _run_files(session: pytest.Session, files: Sequence[Tests], queue: int) -> None:
+    """Run a file after the other, until all are taken."""
+    firsts = [tests[0] for tests in files]
+    for number in _taken(queue):
+        tests = files[number]
+        others = [first for first in firsts if first is not tests[0]]
+        # What the file shares with none but its neighbours ends with it, as they may run elsewhere.
+        farthest = min(others, key=lambda first: _shared(first, tests[0]), default=None)
+        for test, following in zip(tests, [*tests[1:], farthest], strict=True):
+            session.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
+    session.testsfailed = 0  # the first process counts them
+
+
+def _taken(queue: int) -> Iterator[int]:
+    while name := os.read(queue, _NAME_BYTES):
+        yield int.from_bytes(name, "big")
+
+
+def _shared(one: pytest.Item, other: pytest.Item) -> int:
+    """Return how many folders and files both are in."""
+    pairs = zip(one.listchain(), other.listchain(), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
