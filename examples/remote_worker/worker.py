@@ -84,6 +84,8 @@ class Leases:
         data = json.dumps(body, ensure_ascii=False).encode()
         request = urllib.request.Request(f"{self.url}/leases:{word}", data, method="POST")
         request.add_header("Content-Type", "application/json")
+        if token := os.environ.get("LEASEHOLD_TOKEN"):  # not for the server of a redirect
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 loaded: dict[str, Any] = json.load(answer)

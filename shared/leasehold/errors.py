@@ -624,6 +624,14 @@ class UnauthenticatedError(LeaseholdError):
     text = "The caller is not known: {problem}. Send the header Authorization: Bearer TOKEN."
 
 
+class TooManyAttemptsError(LeaseholdError):
+    """Too many wrong tokens came from one address; none of its tokens is compared for a moment."""
+
+    code = "too_many_attempts"
+    text = "Too many wrong tokens came from this address; ask again in a second."
+    retryable = True
+
+
 class CallerNotAllowedError(LeaseholdError):
     """The account that called a function may not, or not do this; or its token is for another."""
 

@@ -125,6 +125,10 @@ def test_a_key_of_the_project_is_a_variable_or_the_end_of_one(
             "pyproject.toml, [tool.leasehold]: LEASEHOLD_CATALOG has a null character.",
         ),
         ({"env": "KEY=a\0b\n"}, ".env, line 1: KEY has a null character."),
+        (
+            {"project": "[tool.leasehold]\ntoken = 'a-secret-of-a-team-in-git'\n"},
+            "LEASEHOLD_TOKEN is a secret: put it into .env, which stays here.",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_clear_line(
@@ -138,7 +142,13 @@ def test_a_file_that_cannot_be_used_is_one_clear_line(
 
 
 def test_no_value_of_a_line_that_is_refused_is_repeated(folder: Path) -> None:
-    for line in ("KEY='hunter2", "LEASEHOLD_KEY=hunter2", "my key=hunter2", "PIPELINE_X=hunter2"):
+    for line in (
+        "KEY='hunter2",
+        "LEASEHOLD_KEY=hunter2",
+        "LEASEHOLD_TOKEN=hunter2",
+        "my key=hunter2",
+        "PIPELINE_X=hunter2",
+    ):
         assert "hunter2" not in refused(line)
 
 

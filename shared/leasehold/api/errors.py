@@ -38,6 +38,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "too_large": 413,
     "file_too_large": 413,
     "body_encoding": 415,
+    "too_many_attempts": 429,
     "unreadable_delivery": 500,
     "unreadable_run": 500,
     "missing_extra": 500,

@@ -20,9 +20,9 @@ from leasehold.registry.extras import require_extra
 if TYPE_CHECKING:
     from leasehold.server.http_server import HttpServer
 
-_OPEN: Final = (
-    "no one signs in: everyone who can reach {host} may read, start, cancel and approve every "
-    "run; only where a firewall, or a proxy that asks who is there, decides who can"
+_BY_HEADER: Final = (
+    "LEASEHOLD_IDENTITY_HEADER is believed of every caller that reaches {host}: let only the proxy "
+    "reach it"
 )
 #: Variable, option and value: two arenas for all threads, and blocks of 128 KiB or more are given
 #: back at once. Python has one thread at a time ask for memory, but for what libraries do alone.
@@ -36,7 +36,8 @@ _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="The address to listen on. Callers of any other one may do everything: none signs in.",
+    help="The address to listen on. Any other one needs LEASEHOLD_TOKEN, or a proxy that says who "
+    "signed in (LEASEHOLD_IDENTITY_HEADER).",
 )
 @click.option(
     "--port",
@@ -152,8 +153,8 @@ def _serve(
         with _explaining(workers), noted_if_slow("starting: the runs of the store are taken up"):
             server.start()
         signals.ready()
-        if server.is_open:
-            note(_OPEN.format(host=host))
+        if server.believes_header:
+            note(_BY_HEADER.format(host=host))
         click.echo(f"ready {server.url}")
         signals.wait()
         note("stopping: running attempts may end; once more to leave at once")

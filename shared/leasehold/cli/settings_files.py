@@ -136,6 +136,8 @@ def _of_project() -> Iterator[_Setting]:
         if name in seen:
             raise _refused(where, f"{name} stands there twice")
         seen.add(name)
+        if _is_secret(name):
+            raise _refused(where, f"{name} is a secret: put it into {ENV_FILE}, which stays here")
         yield _Setting(name, _text_of_value(key, value, where), where)
 
 
@@ -177,6 +179,12 @@ def _is_known(name: str) -> bool:
     return name in SETTINGS or _OF_STEP.fullmatch(name) is not None or name in _others()
 
 
+def _is_secret(name: str) -> bool:
+    from leasehold.registry.settings import SETTINGS  # noqa: PLC0415 - where there is a file
+
+    return name in SETTINGS and SETTINGS[name].is_secret
+
+
 def _others() -> set[str]:
     from leasehold.doctor.variables import OF_DEPLOY, OTHERS  # noqa: PLC0415 - seldom
 
@@ -200,7 +208,8 @@ def _check(setting: _Setting) -> None:
     """Refuse a value here, where its place is known; a threshold is reported later."""
     if "\0" in setting.text:  # no environment can have it
         raise _refused(setting.where, f"{setting.name} has a null character")
-    from leasehold.registry.settings import SETTINGS  # noqa: PLC0415 - where there is a file
+    from leasehold.registry.setting_texts import NOT_SHOWN  # noqa: PLC0415 - where there is a file
+    from leasehold.registry.settings import SETTINGS  # noqa: PLC0415 - as above
 
     if setting.name not in SETTINGS or SETTINGS[setting.name].is_threshold:
         return
@@ -208,7 +217,8 @@ def _check(setting: _Setting) -> None:
     try:
         entry.read(setting.text)
     except ValueError:
-        problem = f"{entry.name} is {setting.text[:200]!r}; allowed: {entry.allowed}"
+        text = NOT_SHOWN if entry.is_secret else repr(setting.text[:200])
+        problem = f"{entry.name} is {text}; allowed: {entry.allowed}"
         raise _refused(setting.where, problem) from None
 
 

@@ -6,6 +6,7 @@ process does what the row says, with an engine that knows as much as the row nee
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import re
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Protocol, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import pydantic_core
 from pydantic import JsonValue
@@ -39,7 +40,8 @@ from leasehold.client.run_wait import ASK_AGAIN_S, Patience
 from leasehold.client.store import Store
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.summary import Summary
-from leasehold.errors import InvalidRequestError, LeaseholdError, UnknownRunError
+from leasehold.errors import InvalidRequestError, LeaseholdError, SettingError, UnknownRunError
+from leasehold.registry.setting_texts import NOT_SHOWN
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import missing_server
@@ -91,16 +93,51 @@ def connect(
     """Return what is at the address; see `Client`."""
     if not isinstance(address, str | None):
         return address
-    if address is not None and is_server(address):
-        return ServerConnection(address)
     settings = os.environ if environ is None else environ
+    if address is not None and is_server(address):
+        return ServerConnection(address, token_for(address, settings, warn or LOG.warning))
     if address is not None:
         settings = {**settings, "LEASEHOLD_STORE": _checked(address)}
     return StoreConnection(Store(settings, warn or LOG.warning))
 
 
+def token_for(url: str, settings: Mapping[str, str], warn: Callable[[str], object]) -> str:
+    """Return the token that a server is sent; empty: none is set.
+
+    Args:
+        url: where the server is.
+        settings: the environment.
+        warn: given a line where the token can be read on the way.
+
+    Raises:
+        SettingError: it is none that a server can have.
+    """
+    setting = SETTINGS["LEASEHOLD_TOKEN"]
+    try:
+        token = str(setting.read(settings.get(setting.name, setting.default)))
+    except ValueError:
+        raise SettingError(name=setting.name, value=NOT_SHOWN, allowed=setting.allowed) from None
+    parts = urlsplit(url)
+    if token and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        warn(f"LEASEHOLD_TOKEN is sent to {url} without encryption: https keeps it secret")
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class ServerConnection:
     """A server, over its runs API; no connection is kept open.
+
+    Args:
+        url: where it is.
+        token: with which to sign in; empty: it asks for none.
 
     Raises, in each method:
         ServerUnreachableError: it does not answer.
@@ -108,8 +145,8 @@ class ServerConnection:
         LeaseholdError: the error that it answers with, as if it had been raised here.
     """
 
-    def __init__(self, url: str) -> None:
-        self.api: Final = RunsApi(url)
+    def __init__(self, url: str, token: str = "") -> None:
+        self.api: Final = RunsApi(url, token)
 
     def call(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Return the answer of the server."""

@@ -86,17 +86,23 @@ _OPENER: Final = urllib.request.build_opener(_Stay, _Http)
 class RunsApi:
     """The runs API at an address.
 
+    Args:
+        url: the address.
+        token: with which to sign in; empty: without. No other server gets it: redirects are
+            not followed.
+
     Raises, in each method:
         ServerUnreachableError: it does not answer, or not now.
         ServerRefusedError: what it answers is not of this API.
         LeaseholdError: the error that it answers with, as if it had been raised here.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
         if not is_server(url):
             allowed = "http://HOST:PORT or https://HOST"
             raise InvalidRequestError(field="url", value=url, allowed=allowed)
         self.url = url.rstrip("/")
+        self._signed = {"Authorization": f"Bearer {token}"} if token else {}
 
     def call(
         self,
@@ -141,7 +147,8 @@ class RunsApi:
         timeout: float = TIMEOUT_S,
     ) -> http.client.HTTPResponse:
         """Return the answer of the server, to be read and closed, unless it is an error."""
-        request = urllib.request.Request(f"{self.url}{path}", data, headers or {})  # noqa: S310 - http, as checked above
+        sent = {**(headers or {}), **self._signed}
+        request = urllib.request.Request(f"{self.url}{path}", data, sent)  # noqa: S310 - http, as checked above
         with self._translated(timeout):
             answer: http.client.HTTPResponse = _OPENER.open(request, timeout=timeout)
             return answer

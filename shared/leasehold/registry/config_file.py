@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import SettingsFileError
-from leasehold.registry.setting_texts import SettingEntry, as_refused
+from leasehold.registry.setting_texts import SettingEntry
 
 if TYPE_CHECKING:
     import yaml
@@ -70,7 +70,7 @@ def _checked(key: str, node: yaml.Node, entry: SettingEntry, where: str) -> str:
         entry.read(text)
     except ValueError:
         if not entry.is_threshold:
-            problem = f"{key} is {as_refused(text)}; allowed: {entry.allowed}"
+            problem = f"{key} is {entry.as_refused(text)}; allowed: {entry.allowed}"
             raise SettingsFileError(where=where, problem=problem) from None
     return text
 

@@ -25,6 +25,19 @@ _EMAIL: Final = re.compile(
 ANYBODY: Final = "*"
 #: What LEASEHOLD_RIGHTS has by default.
 ANY_PROGRAM: Final = "*=read+change+cancel"
+#: An account of a proxy may be any name: not only an email.
+_NAME: Final = re.compile(r"[\w.!#$%&'/:?^`{}~\\-]+", re.ASCII)
+_SECRET: Final = re.compile(r"[\x21-\x7e]{16,4096}")
+_HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+#: Headers that browsers and programs send themselves, or that say something else here.
+_NOT_IDENTITY: Final = frozenset(
+    {
+        *("authorization", "connection", "content-length", "content-type", "cookie", "host"),
+        *("origin", "referer", "transfer-encoding", "user-agent", "x-leasehold-actor"),
+    }
+)
+#: What is shown in place of a secret.
+NOT_SHOWN: Final = "[not shown]"
 _LEVELS: Final = frozenset({"DEBUG", "INFO", "WARNING", "ERROR"})
 _LOGGER: Final = re.compile(r"[^\s.=,]+(?:\.[^\s.=,]+)*")
 _AUDIENCE: Final = re.compile(r"[\x21-\x7e]+")
@@ -43,6 +56,7 @@ class SettingEntry:
         is_threshold: a value that is not allowed is reported, and the default holds: a slip in a
             threshold must not keep runs from moving.
         file_key: its key in the file of LEASEHOLD_CONFIG; empty: `settings.NAME`.
+        is_secret: its value is shown nowhere, and does not stand in that file.
     """
 
     name: str
@@ -52,6 +66,11 @@ class SettingEntry:
     read: Callable[[str], Any]
     is_threshold: bool = False
     file_key: str = ""
+    is_secret: bool = False
+
+    def as_refused(self, text: str) -> str:
+        """Return a value as a line shows that refuses it."""
+        return NOT_SHOWN if self.is_secret else as_refused(text)
 
     @property
     def key(self) -> str:
@@ -217,11 +236,30 @@ def rights(text: str) -> Mapping[str, frozenset[Right]] | None:
     found: dict[str, frozenset[Right]] = {}
     for part in text.split(","):
         account, is_named, words = part.strip().rpartition("=")
-        is_account = account == ANYBODY or _EMAIL.fullmatch(account)
+        is_account = account == ANYBODY or is_email(account) or _NAME.fullmatch(account)
         if not is_named or not is_account or account in found:
             raise ValueError(text)
         found[account] = ROLES.get(words) or frozenset(map(Right, words.split("+")))
     return found
+
+
+def is_email(account: str) -> bool:
+    """Return whether an account is named by its email, as tokens of Google's name it."""
+    return _EMAIL.fullmatch(account) is not None
+
+
+def secret(text: str) -> str:
+    """Return a secret that callers send; nothing: there is none."""
+    if text and not _SECRET.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def identity_header(text: str) -> str:
+    """Return the name of a header that a proxy sets; nothing: there is none."""
+    if text and (not _HEADER.fullmatch(text) or text.lower() in _NOT_IDENTITY):
+        raise ValueError(text)
+    return text
 
 
 def audiences(text: str) -> tuple[str, ...]:

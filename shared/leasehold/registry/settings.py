@@ -10,13 +10,17 @@ from leasehold.errors import SettingError, SettingsFileError, UnsetSettingError
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import (
     ANY_PROGRAM,
+    ANYBODY,
     IAM,
+    NOT_SHOWN,
     SettingEntry,
     address,
     as_refused,
     audiences,
     callers,
     events_address,
+    identity_header,
+    is_email,
     isolation,
     log_format,
     log_levels,
@@ -28,6 +32,7 @@ from leasehold.registry.setting_texts import (
     public_url,
     rights,
     seconds_up_to,
+    secret,
     store_address,
     tasks_address,
     whole,
@@ -41,6 +46,7 @@ _SECONDS: Final = "seconds above 0, at most 86400"
 _MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
 _seconds: Final = seconds_up_to(_DAY_S)
 _MAX_ENV: Final = 64
+_PRINTABLE: Final = "16 to 4096 printable characters of ASCII, without blanks"
 
 
 def _deployment(text: str) -> str:
@@ -135,6 +141,31 @@ SETTINGS: Final = Registry(
             "default calls may do everything, and pages change nothing "
             "([security.md](security.md#who-may-do-what))",
             rights,
+        ),
+        SettingEntry(
+            "LEASEHOLD_TOKEN",
+            "",
+            _PRINTABLE,
+            "the secret with which callers of `leasehold serve` sign in, and which commands with "
+            "--url and clients send ([security.md](security.md#leasehold-serve))",
+            secret,
+            is_secret=True,
+        ),
+        SettingEntry(
+            "LEASEHOLD_VIEWER_TOKEN",
+            "",
+            f"{_PRINTABLE}; another than LEASEHOLD_TOKEN, which it needs",
+            "the secret with which callers of `leasehold serve` may read, and change nothing",
+            secret,
+            is_secret=True,
+        ),
+        SettingEntry(
+            "LEASEHOLD_IDENTITY_HEADER",
+            "",
+            "the name of a header, such as X-Forwarded-User",
+            "in which a proxy before `leasehold serve` says who signed in. It must drop the header "
+            "from what callers send ([security.md](security.md#leasehold-serve))",
+            identity_header,
         ),
         SettingEntry(
             "LEASEHOLD_AUDIENCE",
@@ -452,7 +483,7 @@ SETTINGS: Final = Registry(
 FILE_KEYS: Final[Mapping[str, SettingEntry]] = {
     entry.file_key or f"settings.{entry.name}": entry
     for entry in SETTINGS
-    if entry.name != "LEASEHOLD_CONFIG"
+    if entry.name != "LEASEHOLD_CONFIG" and not entry.is_secret
 }
 
 
@@ -493,6 +524,9 @@ def _together(environ: Mapping[str, str], warn: Callable[[str], object]) -> dict
     if values["PIPELINE_DELIVERY_WAIT_S"] > values["PIPELINE_DELIVERY_MAX_WAIT_S"]:
         first = SETTINGS["PIPELINE_DELIVERY_WAIT_S"]
         raise _refused(first, environ.get(first.name, first.default))
+    names = set(values["LEASEHOLD_RIGHTS"] or ()) - {ANYBODY}
+    if not values["LEASEHOLD_IDENTITY_HEADER"] and not all(map(is_email, names)):
+        raise _refused(SETTINGS["LEASEHOLD_RIGHTS"], environ["LEASEHOLD_RIGHTS"])
     check_queue(values)
     return values
 
@@ -530,7 +564,8 @@ def _read(entry: SettingEntry, environ: Mapping[str, str], warn: Callable[[str],
 
 
 def _refused(entry: SettingEntry, text: str) -> SettingError:
-    return SettingError(name=entry.name, value=text, allowed=entry.allowed)
+    value = NOT_SHOWN if entry.is_secret else text
+    return SettingError(name=entry.name, value=value, allowed=entry.allowed)
 
 
 # Settings that do not go together: each is allowed, and with the others a run would be lost.
@@ -542,6 +577,12 @@ def _refused(entry: SettingEntry, text: str) -> SettingError:
 ON_CLOUD_RUN: Final = "K_SERVICE"
 
 Settings = Mapping[str, Any]
+
+_NEEDED_BY_VIEWERS: Final = "LEASEHOLD_VIEWER_TOKEN needs it"
+_SIGN_IN: Final = (
+    f"{_PRINTABLE} (`openssl rand -hex 24` prints one); or LEASEHOLD_IDENTITY_HEADER to the header "
+    "in which a proxy says who signed in"
+)
 
 
 def check_endpoint(text: str) -> None:
@@ -601,6 +642,26 @@ def check_callers(settings: Settings, environ: Mapping[str, str]) -> None:
         problem = "LEASEHOLD_CALLERS needs it"
         allowed = "the addresses of this function, which the tokens of its callers are for"
         raise UnsetSettingError(name="LEASEHOLD_AUDIENCE", problem=problem, allowed=allowed)
+
+
+def check_sign_in(settings: Settings, host: str = "") -> None:
+    """Refuse a server that lets callers of other machines in without asking who they are.
+
+    Args:
+        settings: the values of the settings.
+        host: where it listens beyond this machine; empty: it does not.
+
+    Raises:
+        SettingError: there is no sign-in, or half of one.
+    """
+    operator, viewer = settings["LEASEHOLD_TOKEN"], settings["LEASEHOLD_VIEWER_TOKEN"]
+    if viewer and viewer == operator:
+        raise _refused(SETTINGS["LEASEHOLD_VIEWER_TOKEN"], viewer)
+    is_safe = operator or settings["LEASEHOLD_IDENTITY_HEADER"]
+    if is_safe or not (host or viewer):
+        return
+    problem = f"--host {host} lets in callers of other machines" if host else _NEEDED_BY_VIEWERS
+    raise UnsetSettingError(name="LEASEHOLD_TOKEN", problem=problem, allowed=_SIGN_IN)
 
 
 def check_queue(settings: Settings) -> None:

@@ -308,6 +308,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
             "REQUEST_METHOD": self.command.upper(),
             "PATH_INFO": self.path,
             "REQUEST_URI": self.request_uri,
+            "REMOTE_ADDR": self._channel.addr[0],
             "SERVER_PORT": str(self._channel.server.effective_port),
             "CONTENT_LENGTH": self.headers.get("CONTENT_LENGTH", ""),
             "CONTENT_TYPE": self.headers.get("CONTENT_TYPE", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +27,8 @@ from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import other_projects
 from leasehold.web import manage_lease, serve_api
 from leasehold.web.entry import entry
-from leasehold.web.loopback_guard import LoopbackCallers, refusal_of
 from leasehold.web.routes import Routes
+from leasehold.web.sign_in import ServerCallers
 from leasehold.worker.sandbox.forking.source_finder import install
 
 # The application: the runs API and the API of leases at one address.
@@ -46,11 +46,11 @@ class LocalEngine:
 
     Args:
         local: the engine.
-        callers: there is no sign-in; web pages of other origins are refused.
+        callers: who may call; web pages of other origins are refused.
     """
 
     local: InProcessEngine
-    callers: LoopbackCallers
+    callers: ServerCallers
 
     def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
         """Answer a request with the engine."""
@@ -82,15 +82,15 @@ class LocalEngine:
 
 
 def make_app(
-    local: InProcessEngine, hosts: Sequence[str] | None
+    local: InProcessEngine, callers: ServerCallers
 ) -> Callable[[dict[str, Any], Any], Iterable[bytes]]:
-    """Return the application, behind what strangers' web pages cannot pass.
+    """Return the application, behind what strangers cannot pass.
 
     Args:
         local: the engine.
-        hosts: by which it may be called; see `LoopbackGuard`.
+        callers: who may call.
     """
-    source = LocalEngine(local, LoopbackCallers(hosts))
+    source = LocalEngine(local, callers)
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         response = _answer(source, flask.Request(environ))
@@ -100,22 +100,15 @@ def make_app(
     return answer
 
 
-def body_limit(head: Mapping[str, str], hosts: Sequence[str] | None) -> int:
-    """Return how many bytes the body of a request may have; 0: it is refused, whatever it has.
-
-    Args:
-        head: the request without its body, as WSGI has it.
-        hosts: by which it may be called.
-    """
-    if refusal_of(dict(head), hosts) is not None:
-        return 0
+def _body_limit(callers: ServerCallers, head: Mapping[str, str]) -> int:
+    """Return how many bytes the body of a request may have; 0: it is refused, whatever it has."""
     row = _ROUTES.row_at(head["REQUEST_METHOD"], head["PATH_INFO"])
-    return 0 if row is None else row.limit
+    return callers.body_limit(dict(head), 0 if row is None else row.limit)
 
 
 @entry
 def _answer(source: LocalEngine, request: flask.Request) -> flask.Response:
-    return _ROUTES.answer(source, request)
+    return source.callers.answer(request) or _ROUTES.answer(source, request)
 
 
 #: How often runs are looked for that another process dispatched or left.
@@ -162,7 +155,8 @@ class Server:
     Attributes:
         url: of the runs API and the API of leases.
         local: the engine of its workers and its answers.
-        is_open: whether others than programs of this machine can call it.
+        believes_header: whether others than programs of this machine can call it, and a header
+            says who they are.
 
     Raises:
         SettingError, CatalogError, and the errors of the registries: nothing was started.
@@ -182,7 +176,7 @@ class Server:
         is_billed = not settings["LEASEHOLD_STORE"].startswith("sqlite:")
         self._tick_s = BILLED_TICK_S if is_billed else TICK_S
         with ExitStack() as undo:
-            self._http = http or begin_to_answer(options.host, options.port)
+            self._http = http or begin_to_answer(options.host, options.port, environ)
             undo.callback(self._http.stop)
             self.url = url_of(self._http.listener)
             self.local = undo.enter_context(
@@ -195,8 +189,9 @@ class Server:
             )
             self._forget_sources = install(self.local.sources.files)
             undo.callback(self._forget_sources)
-            self._hosts = hosts_of(self._http.listener)
-            self.is_open = self._hosts is None
+            hosts = hosts_of(self._http.listener)
+            self.believes_header = hosts is None and bool(settings["LEASEHOLD_IDENTITY_HEADER"])
+            self._callers = ServerCallers(hosts, settings)
             undo.pop_all()
 
     def start(self) -> None:
@@ -206,8 +201,8 @@ class Server:
         """
         self.local.import_all()
         self.local.look_after_every_run(self._tick_s)
-        limit = partial(body_limit, hosts=self._hosts)
-        self._http.hand_over(make_app(self.local, self._hosts), limit)
+        limit = partial(_body_limit, self._callers)
+        self._http.hand_over(make_app(self.local, self._callers), limit)
         if adopted := self._adopt():
             self._report(f"resuming {counted(adopted, 'live run')} of the store")
         for line in other_projects(self.local.engine):

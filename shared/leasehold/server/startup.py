@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.errors import NotReadyError, SettingError
+from leasehold.registry.settings import check_sign_in, read_settings
 
 # The socket that the server listens on, or which option is wrong.
 
@@ -76,17 +77,25 @@ _REFUSED: Final = json.dumps(
 ).encode()
 
 
-def begin_to_answer(host: str, port: int) -> HttpServer:
+def begin_to_answer(host: str, port: int, environ: Mapping[str, str] | None = None) -> HttpServer:
     """Listen, and answer from now on: `/health` that the process runs, all else that it starts.
 
+    Args:
+        host: the address to listen on.
+        port: the port.
+        environ: the settings; None: those of the process.
+
     Raises:
-        SettingError: the address cannot be listened on.
+        SettingError: the address cannot be listened on; or others than programs of this machine can
+            call it, without a sign-in.
         RuntimeError: the system has no threads for it.
     """
     from leasehold.server.http_server import HttpServer  # noqa: PLC0415 - an extra has it
 
     listener = listen(host, port)
     try:
+        if hosts_of(listener) is None:
+            check_sign_in(read_settings(os.environ if environ is None else environ), host)
         http = HttpServer(answer, listener, _body_limit)
         http.start()
     except BaseException:

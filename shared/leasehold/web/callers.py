@@ -37,8 +37,8 @@ from leasehold.web.loopback_guard import refusal_of_page
 
 _LOG: Final = logging.getLogger("leasehold.callers")
 
-#: Where the email of who calls is kept for the answer; no header of a request can get there.
-_CALLER: Final = "leasehold.caller"
+#: Where it is kept that a request may come in; no header of a request can get there.
+_IS_CHECKED: Final = "leasehold.is_checked"
 #: And whose account that is, and what it may do; without a sign-in there is none.
 _SIGNED_IN: Final = "leasehold.signed_in"
 
@@ -110,7 +110,7 @@ class CallerCheck:
 
     def refusal_of(self, request: Request) -> flask.Response | None:
         """Return the answer to a request whose caller may not; None: it may, and is noted."""
-        if _CALLER in request.environ:
+        if _IS_CHECKED in request.environ:
             return None
         refused = refusal_of_page(request.environ) or self._noted(request)
         if refused is not None:
@@ -129,7 +129,7 @@ class CallerCheck:
             if isinstance(error, UnauthenticatedError):
                 refused.headers["WWW-Authenticate"] = "Bearer"
             return refused
-        request.environ[_CALLER] = caller
+        request.environ[_IS_CHECKED] = True
         return None
 
     def _check_account(self, identity: Identity) -> None:
@@ -190,9 +190,9 @@ def note_account(
 
 
 def caller_of(request: Request) -> str:
-    """Return the email of the caller that was checked; empty: none was required."""
-    email: str = request.environ.get(_CALLER, "")
-    return email
+    """Return the account that signed in; empty: no sign-in was required."""
+    account: _Account | None = request.environ.get(_SIGNED_IN)
+    return "" if account is None else account.name
 
 
 def page_rights(request: Request) -> tuple[str, frozenset[Right]]:
@@ -270,7 +270,7 @@ def actor_of(headers: Headers, caller: str = "", *, by_form: bool = False) -> st
     """
     account = account_of(headers, caller)
     via = f" via {account}" if account else ""
-    said = _decoded(headers.get(ACTOR_HEADER, "")).strip()
+    said = decoded_header(headers.get(ACTOR_HEADER, "")).strip()
     if account and said in ("", account):
         return account
     return _shown(ACTOR_HEADER, said or (_PAGE if by_form else _NOBODY), MAX_ACTOR - len(via)) + via
@@ -291,7 +291,9 @@ def _is_proxy(caller: str) -> bool:
 
 
 def _iap_account(headers: Headers) -> str:
-    return _decoded(headers.get(_IAP_ACCOUNT, "")).removeprefix("accounts.google.com:").strip()
+    return (
+        decoded_header(headers.get(_IAP_ACCOUNT, "")).removeprefix("accounts.google.com:").strip()
+    )
 
 
 def _shown(header: str, name: str, most: int) -> str:
@@ -302,7 +304,7 @@ def _shown(header: str, name: str, most: int) -> str:
     return name
 
 
-def _decoded(header: str) -> str:
+def decoded_header(header: str) -> str:
     """Return a header whose bytes are UTF-8, which WSGI gives as Latin-1; any other as it is."""
     try:
         return header.encode("latin-1").decode()

@@ -67,21 +67,6 @@ class LoopbackGuard:
         return refused(environ, start_response)
 
 
-class LoopbackCallers:
-    """Says of a request whether it may come in, for a server that answers all its paths itself.
-
-    Args:
-        hosts: as of `LoopbackGuard`; it has pages.
-    """
-
-    def __init__(self, hosts: Sequence[str] | None) -> None:
-        self._hosts = hosts
-
-    def refusal_of(self, request: Request) -> Response | None:
-        """Return the answer to a request that may not come in; None: it may."""
-        return refusal_of(request.environ, self._hosts, has_pages=True)
-
-
 def refusal_of(
     environ: dict[str, Any], hosts: Sequence[str] | None = LOOPBACK, *, has_pages: bool = False
 ) -> Response | None:

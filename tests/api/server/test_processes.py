@@ -138,12 +138,12 @@ def test_what_handlers_left_behind_keeps_no_server_from_ending(
     assert api.ended(run_id)["attempts"]["interrupted"] == 1
 
 
-def test_beyond_this_machine_it_warns_that_there_is_no_sign_in(tmp_path: Path) -> None:
+def test_beyond_this_machine_it_says_that_a_proxy_is_believed(tmp_path: Path) -> None:
     with servers(tmp_path, "--host", "0.0.0.0") as begin:  # noqa: S104 - that is it
-        process, _ = begin(says="http://0.0.0.0")
+        process, _ = begin(says="http://0.0.0.0", LEASEHOLD_IDENTITY_HEADER="X-Forwarded-User")
         assert process.stderr is not None
 
-        assert "no one signs in" in process.stderr.readline()
+        assert "let only the proxy reach it" in process.stderr.readline()
 
 
 GATE = """

@@ -14,6 +14,7 @@ from leasehold.server.server import Server
 from tests.api.server.conftest import Api
 from tests.worlds.waiting import until
 
+TOKEN = "0123456789abcdef-of-tests"  # noqa: S105 - of tests
 RUN = {"pipeline": "three", "input": {"n": 1}}
 
 
@@ -35,11 +36,13 @@ def test_a_stranger_s_page_starts_nothing(api: Api, headers: dict[str, str], sta
 def test_beyond_this_machine_any_name_may_be_called_but_no_foreign_page_calls(
     serve: Callable[..., Server],
 ) -> None:
-    """Every caller that can reach it is let in, as --host says, but no browser."""
-    api = Api(serve(host="0.0.0.0").url.replace("0.0.0.0", "127.0.0.1"))  # noqa: S104 - that is it
+    """Every caller with the token is let in, but no page of another origin."""
+    server = serve(host="0.0.0.0", LEASEHOLD_TOKEN=TOKEN)  # noqa: S104 - that is it
+    api = Api(f"http://127.0.0.1:{server.url.rpartition(':')[2]}")
+    signed = {"Authorization": f"Bearer {TOKEN}"}
 
-    assert api.ask("GET", "/runs", Host="pipelines.internal").status == 200
-    own = {"Host": "pipelines.internal", "Origin": "https://pipelines.internal"}
+    assert api.ask("GET", "/runs", Host="pipelines.internal", **signed).status == 200
+    own = signed | {"Host": "pipelines.internal", "Origin": "https://pipelines.internal"}
     assert api.ask("POST", "/runs", RUN, **own).status == 201
     foreign = own | {"Origin": "https://evil.example"}
     assert api.ask("POST", "/runs", RUN, **foreign).status == 403

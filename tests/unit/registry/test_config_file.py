@@ -74,8 +74,18 @@ def test_the_environment_goes_over_the_file(file: Path) -> None:
 
 
 def test_each_setting_has_one_key(file: Path) -> None:
-    assert len(FILE_KEYS) == len(SETTINGS) - 1
-    assert "settings.LEASEHOLD_CONFIG" not in FILE_KEYS
+    assert {*SETTINGS.keys()} - {entry.name for entry in FILE_KEYS.values()} == {
+        "LEASEHOLD_CONFIG",
+        "LEASEHOLD_TOKEN",
+        "LEASEHOLD_VIEWER_TOKEN",
+    }
+
+
+def test_a_secret_has_no_key_and_is_not_shown(file: Path) -> None:
+    with pytest.raises(SettingsFileError, match=r"LEASEHOLD_TOKEN' is no setting") as it:
+        read(file, "settings: {LEASEHOLD_TOKEN: a-secret-of-a-file-in-git}")
+
+    assert "a-secret-of" not in str(it.value)
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "budget:\n", "budget: {}\n"])

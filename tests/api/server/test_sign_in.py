@@ -1,0 +1,636 @@
+"""Who may call a `leasehold serve` that asks: by tokens, a proxy's header, sessions of browsers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import pytest
+
+from leasehold.client.client import Client
+from leasehold.errors import (
+    CallerNotAllowedError,
+    SettingError,
+    UnauthenticatedError,
+    UnsetSettingError,
+)
+from leasehold.registry.settings import read_settings
+from leasehold.server.server import Server
+from leasehold.testing import FrozenClock
+from leasehold.web.sign_in import ServerCallers, _Guesses
+from tests.worlds.ports import own_port
+
+TOKEN = "an-operator-s-secret-of-tests"  # noqa: S105 - of tests
+VIEWER = "a-viewer-s-token-of-the-tests"
+BOTH = {"LEASEHOLD_TOKEN": TOKEN, "LEASEHOLD_VIEWER_TOKEN": VIEWER}
+HEADER = {"LEASEHOLD_IDENTITY_HEADER": "X-Forwarded-User"}
+#: A run that waits for a remote worker, until it is cancelled.
+RUN = {"pipeline": "away", "input": {"n": 1}}
+CLAIM = {"stepType": "away", "holder": "me"}
+PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+Serve = Callable[..., Server]
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def error(self) -> str:
+        code: str = json.loads(self.text)["error"]["code"]
+        return code
+
+
+def ask(
+    server: Server,
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: Any = None,
+) -> Answer:
+    """Send a request with these headers alone; a body other than a text is sent as JSON."""
+    port = int(server.url.rpartition(":")[2])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    sent = dict(headers or {})
+    if body is not None and not isinstance(body, str):
+        body, sent = json.dumps(body), {"Content-Type": "application/json", **sent}
+    try:
+        connection.request(method, path, body, sent)
+        answer = connection.getresponse()
+        given = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, given, answer.read().decode())
+    finally:
+        connection.close()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def own(server: Server) -> dict[str, str]:
+    """Return what a browser says of a request that a page of the server made."""
+    return {"Origin": server.url, "Sec-Fetch-Site": "same-origin"}
+
+
+def form(server: Server, path: str, headers: dict[str, str] | None = None, **fields: str) -> Answer:
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    return ask(server, "POST", path, own(server) | kind | (headers or {}), urlencode(fields))
+
+
+def cookie_of(answer: Answer) -> dict[str, str]:
+    return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        bearer("not-the-token-of-this-one"),
+        bearer(TOKEN[:-1]),
+        bearer(TOKEN + "x"),
+        bearer(TOKEN.upper()),
+        bearer(""),
+        bearer("\xe9" * 30),
+        bearer(f"{TOKEN}, Bearer {TOKEN}"),
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": TOKEN},
+        {"X-Serverless-Authorization": f"Bearer {TOKEN}"},
+        {"X-Forwarded-User": "ann"},
+        {"X-Forwarded-For": "127.0.0.1"},
+        {"X-Leasehold-Actor": "operator"},
+        {"Cookie": f"leasehold-session-8080={TOKEN}"},
+        {"Cookie": "leasehold-session-8080=operator.99999999999.0.0"},
+        {"Cookie": "leasehold-session-8080=operator.x.0.0; leasehold-session-1=....."},
+    ],
+    ids=str,
+)
+def test_without_the_token_nothing_is_read_and_nothing_changed(
+    serve: Serve, headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(**BOTH)
+
+    for method, path in [
+        *(("GET", path) for path in ("/", "/runs", "/runs/r-none", "/ready", "/openapi.json")),
+        *(("GET", path) for path in ("/health/", "/nowhere", "/static", "/sign-in/x")),
+        *(("POST", path) for path in ("/runs", "/leases:claim", "/health", "/static/x", "/sweep")),
+    ]:
+        refused = ask(server, method, path, headers, RUN if method == "POST" else None)
+
+        assert (refused.status, refused.error) == (401, "unauthenticated"), path
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert TOKEN not in refused.text
+    assert TOKEN not in caplog.text
+    assert json.loads(ask(server, "GET", "/runs", bearer(TOKEN)).text)["runs"] == []
+
+
+def test_with_the_token_a_program_does_everything(serve: Serve) -> None:
+    server = serve(**BOTH)
+
+    started = ask(server, "POST", "/runs", bearer(TOKEN), RUN)
+    run_id = json.loads(started.text)["runId"]
+    assert started.status == 201
+    for way in (bearer(TOKEN), {"Authorization": f"bearer  {TOKEN}"}):
+        assert ask(server, "GET", f"/runs/{run_id}", way).status == 200
+    claim = CLAIM | {"stepType": "add"}
+    assert ask(server, "POST", "/leases:claim", bearer(TOKEN), claim).status == 400
+    assert ask(server, "GET", "/ready", bearer(TOKEN)).status == 200
+
+
+def test_with_the_token_of_viewers_a_program_reads_and_changes_nothing(serve: Serve) -> None:
+    server = serve(**BOTH)
+
+    assert ask(server, "GET", "/runs", bearer(VIEWER)).status == 200
+    calls = {"/runs": RUN, "/leases:claim": CLAIM, "/sweep": {}, "/runs/r-none:cancel": {}}
+    for path, body in calls.items():
+        refused = ask(server, "POST", path, bearer(VIEWER), body)
+
+        assert (refused.status, refused.error) == (403, "caller_not_allowed"), path
+        assert "viewer may read, and this call takes the right to c" in refused.text
+
+
+def test_service_managers_ask_without_a_token_whether_the_process_runs(serve: Serve) -> None:
+    assert ask(serve(**BOTH), "GET", "/health").text == '{"status":"ok"}'
+
+
+def test_the_trace_has_the_token_s_role_behind_the_name_that_a_caller_gives(serve: Serve) -> None:
+    server = serve(**BOTH)
+    run_id = json.loads(ask(server, "POST", "/runs", bearer(TOKEN), RUN).text)["runId"]
+
+    for actor, path in (("ann@laptop", "pause"), ("", "resume")):
+        headers = bearer(TOKEN) | ({"X-Leasehold-Actor": actor} if actor else {})
+        ask(server, "POST", f"/runs/{run_id}:{path}", headers, {})
+
+    trace = ask(server, "GET", f"/runs/{run_id}/trace", bearer(TOKEN)).text
+    assert re.findall(r'"actor":"([^"]*)"', trace) == ["ann@laptop via operator", "operator"]
+
+
+def test_a_body_of_a_stranger_is_not_waited_for(serve: Serve) -> None:
+    server = serve(**BOTH)
+    port = int(server.url.rpartition(":")[2])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.putrequest("POST", "/runs:batch")
+    connection.putheader("Content-Length", str(2**30))
+    connection.endheaders()
+
+    assert connection.getresponse().status == 401
+    connection.close()
+
+
+def test_without_a_token_this_machine_is_served_as_ever(serve: Serve) -> None:
+    server = serve()
+
+    assert ask(server, "POST", "/runs", None, RUN).status == 201
+    assert ask(server, "POST", "/runs", bearer("some-token-that-is-set"), RUN).status == 201
+    assert ask(server, "GET", "/sign-in").status == 404
+
+
+def test_too_many_wrong_tokens_of_an_address_are_slowed_and_sessions_go_on(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While they are, the right token is refused as well: else the answers would tell it."""
+    monkeypatch.setattr(_Guesses, "PER_S", 0.0)
+    server = serve(**BOTH)
+    session = cookie_of(form(server, "/sign-in", token=TOKEN))
+
+    answers = [ask(server, "GET", "/runs", bearer("w" * 20)).status for _ in range(60)]
+
+    assert answers == [401] * 50 + [429] * 10
+    right = ask(server, "GET", "/runs", bearer(TOKEN))
+    assert (right.status, right.error) == (429, "too_many_attempts")
+    assert right.headers["retry-after"] == "1"
+    assert form(server, "/sign-in", token=TOKEN).status == 429
+    assert ask(server, "GET", "/runs", session).status == 200
+
+
+def test_wrong_tokens_of_any_number_of_addresses_take_no_memory() -> None:
+    guesses = _Guesses()
+
+    for number in range(3000):
+        guesses.note_wrong(str(number))
+
+    assert len(guesses._wrong) == guesses.MOST_PEERS  # noqa: SLF001 - that is it
+
+
+# -- a proxy that signs people in ------------------------------------------------------------------
+
+
+def test_a_proxy_says_who_it_is_and_the_trace_has_the_name(serve: Serve) -> None:
+    server = serve(**HEADER)
+    ann = {"X-Forwarded-User": "J\xc3\xbcrgen"}
+
+    assert ask(server, "GET", "/runs").status == 401
+    assert ask(server, "GET", "/health").status == 200
+    run_id = json.loads(ask(server, "POST", "/runs", ann, RUN).text)["runId"]
+    ask(server, "POST", f"/runs/{run_id}:pause", ann, {})
+    trace = ask(server, "GET", f"/runs/{run_id}/trace", ann).text
+    assert re.findall(r'"actor":"([^"]*)"', trace) == ["Jürgen"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", " ", "ann,eve", "ann, eve", "x" * 1000, "a\tb", "\xe2\x80\xae"],
+    ids=repr,
+)
+def test_a_name_that_a_trace_cannot_show_is_no_sign_in(serve: Serve, value: str) -> None:
+    """Two headers of one name arrive as one with a comma: a proxy that only adds its own."""
+    assert ask(serve(**HEADER), "GET", "/runs", {"X-Forwarded-User": value}).status == 401
+
+
+def test_what_all_pages_share_is_read_without_a_sign_in_and_leads_nowhere_else(
+    serve: Serve,
+) -> None:
+    server = serve(**BOTH)
+
+    for path in ("/static/x", "/static/../runs", "/static/%2e%2e/runs", "/static//runs"):
+        assert ask(server, "GET", path).status == 404, path
+
+
+def test_a_header_whose_name_a_proxy_does_not_know_as_its_own_is_none(serve: Serve) -> None:
+    assert ask(serve(**HEADER), "GET", "/runs", {"X_Forwarded_User": "ann"}).status == 401
+
+
+def test_who_came_by_the_proxy_has_the_rights_of_the_setting(serve: Serve) -> None:
+    server = serve(**HEADER, LEASEHOLD_RIGHTS="ann=operator,bob@example.com=viewer")
+
+    def status(name: str, method: str = "GET") -> int:
+        body = RUN if method == "POST" else None
+        return ask(server, method, "/runs", {"X-Forwarded-User": name}, body).status
+
+    assert (status("ann"), status("ann", "POST")) == (200, 201)
+    assert (status("bob@example.com"), status("bob@example.com", "POST")) == (200, 403)
+    assert (status("eve"), status("Ann")) == (403, 403)
+
+
+def test_a_token_and_a_proxy_each_let_in_and_other_sign_ins_are_the_proxy_s(serve: Serve) -> None:
+    server = serve(**BOTH, **HEADER, LEASEHOLD_RIGHTS="ann=viewer")
+    ann = {"X-Forwarded-User": "ann"}
+
+    assert ask(server, "POST", "/runs", bearer(TOKEN), RUN).status == 201
+    assert ask(server, "POST", "/runs", ann, RUN).status == 403
+    assert ask(server, "GET", "/runs", ann | {"Authorization": "Basic YW5uOng="}).status == 200
+    assert ask(server, "GET", "/runs", ann | bearer("the-token-of-another-one")).status == 200
+
+
+# -- browsers --------------------------------------------------------------------------------------
+
+
+def test_a_browser_gets_a_page_to_sign_in_that_leads_back(serve: Serve) -> None:
+    server = serve(**BOTH)
+
+    page = ask(server, "GET", "/runs?label=a%3D1&x=%22%3E%3Cscript%3E", PAGE)
+
+    assert page.status == 401
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["referrer-policy"] == "same-origin"
+    assert "<script" not in page.text
+    assert 'name="token" type="password"' in page.text
+    (path,) = re.findall(r'name="next" value="([^"]*)"', page.text)
+    assert path == "/runs?label=a%3D1&amp;x=%22%3E%3Cscript%3E"
+    answer = form(server, "/sign-in", token=TOKEN, next="/runs?label=a%3D1")
+    assert (answer.status, answer.headers["location"]) == (303, "/runs?label=a%3D1")
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_session_s_cookie_is_for_this_server_s_pages_alone_and_has_no_token(serve: Serve) -> None:
+    server = serve(**BOTH)
+    port = server.url.rpartition(":")[2]
+
+    answer = form(server, "/sign-in", token=f" {TOKEN}\n", next="/")
+
+    name, *parts = answer.headers["set-cookie"].split("; ")
+    assert name.startswith(f"leasehold-session-{port}=operator.")
+    assert TOKEN not in name
+    assert {"HttpOnly", "Path=/", "SameSite=Strict", "Max-Age=43200"} <= set(parts)
+    assert "Secure" not in parts
+    tls = {"Host": "runs.example.com", "Origin": "https://runs.example.com"}
+    assert "Secure" in _open_server(serve, tls).headers["set-cookie"]
+
+
+def _open_server(serve: Serve, headers: dict[str, str]) -> Answer:
+    """Return the answer to a sign-in behind a proxy that speaks TLS."""
+    server = serve(host="0.0.0.0", **BOTH)  # noqa: S104 - that is it
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    return ask(server, "POST", "/sign-in", headers | kind, urlencode({"token": TOKEN}))
+
+
+def test_a_session_reads_and_changes_from_pages_of_this_server_alone(serve: Serve) -> None:
+    server = serve(**BOTH)
+    session = cookie_of(form(server, "/sign-in", token=TOKEN))
+
+    assert ask(server, "GET", "/runs", session).status == 200
+    assert ask(server, "POST", "/runs", session | own(server), RUN).status == 201
+    foreign: list[dict[str, str]] = [
+        *({"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "none")),
+        *({"Origin": origin} for origin in ("https://evil.example", "null")),
+        {},
+    ]
+    for headers in foreign:
+        assert ask(server, "POST", "/runs", session | headers, RUN).status == 403, headers
+
+
+def test_a_viewer_s_session_changes_nothing(serve: Serve) -> None:
+    server = serve(**BOTH)
+    session = cookie_of(form(server, "/sign-in", token=VIEWER))
+
+    assert ask(server, "GET", "/runs", session).status == 200
+    assert ask(server, "POST", "/runs", session | own(server), RUN).status == 403
+
+
+@pytest.mark.parametrize("token", ["", "x" * 20, TOKEN + "x", VIEWER[:-1]])
+def test_a_wrong_token_gives_no_cookie_and_says_so(
+    serve: Serve, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = form(serve(**BOTH), "/sign-in", token=token, next="/runs")
+
+    assert page.status == 401
+    assert "set-cookie" not in page.headers
+    assert "That is not a token of this server." in page.text
+    assert 'value="/runs"' in page.text
+    assert not token or token not in caplog.text + page.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+        {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "none", "Origin": ""},
+    ],
+    ids=str,
+)
+def test_a_page_of_another_origin_signs_no_person_in_or_out(
+    serve: Serve, headers: dict[str, str]
+) -> None:
+    server = serve(**BOTH)
+
+    for path in ("/sign-in", "/sign-out"):
+        answer = form(server, path, headers, token=TOKEN)
+
+        assert answer.status in (403, 415)
+        assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "/\\evil.example/",
+        "\\\\evil.example",
+        "javascript:alert(1)",
+        "runs",
+        "",
+        "/runs\r\nSet-Cookie: a=b",
+        "/\t/evil.example",
+        "/\u2028",
+        "/sign-out",
+        "/sign-in?next=/",
+    ],
+)
+def test_a_sign_in_leads_to_no_other_server(serve: Serve, path: str) -> None:
+    server = serve(**BOTH)
+
+    answer = form(server, "/sign-in", token=TOKEN, next=path)
+
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    again = ask(server, "GET", f"/sign-in?{urlencode({'next': path})}", cookie_of(answer))
+    assert (again.status, again.headers["location"]) == (303, "/")
+
+
+def test_a_link_of_another_site_finds_a_person_s_session(serve: Serve) -> None:
+    """The browser sends no cookie with it, but with the page that opens itself from here."""
+    server = serve(**BOTH)
+    session = cookie_of(form(server, "/sign-in", token=TOKEN))
+    link = PAGE | {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    link |= {"Sec-Fetch-Dest": "document"}
+
+    page = ask(server, "GET", "/runs?state=ended", link)
+
+    (address,) = re.findall(r'http-equiv="refresh" content="0;url=([^"]*)"', page.text)
+    assert address == "/sign-in?next=%2Fruns%3Fstate%3Dended"
+    led = ask(server, "GET", address, PAGE | session)
+    assert (led.status, led.headers["location"]) == (303, "/runs?state=ended")
+    unsigned = ask(server, "GET", address, PAGE)
+    assert unsigned.status == 200
+    assert "refresh" not in unsigned.text
+    assert 'value="/runs?state=ended"' in unsigned.text
+
+
+def test_a_person_signs_out(serve: Serve) -> None:
+    server = serve(**BOTH)
+    session = cookie_of(form(server, "/sign-in", token=TOKEN))
+
+    answer = form(server, "/sign-out", session)
+
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    assert "Max-Age=0" in answer.headers["set-cookie"]
+    assert ask(server, "GET", "/sign-out", session).status == 405
+
+
+def test_a_large_form_to_sign_in_is_not_read(serve: Serve) -> None:
+    server = serve(**BOTH)
+
+    assert form(server, "/sign-in", token="x" * 100_000).status == 413
+
+
+def test_only_a_proxy_s_people_get_no_form(serve: Serve) -> None:
+    page = ask(serve(**HEADER), "GET", "/", PAGE)
+
+    assert page.status == 401
+    assert "X-Forwarded-User" in page.text
+    assert "<form" not in page.text
+
+
+# -- sessions, by themselves -----------------------------------------------------------------------
+
+
+def callers(clock: FrozenClock | None = None, **settings: str) -> ServerCallers:
+    return ServerCallers(None, read_settings(settings), clock)
+
+
+def role_of(callers: ServerCallers, cookie: str) -> str | None:
+    return callers._sessions._role_of(cookie)  # noqa: SLF001 - that is it
+
+
+def test_servers_with_one_token_believe_each_other_s_sessions_and_another_token_ends_them() -> None:
+    cookie = callers(**BOTH)._sessions.make("operator")  # noqa: SLF001 - as above
+
+    assert role_of(callers(**BOTH), cookie) == "operator"
+    assert role_of(callers(LEASEHOLD_TOKEN="x" * 16), cookie) is None
+    assert role_of(callers(**BOTH | {"LEASEHOLD_TOKEN": VIEWER + "x"}), cookie) is None
+
+
+def test_a_session_is_over_after_twelve_hours() -> None:
+    clock = FrozenClock()
+    server = callers(clock, **BOTH)
+    cookie = server._sessions.make("viewer")  # noqa: SLF001 - as above
+
+    clock.advance(12 * 3600 - 1)
+    assert role_of(server, cookie) == "viewer"
+    clock.advance(1)
+    assert role_of(server, cookie) is None
+
+
+def test_a_changed_session_is_refused() -> None:
+    server = callers(**BOTH)
+    cookie = server._sessions.make("viewer")  # noqa: SLF001 - as above
+    role, over_at, nonce, signature = cookie.split(".")
+
+    for changed in (
+        f"operator.{over_at}.{nonce}.{signature}",
+        f"{role}.{int(over_at) + 1}.{nonce}.{signature}",
+        f"{role}.{over_at}.{nonce}x.{signature}",
+        f"{role}.{over_at}.{nonce}.{signature[:-1]}",
+        f"{role}.{over_at}.{nonce}.{signature}é",
+        f"{role}.{over_at}.{nonce}.",
+        f"{role}.{over_at}.{nonce}",
+        cookie.upper(),
+        "",
+        "...",
+        "viewer....",
+    ):
+        assert role_of(server, changed) is None, changed
+
+
+# -- the settings, and the command -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["LEASEHOLD_TOKEN", "LEASEHOLD_VIEWER_TOKEN"])
+@pytest.mark.parametrize(
+    "text", ["short", "with a blank in it 123", "x" * 4097, "ü" * 20, "a\n" * 9]
+)
+def test_an_invalid_token_is_refused_and_not_shown(name: str, text: str) -> None:
+    with pytest.raises(SettingError, match="16 to 4096 printable") as refused:
+        read_settings({name: text})
+
+    assert text not in str(refused.value)
+    assert text not in str(refused.value.details)
+
+
+@pytest.mark.parametrize("name", ["Cookie", "authorization", "HOST", "X User", "X_User", "é", "-"])
+def test_a_header_with_another_meaning_is_refused(name: str) -> None:
+    with pytest.raises(SettingError, match="the name of a header"):
+        read_settings({"LEASEHOLD_IDENTITY_HEADER": name})
+
+
+def test_names_without_a_domain_are_for_a_proxy_alone() -> None:
+    """In a function the same would be a slip: its callers have emails."""
+    with pytest.raises(SettingError, match="EMAIL=read"):
+        read_settings({"LEASEHOLD_RIGHTS": "ann=read"})
+
+    assert read_settings(HEADER | {"LEASEHOLD_RIGHTS": "ann=read"})["LEASEHOLD_RIGHTS"]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"LEASEHOLD_VIEWER_TOKEN": TOKEN}, BOTH | {"LEASEHOLD_VIEWER_TOKEN": TOKEN}]
+)
+def test_the_token_of_viewers_is_another_and_needs_the_first(
+    serve: Serve, settings: dict[str, str]
+) -> None:
+    with pytest.raises(SettingError, match="LEASEHOLD_VIEWER_TOKEN") as refused:
+        serve(**settings)
+
+    assert TOKEN not in str(refused.value)
+
+
+def test_beyond_this_machine_nothing_is_served_without_a_sign_in(serve: Serve) -> None:
+    with pytest.raises(UnsetSettingError, match="LEASEHOLD_TOKEN is not set, and --host"):
+        serve(host="0.0.0.0")  # noqa: S104 - that is it
+
+
+def test_the_command_does_not_begin_beyond_this_machine_without_a_sign_in(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "leasehold", "serve", "--host", "::", "--port"]
+
+    done = subprocess.run(
+        [*command, str(own_port())],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "LEASEHOLD_TOKEN is not set, and --host :: lets in callers of other machines" in line
+    assert "LEASEHOLD_IDENTITY_HEADER" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- clients ---------------------------------------------------------------------------------------
+
+
+def test_a_client_signs_in_with_the_token_of_its_environment(serve: Serve) -> None:
+    server = serve(**BOTH)
+
+    with pytest.raises(UnauthenticatedError):
+        Client(server.url, environ={}).get("r-none")
+    with Client(server.url, environ={"LEASEHOLD_TOKEN": TOKEN}) as client:
+        started = client.start("three", {"n": 1})
+        assert client.get(started.run_id).run_id == started.run_id
+    with (
+        Client(server.url, environ={"LEASEHOLD_TOKEN": VIEWER}) as viewer,
+        pytest.raises(CallerNotAllowedError, match="viewer may read"),
+    ):
+        viewer.cancel(started.run_id)
+
+
+def test_an_invalid_token_is_sent_to_no_server(serve: Serve) -> None:
+    with pytest.raises(SettingError, match="not shown") as refused:
+        Client(serve(**BOTH).url, environ={"LEASEHOLD_TOKEN": "a b"})
+
+    assert "a b" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "warns"),
+    [
+        ("http://127.0.0.1:8080", False),
+        ("http://127.9.9.9:8080", False),
+        ("http://localhost:8080", False),
+        ("http://[::1]:8080", False),
+        ("https://runs.example.com", False),
+        ("http://runs.example.com", True),
+        ("http://localhost.example.com", True),
+        ("http://10.0.0.7:8080", True),
+    ],
+)
+def test_a_token_that_goes_over_the_network_in_clear_is_warned_of_once(
+    url: str, *, warns: bool
+) -> None:
+    lines: list[str] = []
+
+    Client(url, environ={"LEASEHOLD_TOKEN": TOKEN}, warn=lines.append)
+    Client(url, environ={}, warn=lines.append)
+
+    assert len(lines) == warns
+    assert TOKEN not in "".join(lines)
+
+
+def test_no_line_of_a_server_with_debug_logs_has_the_token(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = serve(**BOTH)
+
+    ask(server, "GET", "/runs", bearer(TOKEN))
+    form(server, "/sign-in", token=TOKEN)
+    ask(server, "GET", f"/runs?token={TOKEN}x")
+
+    assert TOKEN not in caplog.text.replace(f"{TOKEN}x", "")
