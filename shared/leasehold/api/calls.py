@@ -58,7 +58,13 @@ from leasehold.api.runs import (
     StartBody,
     TraceResponse,
 )
-from leasehold.api.upkeep import AuditResponse, OverviewResponse, WhyResponse, WorkersResponse
+from leasehold.api.upkeep import (
+    AuditResponse,
+    CountsResponse,
+    OverviewResponse,
+    WhyResponse,
+    WorkersResponse,
+)
 from leasehold.domain.change import Change
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.status import Outcome
@@ -68,6 +74,7 @@ from leasehold.services import overrides as limits
 from leasehold.services.audit import audit as audit_runs
 from leasehold.services.audit import waiting_for_code
 from leasehold.services.batch import batch as change_runs
+from leasehold.services.count_runs import count_runs
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_page, explain_run
@@ -168,6 +175,12 @@ def overview(engine: Engine, request: CallRequest[RunsQuery]) -> OverviewRespons
     limit = min(query.limit, WHOLE_RUNS - 1)
     page = explain_page(engine, wanted, limit=limit, page_token=token, is_gone=here)
     return OverviewResponse.of(page)
+
+
+@call("GET", "/counts", CountsResponse)
+def counts(engine: Engine, _: CallRequest[None]) -> CountsResponse:
+    """How many runs are in each state, and were given up for each reason, up to a bound."""
+    return CountsResponse.of(count_runs(engine))
 
 
 @call("GET", "/manifests", ManifestsResponse, takes=RunsQuery, timeout_s=_LONG_S)
@@ -512,6 +525,7 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     start,
     runs,
     overview,
+    counts,
     manifests,
     run,
     trace,

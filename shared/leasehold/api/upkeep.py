@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Self
 
@@ -15,6 +15,7 @@ from leasehold.domain.summary import Summary, attempts_of, summary_of
 from leasehold.domain.trouble import Trouble
 from leasehold.domain.worker_note import WorkerNote
 from leasehold.services.audit import AuditResult
+from leasehold.services.count_runs import RunCounts
 from leasehold.services.explain_run import ExplainedRun
 from leasehold.services.read_runs import RunPage
 
@@ -100,6 +101,31 @@ class OverviewResponse(ResponseModel):
         return cls(
             runs=[RunOverview.of(one) for one in page.runs], next_page_token=page.next_page_token
         )
+
+
+class StateCounts(ResponseModel):
+    """Runs by their state, without the cancelled ones; paused ones count in theirs."""
+
+    pending: int
+    in_progress: int
+    retrying: int
+    blocked: int
+    completed: int
+    dead_lettered: int
+
+
+class CountsResponse(ResponseModel):
+    """`GET /counts`: how many runs there are; `most` means that many, or more."""
+
+    states: StateCounts
+    reasons: Mapping[str, int]
+    most: int
+
+    @classmethod
+    def of(cls, counts: RunCounts) -> Self:
+        """Return the counts as they are answered."""
+        states = StateCounts.model_validate(counts.states)
+        return cls(states=states, reasons=counts.reasons, most=counts.most)
 
 
 class BreachReport(ResponseModel):

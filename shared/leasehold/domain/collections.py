@@ -43,12 +43,13 @@ RUNS: Final = Collection(
         ("pipeline", "createdAt"),
         ("deadLettered", "createdAt"),
         ("deadLetterReason", "createdAt"),  # only runs that were given up are in it
+        ("cancelled", "status", "createdAt"),  # a cancelled run keeps its status: not counted in it
         ("claimable", "alarmAt"),  # only runs that wait for a remote worker are in it
         # led by the shard: a timestamp alone caps the writes of a collection. It serves leases that
         # are over as well, by a look at each run that is due; Firestore has an index for them
         ("shard", "alarmAt"),
     ),
-    rare=frozenset({"deadLettered"}),
+    rare=frozenset({"deadLettered", "cancelled"}),
 )
 TRACE: Final = Collection("trace")
 DELIVERIES: Final = Collection(

@@ -44,6 +44,10 @@ SERVED_BY = {
         Query(**NEWEST_FIRST, equal={"deadLetterReason": "NEVER_STARTED"}, after=BEHIND),
         "runs_deadLetterReason_createdAt",
     ),
+    "runs that were cancelled in a status": (
+        Query(**NEWEST_FIRST, equal={"cancelled": True, "status": "PENDING"}, after=BEHIND),
+        "runs_cancelled_status_createdAt",
+    ),
     "runs by how their ids begin": (
         Query("runs", id_prefix="r-1", after=(None, "r-12")),
         "sqlite_autoindex_runs_1",
@@ -116,6 +120,7 @@ def test_a_query_is_searched_in_its_index_and_not_sorted(
         "runs by pipeline",
         "dead-lettered runs",
         "runs that were given up for a reason",
+        "runs that were cancelled in a status",
     ],
 )
 def test_what_an_index_has_is_counted_in_it_alone(reader: sqlite3.Connection, name: str) -> None:

@@ -30,6 +30,7 @@ from leasehold.ports.clock import Threads
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.remote_workers.claim_step import claim_step
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
+from leasehold.services.count_runs import count_runs
 from leasehold.services.derive_budgets import LedgerSamples
 from leasehold.services.engine import Engine, Process, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
@@ -81,6 +82,10 @@ class AskedDocuments(NullDocuments):
         self.queries.append(query)
         return ()
 
+    def count(self, query: Query, most: int) -> int:  # noqa: ARG002 - the port's shape
+        self.queries.append(query)
+        return 0
+
 
 REMOTE = StepDispatchEntry(
     step_type="elsewhere",
@@ -114,6 +119,7 @@ def queries_of_services() -> list[Query]:
             list_runs(engine, RunFilter(**wanted, **LOOKED_AT))
             for elsewhere in ASKED_ELSEWHERE:
                 list_runs(engine, RunFilter(**wanted, **elsewhere))
+    count_runs(engine)
     list(live_runs(documents))
     list(parked_runs(engine))
     take_up_dispatched(engine, since=clock.now())
