@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -17,6 +18,7 @@ from leasehold.budgets.proposal import Strategy
 from leasehold.domain.budget import budget_of, budget_ref
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.ledger import ledger_ref
+from leasehold.domain.manifest import to_document
 from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Ref, Write
 from leasehold.errors import MetricsUnavailableError, UnknownKeyError
@@ -26,13 +28,16 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.derive_budgets import (
     READS_A_STEP,
     LedgerSamples,
+    derive_and_report,
     derive_budgets,
     explain_limit,
     read_budgets,
 )
+from leasehold.services.reporting import Facts
 from tests.worlds.loopback_http import LoopbackHttp
 
 HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
 
 
 def step(name: str, **options: Any) -> StepDispatchEntry:
@@ -308,6 +313,120 @@ def test_half_a_derived_limit_is_none(
 
     assert set(map(settings.sources.get, ("agentTimeout", "dispatchDeadline"))) == {"entry"}
     assert len(settings.refused) == 1
+
+
+@pytest.mark.parametrize("field", ["totalS", "timeoutS"])
+def test_a_limit_of_next_to_nothing_is_no_limit(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle], field: str
+) -> None:
+    """Rounded it would be none at all, and the entry's would be shown as derived."""
+    limits = {"totalS": 300, "executionS": 200, "timeoutS": 250, field: 0.0004}
+    documents.transact(budget_ref(unique), lambda *_: Write(None, {"applied": limits}))
+
+    settings = in_force(open_bundle(), unique)
+
+    assert (settings.dispatch_deadline, settings.agent_timeout) == (15 * MINUTE, 10 * MINUTE)
+    assert settings.sources["agentTimeout"] == settings.sources["dispatchDeadline"] == "entry"
+
+
+def test_a_tail_probe_has_no_less_time_than_other_attempts(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    """The longest limit that is derived is 60 minutes; a person wrote one of a day."""
+    limits = {"totalS": 86_400, "executionS": 600, "timeoutS": 600}
+    documents.transact(budget_ref(unique), lambda *_: Write(None, {"applied": limits}))
+
+    settings = in_force(open_bundle(), unique)
+
+    assert settings.dispatch_deadline == timedelta(days=1)
+    assert settings.tail is not None
+    assert settings.tail.dispatch_deadline == timedelta(days=1)
+    assert settings.tail.agent_timeout == timedelta(minutes=10)
+
+
+def test_a_budget_that_was_only_proposed_is_not_in_force_before_it_is_derived_again(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    """A deploy gives the step more time and a strategy: the budget has the entry of before."""
+    write_runs(documents, unique, count=30)
+    derive_budgets(open_bundle(limit_strategy="propose").engine)
+
+    longer = {"agent_timeout": 30 * MINUTE, "dispatch_deadline": 40 * MINUTE}
+    bundle = open_bundle(**longer)
+
+    settings = in_force(bundle, unique)
+    assert settings.dispatch_deadline == 40 * MINUTE
+    assert settings.sources["dispatchDeadline"] == "entry"
+    (derived,) = derive_budgets(bundle.engine)
+    assert derived.budget is not None
+    assert derived.budget.applied.total_s > 900, "it comes down from the entry of now"
+    assert in_force(open_bundle(**longer), unique).sources["dispatchDeadline"] == "derived"
+
+
+def test_a_derivation_that_began_earlier_does_not_undo_a_later_one(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    write_runs(documents, unique, count=30)
+    bundle = open_bundle()
+    ledger = LedgerSamples(bundle.engine).samples
+
+    def slow(step_type: str, since: datetime) -> Any:
+        derive_budgets(bundle.engine)  # by another process, meanwhile
+        return ledger(step_type, since)
+
+    (derived,) = derive_budgets(bundle.engine, slow)
+
+    (stored,) = [one for one in read_budgets(bundle.engine) if one.step_type == unique]
+    assert derived.budget is not None
+    assert stored.derived_at > derived.budget.derived_at
+    assert not derived.has_changed
+
+
+def test_a_clock_that_was_ahead_holds_no_limit_up(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    """It goes down by a fifth a day, and from the time of the last change on."""
+    write_runs(documents, unique)
+    bundle = open_bundle()
+    (derived,) = derive_budgets(bundle.engine)
+    assert derived.budget is not None
+    ahead = now_of(documents) + timedelta(days=365)
+    of_then = derived.budget.model_copy(update={"changed_at": ahead, "derived_at": ahead})
+    documents.transact(budget_ref(unique), lambda *_: Write(None, to_document(of_then)))
+
+    (again,) = derive_budgets(bundle.engine)
+
+    assert again.budget is not None
+    assert again.budget.changed_at is not None
+    assert again.budget.changed_at <= now_of(documents)
+
+
+def test_a_handler_that_is_asked_to_end_early_was_clipped_by_its_limit(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    """A minute before its limit of ten, it is asked to end; the limit doubles after three."""
+    now = now_of(documents)
+    for number in range(3):
+        clipped = {"end": "failed", "reason": "agent_timeout_exceeded", "executionSeconds": 541.0}
+        write_entry(
+            documents,
+            f"{unique}-{number}",
+            unique,
+            now - number * MINUTE,
+            earlierAttempts=[{"attempt": 1, "at": now - number * MINUTE, **clipped}],
+        )
+
+    facts: list[Facts] = []
+    engine = open_bundle(cleanup_ttl=MINUTE).engine
+    listeners = replace(engine.listeners, report=facts.append)
+    (derived,) = derive_and_report(replace(engine, listeners=listeners))
+
+    (line,) = facts
+    assert (line["event"], line["step"], line["limitS"]) == ("LIMIT_CLIPS", unique, 1800)
+    assert derived.budget is not None
+    assert derived.budget.clips_in_a_row
+    assert derived.budget.applied.total_s == 1800
+    assert derived.budget.applied.timeout_s == 1200
 
 
 def test_no_more_runs_are_read_than_may_be_and_the_newest_count(

@@ -110,13 +110,13 @@ def test_metrics_that_are_new_are_waited_for(world: GoogleWorld) -> None:
     second = policies_of(world)
 
     waiting = [step for step in first if step.look.state is State.WAITING]
-    assert len(waiting) == len(ALERTS) - 1  # a metric of Cloud Run is always known
+    assert len(waiting) == len(ALERTS) - 2  # those of Cloud Run are always known
     assert (
         waiting[0].look.why == "Cloud Monitoring to know its new metric: apply again in 10 minutes"
     )
     assert {step.look.state for step in first if step.action is Action.FAILED} == set()
     done = [step.action for step in second]
-    assert done.count(Action.CREATED) == len(ALERTS) - 1
+    assert done.count(Action.CREATED) == len(ALERTS) - 2
 
 
 def test_policies_are_created_once_and_sent_to_the_address(
@@ -272,6 +272,9 @@ def test_the_conditions_are_what_cloud_monitoring_takes(world: GoogleWorld, aler
     sweep = made["no-sweep"].conditions[0].condition_absent
     assert sweep.duration == timedelta(minutes=10)
     assert 'service_name = "sweep-dead-letters"' in sweep.filter
+    derivation = made["no-derivation"].conditions[0].condition_absent
+    assert derivation.duration == timedelta(hours=3)
+    assert 'service_name = "derive-budgets"' in derivation.filter
 
 
 def test_a_wait_is_known_within_15_percent(world: GoogleWorld) -> None:

@@ -190,6 +190,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "onlyProposed": "whether the estimates differ too much for it to be applied",
     "windowDays": "how far back attempts counted, in days",
     "hasDrifted": "whether the last day differs from the days before it",
+    "clipsInARow": "whether the limit in force clipped each of the last three attempts",
     "counts": "how many attempts there were of each kind",
     "bootstrap": "the estimates of its bootstrap; null: too few attempts",
     "execution": "the estimates of its execution; null: too few attempts",

@@ -157,6 +157,7 @@ class Attempt:
     is_cold = False
     _entered_at: float | None = None
     _booted_at: float | None = None
+    _result_at: float | None = None
     _returned_at: float | None = None
     _first_tool = ""
     _progress: Progress | None = None
@@ -258,13 +259,17 @@ class Attempt:
 
     def mark_execution(self, at: float) -> None:
         """Note that there is a result; the first time counts. Without a first call: nothing."""
-        if self._booted_at is not None and self._returned_at is None:
-            self._returned_at = at
+        if self._booted_at is not None and self._result_at is None:
+            self._result_at = at
 
-    def note_returned(self, at: float) -> None:
-        """Note when its handler is done, unless it said so itself."""
+    def note_returned(self, at: float, *, has_result: bool) -> None:
+        """Note when its handler is done; one that has a result may have said when it had it.
+
+        An attempt that is ended in its clean-up took until then: it had no result that counts.
+        """
         if self._returned_at is None:
-            self._returned_at = at
+            said_at = self._result_at if has_result else None
+            self._returned_at = at if said_at is None else said_at
 
     @property
     def _phases(self) -> Phases | None:

@@ -43,7 +43,7 @@ def derive_budget(
     """
     settings = settings or BudgetSettings()
     current = current or LimitInForce(declared, since=now)
-    evidence = _evidence(list(samples), now, settings)
+    evidence = _evidence(list(samples), current, now, settings)
     target = _target(evidence, declared, settings)
     move = _move(evidence, target, current, now, settings)
     if settings.strategy is not Strategy.PHASE_DECOUPLED:
@@ -54,6 +54,7 @@ def derive_budget(
         counts=evidence.counts,
         window=evidence.window,
         has_drifted=evidence.has_drifted,
+        clips_in_a_row=evidence.clips_in_a_row,
         declared=declared,
         proposed=target.limit if target else declared,
         applied=move.limit,
@@ -71,6 +72,7 @@ class _Evidence:
     counts: SampleCounts
     window: timedelta
     has_drifted: bool
+    clips_in_a_row: bool
     bootstrap: PhaseEstimate | None
     execution: PhaseEstimate | None
 
@@ -100,7 +102,9 @@ class _Move:
     reason: str
 
 
-def _evidence(given: list[object], now: datetime, settings: BudgetSettings) -> _Evidence:
+def _evidence(
+    given: list[object], current: LimitInForce, now: datetime, settings: BudgetSettings
+) -> _Evidence:
     """Return what counts: the samples of the long window, or after a drift of the short one."""
     real = believable(given, now)
     long = [one for one in real if one.ended_at > now - settings.window]
@@ -116,6 +120,7 @@ def _evidence(given: list[object], now: datetime, settings: BudgetSettings) -> _
         counts=count(samples, dropped=len(given) - len(real)),
         window=settings.short_window if drifted else settings.window,
         has_drifted=drifted,
+        clips_in_a_row=limits.clips_in_a_row(samples, current, settings),
         bootstrap=estimate(samples, Phase.BOOTSTRAP, settings),
         execution=estimate(samples, Phase.EXECUTION, settings),
     )
@@ -148,7 +153,7 @@ def _limit(
     limit = limits.phase_decoupled(
         bootstrap_s,
         execution_s,
-        settings.safety_buffer.total_seconds(),
+        max(settings.safety_buffer, settings.clean_up).total_seconds(),
         granularity_s=1,  # it is rounded up once, at the end
     )
     if prior is not None:
@@ -173,10 +178,12 @@ def _move(
 ) -> _Move:
     """Return the next limit: toward the target, or doubled after clips in a row."""
     move = _toward(target, current, now, settings)
-    if not limits.clips_in_a_row(evidence.samples, current.limit):
+    if not evidence.clips_in_a_row:
         return move
-    doubled = limits.on_the_ladder(limits.doubled(current.limit), settings)
+    doubled = limits.on_the_ladder(limits.doubled(current), settings)
     highest = limits.larger(move.limit, doubled)
+    if highest.total_seconds <= current.limit.total_seconds:
+        return _Move(highest, reasons.is_longest(highest))
     if highest == move.limit:
         return move
     return _Move(highest, reasons.doubled(current.limit, highest))
@@ -197,7 +204,7 @@ def _toward(
         return _Move(highest, reasons.raised(at, highest))
     if target.limit.total_seconds == at.total_seconds:
         return _Move(at, reasons.stays(at))
-    lower = limits.on_the_ladder(limits.lowered(target.limit, current, now), settings)
+    lower = limits.on_the_ladder(limits.lowered(target.limit, current, now, settings), settings)
     if lower.total_seconds >= at.total_seconds:  # rounded up, it is no lower yet
         return _Move(at, reasons.on_its_way(at, target.limit))
     return _Move(lower, reasons.lowered(at, lower, target.limit))
@@ -209,6 +216,8 @@ def _circumstances(
     """Return the sentences about the samples and the estimates."""
     found = [(Phase.BOOTSTRAP, evidence.bootstrap), (Phase.EXECUTION, evidence.execution)]
     said = [reasons.estimated(phase, one, settings) for phase, one in found if one is not None]
+    if evidence.clips_in_a_row:
+        said.append(reasons.CLIPS)
     if evidence.has_drifted:
         said.append(reasons.DRIFTED)
     if target is not None:

@@ -94,40 +94,46 @@ def on_the_ladder(limit: Limit, settings: BudgetSettings) -> Limit:
     return Limit(total, min(limit.execution_seconds, total - _RUNG_S))
 
 
-def clips_in_a_row(samples: Sequence[AttemptSample], limit: Limit) -> bool:
+def clips_in_a_row(
+    samples: Sequence[AttemptSample], current: LimitInForce, settings: BudgetSettings
+) -> bool:
     """Return whether the limit in force clipped the last `CLIPPED_IN_A_ROW` attempts.
 
     Failed and interrupted attempts and tail probes say nothing about it.
     """
+    handler_s = current.for_handler
+    asked_to_end_s = handler_s - min(settings.clean_up.total_seconds(), handler_s / 2)
     under_it = [
         one
         for one in samples
         if one.outcome in {Outcome.SUCCESS, Outcome.CLIPPED} and not one.tail_probe
     ]
     last = under_it[-CLIPPED_IN_A_ROW:]
-    return len(last) == CLIPPED_IN_A_ROW and all(_was_clipped_by(limit, one) for one in last)
-
-
-def _was_clipped_by(limit: Limit, sample: AttemptSample) -> bool:
-    """Return whether this limit clipped the attempt, and not a shorter one before it."""
-    return sample.outcome is Outcome.CLIPPED and (
-        sample.total_seconds >= _OF_THE_LIMIT * limit.total_seconds
-        or (sample.execution_seconds or 0.0) >= _OF_THE_LIMIT * limit.execution_seconds
+    return len(last) == CLIPPED_IN_A_ROW and all(
+        # and not a shorter limit before this one
+        one.outcome is Outcome.CLIPPED and one.total_seconds >= _OF_THE_LIMIT * asked_to_end_s
+        for one in last
     )
 
 
-def doubled(limit: Limit) -> Limit:
-    """Return twice the limit."""
-    return Limit(2 * limit.total_seconds, 2 * limit.execution_seconds)
+def doubled(current: LimitInForce) -> Limit:
+    """Return twice the limit; the handler has twice its time, also if it is for its bootstrap."""
+    limit = current.limit
+    return Limit(2 * limit.total_seconds, limit.execution_seconds + current.for_handler)
 
 
-def lowered(target: Limit, current: LimitInForce, now: datetime) -> Limit:
+def lowered(target: Limit, current: LimitInForce, now: datetime, settings: BudgetSettings) -> Limit:
     """Return the target, or how far the limit may go down to it: `DOWN_A_DAY` a day.
 
-    However long the limit stood, one derivation lowers it by no more than the share of a day.
+    However long the limit stood, one derivation lowers it by no more than the share of a day; or
+    by one step of the granularity, if that is more, once the limit stood long enough for it.
     """
-    days = min(1.0, max(0.0, (now - current.since) / timedelta(days=1)))
-    kept = (1 - DOWN_A_DAY) ** days
+    stood = max(0.0, (now - current.since) / timedelta(days=1))
+    kept = (1 - DOWN_A_DAY) ** min(1.0, stood)
+    step_s = settings.rounding_granularity.total_seconds()
+    a_step_less = 1 - step_s / current.limit.total_seconds
+    if (1 - DOWN_A_DAY) ** stood <= a_step_less:
+        kept = min(kept, a_step_less)
     floor = Limit(kept * current.limit.total_seconds, kept * current.limit.execution_seconds)
     return larger(target, floor)
 

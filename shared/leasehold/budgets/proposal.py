@@ -34,6 +34,8 @@ class BudgetSettings:
         short_window: the last part of the window; after a drift it alone counts.
         shortest: the shortest total, the lowest rung of the time ladder.
         longest: the longest total, the cap of the time ladder.
+        clean_up: a handler is asked to end this long before its limit, at half of it at the
+            earliest.
     """
 
     strategy: Strategy = Strategy.FIXED
@@ -45,6 +47,7 @@ class BudgetSettings:
     short_window: timedelta = timedelta(days=1)
     shortest: timedelta = timedelta(seconds=15)
     longest: timedelta = timedelta(minutes=30)
+    clean_up: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,18 @@ class LimitInForce:
     Args:
         limit: the limit.
         since: when it last changed, in UTC: `BudgetProposal.changed_at` of that derivation.
+        handler_seconds: the hard limit of the handler that followed from it, for its bootstrap and
+            its execution; None: it has the execution alone.
     """
 
     limit: Limit
     since: datetime
+    handler_seconds: float | None = None
+
+    @property
+    def for_handler(self) -> float:
+        """The seconds of a handler that hangs, wherever it does."""
+        return self.handler_seconds or self.limit.execution_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,7 @@ class BudgetProposal:
         counts: the samples of the window, by kind.
         window: the window that counts: the short one after a drift.
         has_drifted: whether the durations of the short window differ from those before it.
+        clips_in_a_row: whether the limit in force ended the last attempts, each of them.
         declared: the limit of the step's entry.
         proposed: the limit that the samples ask for.
         applied: the limit of the next dispatch, on its way to the proposed one; the declared one
@@ -125,6 +137,7 @@ class BudgetProposal:
     counts: SampleCounts
     window: timedelta
     has_drifted: bool
+    clips_in_a_row: bool
     declared: Limit
     proposed: Limit
     applied: Limit

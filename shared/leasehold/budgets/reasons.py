@@ -14,6 +14,10 @@ DRIFTED: Final = (
 )
 REFUTED: Final = "The declared limit no longer counts: it would clip too many attempts."
 SMALL: Final = "The window is small, so the limit stays above its longest success."
+CLIPS: Final = (
+    "The limit in force clipped each of the last three attempts. Where they hang, no limit helps "
+    "them."
+)
 
 
 def not_applied(strategy: Strategy) -> str:
@@ -61,6 +65,11 @@ def doubled(before: Limit, after: Limit) -> str:
         f"The limit doubles from {_words(before)} to {_words(after)}: it clipped the last three "
         "attempts."
     )
+
+
+def is_longest(limit: Limit) -> str:
+    """Return that the limit does not double any more."""
+    return f"The limit stays at {_words(limit)}, the longest that is derived."
 
 
 def estimated(phase: Phase, found: PhaseEstimate, settings: BudgetSettings) -> str:

@@ -17,6 +17,9 @@ DERIVED: Final = "derived"
 #: The same of an attempt that runs under the longest limit, so that the longest ones are seen.
 TAIL_PROBE: Final = "tail_probe"
 
+#: The strategy of a budget that is applied: a value of `Strategy` in `budgets/proposal.py`.
+APPLIED: Final = "phase_decoupled"
+
 #: How many budgets are read: those with the first ids.
 BUDGETS_AT_MOST: Final = 1000
 
@@ -30,9 +33,9 @@ class BudgetLimit(Stored):
         timeout_s: of its handler, whose bootstrap counts as well: its agent timeout.
     """
 
-    total_s: float = Field(gt=0, le=7 * 86_400)
+    total_s: float = Field(ge=1, le=7 * 86_400)
     execution_s: float = Field(ge=0, le=7 * 86_400)
-    timeout_s: float = Field(gt=0, le=7 * 86_400)
+    timeout_s: float = Field(ge=0.001, le=7 * 86_400)
 
 
 class Budget(Stored):
@@ -48,6 +51,7 @@ class Budget(Stored):
     only_proposed: bool = False
     window_days: float = Field(ge=0, le=3660)
     has_drifted: bool = False
+    clips_in_a_row: bool = False
     counts: Mapping[str, int] = {}
     bootstrap: Mapping[str, Any] | None = None
     execution: Mapping[str, Any] | None = None
@@ -65,6 +69,14 @@ def budget_of(document: Document) -> Budget | None:
         return Budget.model_validate(document)
     except ValidationError:
         return None
+
+
+def is_to_be_applied(document: Document) -> bool:
+    """Return whether a stored budget is that of a step that went by it when it was derived.
+
+    Until it is derived again, one that was only proposed has the entry's limit of that time.
+    """
+    return bool(document.get("strategy", APPLIED) == APPLIED)
 
 
 def applied_limit(document: Document) -> BudgetLimit | None:

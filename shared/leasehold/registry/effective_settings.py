@@ -117,6 +117,7 @@ def _with_tail_probes(settings: StepSettings, longest: timedelta) -> StepSetting
     """
     if set(map(settings.sources.get, ("agentTimeout", "dispatchDeadline"))) != {DERIVED}:
         return settings
+    longest = max(longest, settings.dispatch_deadline)  # a person may have edited the budget
     sources = {"agentTimeout": TAIL_PROBE, "dispatchDeadline": TAIL_PROBE}
     tail = replace(
         settings,

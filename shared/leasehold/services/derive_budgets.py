@@ -33,10 +33,13 @@ from leasehold.ports.documents import Query, Range
 from leasehold.ports.sample_source import SampleSource
 from leasehold.registry.dispatch import MIN_DEADLINE, StepDispatchEntry, budget_cap
 from leasehold.services.engine import Engine
+from leasehold.services.reporting import Facts
 
 #: So many entries of the ledger are read for a step, the newest ones.
 READS_A_STEP: Final = 1000
-_PAGE: Final = 200
+#: The `event` of the line of a step whose last attempts were all clipped.
+LIMIT_CLIPS: Final = "LIMIT_CLIPS"
+
 _READ_WITHIN_S: Final = 20.0
 
 #: A handler that is ended needs this long for its end to be recorded.
@@ -242,7 +245,26 @@ def derive_and_report(engine: Engine) -> list[Derived]:
             limit = one.budget.applied.total_s
             words = f"step {one.step_type} has {limit:.0f} s from now on: {one.budget.reasons[0]}"
             engine.listeners.log(words)
+        if one.budget is not None and one.budget.clips_in_a_row:
+            engine.listeners.report(_line_of_clips(one.budget))
     return found
+
+
+def _line_of_clips(budget: Budget) -> Facts:
+    """Return that a limit ends all attempts, as a structured line of the log: a hang, or a drift.
+
+    A line a derivation, and not one a change: at the longest limit nothing changes any more.
+    """
+    limit = budget.applied.total_s
+    return {
+        "severity": "WARNING",
+        "message": f"step {budget.step_type}: its limit clipped each of the last three attempts, "
+        f"and is {limit:.0f} s from now on. Where they hang, no limit helps them.",
+        "event": LIMIT_CLIPS,
+        "step": budget.step_type,
+        "limitS": limit,
+        "detail": budget.reasons[0] if budget.reasons else None,
+    }
 
 
 def _derive(engine: Engine, source: SampleSource, entry: StepDispatchEntry) -> Derived:
@@ -254,9 +276,11 @@ def _derive(engine: Engine, source: SampleSource, entry: StepDispatchEntry) -> D
         samples = source(entry.step_type, now - settings.window)
         last = _last(document)
         budget = _budget(entry, samples, now, last, settings)
-        engine.documents.transact(ref, partial(_put, budget))
+        is_stored = engine.documents.transact(ref, partial(_put, budget)).answer
     except LeaseholdError as error:
         return Derived(entry.step_type, None, error.message)
+    if not is_stored:
+        return Derived(entry.step_type, budget)
     applied = budget.declared if last is None else last.applied
     return Derived(entry.step_type, budget, has_changed=budget.applied != applied)
 
@@ -266,8 +290,12 @@ def _look(document: Document | None, now: datetime) -> Write[tuple[Document | No
     return Write((document, now))
 
 
-def _put(budget: Budget, _before: Document | None, _now: datetime) -> Write[None]:
-    return Write(None, to_document(budget))
+def _put(budget: Budget, before: Document | None, now: datetime) -> Write[bool]:
+    """Store the budget, unless another derivation that began later has stored its own."""
+    last = _last(before)
+    if last is not None and budget.derived_at < last.derived_at <= now:
+        return Write(answer=False)
+    return Write(True, to_document(budget))
 
 
 def budget_settings(engine: Engine, entry: StepDispatchEntry) -> BudgetSettings:
@@ -278,6 +306,7 @@ def budget_settings(engine: Engine, entry: StepDispatchEntry) -> BudgetSettings:
             "strategy": engine.strategy_of(entry),
             "shortest": MIN_DEADLINE,
             "longest": budget_cap(entry, on_platform=engine.rules.on_platform),
+            "clean_up": entry.cleanup_ttl,
         }
     )
 
@@ -294,10 +323,11 @@ def _budget(
 ) -> Budget:
     """Return the budget of a step from its samples and its last budget."""
     declared = Limit(entry.dispatch_deadline.total_seconds(), entry.agent_timeout.total_seconds())
-    current = None
-    if last is not None and settings.strategy is Strategy.PHASE_DECOUPLED:
+    current = LimitInForce(declared, now, handler_seconds=declared.execution_seconds)
+    if last is not None and last.strategy == settings.strategy == Strategy.PHASE_DECOUPLED:
         applied = Limit(last.applied.total_s, last.applied.execution_s)
-        current = LimitInForce(applied, since=last.changed_at or last.derived_at)
+        since = min(last.changed_at or last.derived_at, now)  # a clock may have been ahead
+        current = LimitInForce(applied, since, handler_seconds=last.applied.timeout_s)
     found = derive_budget(samples, now=now, declared=declared, current=current, settings=settings)
     return Budget(
         step_type=entry.step_type,
@@ -310,6 +340,7 @@ def _budget(
         only_proposed=found.only_proposed,
         window_days=found.window / timedelta(days=1),
         has_drifted=found.has_drifted,
+        clips_in_a_row=found.clips_in_a_row,
         counts=_named(found.counts),
         bootstrap=_phase(found.bootstrap),
         execution=_phase(found.execution),

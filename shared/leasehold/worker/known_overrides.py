@@ -11,7 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from leasehold.domain.budget import BUDGETS_AT_MOST, BudgetLimit, applied_limit
+from leasehold.domain.budget import (
+    BUDGETS_AT_MOST,
+    BudgetLimit,
+    applied_limit,
+    is_to_be_applied,
+)
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
@@ -24,7 +29,9 @@ MAX_AGE_S: Final = 10.0
 _WITHIN_S: Final = 3.0
 
 _ALL: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
-_BUDGETS: Final = Query("budgets", limit=BUDGETS_AT_MOST, within=_WITHIN_S, fields=("applied",))
+_BUDGETS: Final = Query(
+    "budgets", limit=BUDGETS_AT_MOST, within=_WITHIN_S, fields=("strategy", "applied")
+)
 
 
 class KnownOverrides:
@@ -104,6 +111,8 @@ class KnownOverrides:
         """Return the derived limits; of one that cannot be used, the last good one, and say so."""
         found, unusable = {}, set()
         for one in self._documents.query(_BUDGETS):
+            if not is_to_be_applied(one.document):
+                continue
             step = one.ref.id
             limit = applied_limit(one.document)
             if limit is None:

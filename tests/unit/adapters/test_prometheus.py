@@ -25,7 +25,7 @@ from leasehold.adapters.prometheus import (
     is_of_google,
 )
 from leasehold.budgets.limits import clips_in_a_row
-from leasehold.budgets.proposal import Limit
+from leasehold.budgets.proposal import BudgetSettings, Limit, LimitInForce
 from leasehold.budgets.samples import AttemptSample, Outcome, believable
 from leasehold.errors import MetricsUnavailableError
 from leasehold.registry.settings import read_settings
@@ -266,7 +266,8 @@ def test_attempts_seem_clipped_in_a_row_only_where_nearly_all_were(
 
     found = believable(samples_of(server), NOW)
 
-    assert clips_in_a_row(found, Limit(600, 590)) is is_doubled
+    current = LimitInForce(Limit(600, 590), since=NOW)
+    assert clips_in_a_row(found, current, BudgetSettings()) is is_doubled
 
 
 # Servers that do not answer, and answers that cannot be true.

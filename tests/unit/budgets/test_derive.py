@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -124,6 +125,38 @@ def test_a_limit_goes_down_though_each_hour_allows_less_than_its_rounding() -> N
     assert in_force.limit.total_seconds in {480, 540}
 
 
+def test_a_handler_has_its_percentile_before_it_is_asked_to_end() -> None:
+    """A buffer of 10 s would have a clean-up time of two minutes cut executions short."""
+    short, long = timedelta(seconds=10), timedelta(minutes=2)
+    settings = replace(APPLIED, safety_buffer=short, clean_up=long)
+
+    found = derived(drawn(5000), Limit(240, 200), settings=settings)
+
+    assert found.execution is not None
+    assert found.applied.execution_seconds >= found.execution.bound + 120
+
+
+def test_a_short_limit_goes_down_to_its_target_too() -> None:
+    """A fifth of 240 s is less than the minute that limits are rounded up to."""
+    settings = replace(APPLIED, safety_buffer=timedelta(seconds=10))
+    samples = drawn(1000, median_s=10, sigma=0.2)
+    totals, in_force = [], LimitInForce(Limit(240, 200), since=NOW)
+    for hour in range(24 * 10):
+        found = derive_budget(
+            samples,
+            now=NOW + timedelta(hours=hour),
+            declared=DECLARED,
+            current=in_force,
+            settings=replace(settings, window=timedelta(days=30)),
+        )
+        in_force = LimitInForce(found.applied, found.changed_at)
+        totals.append(in_force.limit.total_seconds)
+
+    assert totals[24] == 240
+    assert sorted(set(totals)) == [60, 120, 180, 240]
+    assert totals.count(120) >= 24 * 3, "half of it takes the three days of a fifth each"
+
+
 @pytest.mark.parametrize("settings", [APPLIED, BudgetSettings(Strategy.PHASE_DECOUPLED, 0.9, 0.95)])
 def test_three_clipped_in_a_row_double_the_limit(settings: BudgetSettings) -> None:
     """There is nothing to estimate from, and it must not go on like this."""
@@ -146,6 +179,23 @@ def test_a_limit_doubles_no_further_than_the_ladder() -> None:
     clipped = [AttemptSample(NOW, Outcome.CLIPPED, 2.0, 1199.0)] * 3
 
     assert derived(clipped, Limit(1260, 1199)).applied == Limit(1800, 1799)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.PROPOSE, Strategy.PHASE_DECOUPLED])
+def test_attempts_that_hang_are_told_also_where_no_limit_is_longer(strategy: Strategy) -> None:
+    clipped = [AttemptSample(NOW, Outcome.CLIPPED, 2.0, 1799.0)] * 3
+
+    found = derived(clipped, Limit(1800, 1799), settings=BudgetSettings(strategy))
+
+    assert found.clips_in_a_row
+    assert (
+        "The limit in force clipped each of the last three attempts. Where they hang, no limit "
+        "helps them."
+    ) in found.reasons
+    if strategy is Strategy.PHASE_DECOUPLED:
+        assert found.reasons[0] == (
+            "The limit stays at 1800 s (1799 s for execution), the longest that is derived."
+        )
 
 
 def test_an_hour_of_a_dead_provider_does_not_teach_that_attempts_are_short() -> None:

@@ -68,13 +68,29 @@ def test_a_new_step_starts_at_the_declared_limit_and_leaves_it_without_a_jump(
 def test_a_limit_goes_down_by_a_fifth_a_day(hours: float, total_s: float) -> None:
     current = LimitInForce(Limit(1000, 500), since=NOW - timedelta(hours=hours))
 
-    assert round(limits.lowered(Limit(100, 50), current, NOW).total_seconds) == total_s
+    lowered = limits.lowered(Limit(100, 50), current, NOW, SETTINGS)
+    assert round(lowered.total_seconds) == total_s
+
+
+@pytest.mark.parametrize(
+    ("days", "total_s"),
+    [(1, 192), (1.2, 192), (1.3, 180), (30, 180)],
+    ids=["a day", "too soon for a step", "a step", "no more than a step"],
+)
+def test_a_limit_goes_down_a_step_of_its_rounding_that_is_more_than_a_fifth(
+    days: float, total_s: float
+) -> None:
+    """A fifth of 240 s is less than a minute: rounded up to minutes it never changes."""
+    current = LimitInForce(Limit(240, 120), since=NOW - timedelta(days=days))
+
+    lowered = limits.lowered(Limit(60, 30), current, NOW, SETTINGS)
+    assert round(lowered.total_seconds) == total_s
 
 
 def test_a_limit_goes_down_no_further_than_to_its_target() -> None:
     current = LimitInForce(Limit(1000, 500), since=NOW - timedelta(days=1))
 
-    assert limits.lowered(Limit(900, 450), current, NOW) == Limit(900, 450)
+    assert limits.lowered(Limit(900, 450), current, NOW, SETTINGS) == Limit(900, 450)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +136,46 @@ CLIPPED = sample(Outcome.CLIPPED, 600.0)
     ],
 )
 def test_the_limit_in_force_clipped_the_last_three(last: list[AttemptSample], clips: bool) -> None:
-    assert limits.clips_in_a_row(last, Limit(660, 600)) is clips
+    current = LimitInForce(Limit(660, 600), since=NOW)
+
+    assert limits.clips_in_a_row(last, current, SETTINGS) is clips
+
+
+@pytest.mark.parametrize(
+    ("bootstrap_s", "execution_s", "clean_up_s", "clips"),
+    [
+        (300.0, None, 5, True),
+        (1.0, 294.0, 5, True),
+        (1.0, 239.0, 60, True),
+        (1.0, 150.0, 1000, True),
+        (250.0, None, 5, False),
+        (1.0, 199.0, 60, False),
+    ],
+    ids=[
+        "it hangs in its bootstrap",
+        "it ended when it was asked to",
+        "likewise, a minute before its limit",
+        "at half of its limit at the earliest",
+        "a shorter limit, before",
+        "likewise",
+    ],
+)
+def test_a_limit_clips_wherever_its_handler_is_when_it_is_asked_to_end(
+    bootstrap_s: float, execution_s: float | None, clean_up_s: float, clips: bool
+) -> None:
+    """A limit of 480 s leaves a handler less: its rounding is for the settlement."""
+    settings = BudgetSettings(clean_up=timedelta(seconds=clean_up_s))
+    current = LimitInForce(Limit(480, 190), NOW, handler_seconds=300)
+    last = AttemptSample(NOW, Outcome.CLIPPED, bootstrap_s, execution_s)
+
+    assert limits.clips_in_a_row([last] * 3, current, settings) is clips
+
+
+def test_a_handler_has_twice_its_time_under_a_limit_that_is_doubled() -> None:
+    """Its bootstrap of 110 s has not changed, and is added to its execution again."""
+    current = LimitInForce(Limit(480, 190), NOW, handler_seconds=300)
+
+    assert limits.doubled(current) == Limit(960, 490)
 
 
 def test_a_limit_is_refuted_by_more_clips_than_the_percentile_leaves() -> None:

@@ -18,7 +18,8 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest import run_ref
-from leasehold.domain.result import Finished
+from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.result import Failed, Finished
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.services.execute_step import Hint, arrive, execute_step
@@ -502,6 +503,27 @@ def test_the_phases_run_from_the_lease_to_the_first_tool_and_to_the_result(world
     assert record.first_tool == "search"
 
 
+@pytest.mark.parametrize("raises", [True, False], ids=["its handler raises", "it is killed"])
+def test_an_attempt_that_is_ended_in_its_clean_up_took_until_then(
+    world: World, *, raises: bool
+) -> None:
+    """Each would seem to be far below its limit, and the limit would stay where it ends all."""
+    held = world.held()
+    held.note_entered(world.clock.monotonic())
+    calls = AttemptCalls(held)
+    calls.mark_bootstrap("search")
+    world.clock.advance(4)
+    calls.mark_execution()
+    world.clock.advance(6)
+    if raises:
+        held.note_returned(world.clock.monotonic(), has_result=False)
+
+    held.settle(ending_of(held, Failed(ErrorRecord(type="X", code="x", message="m"))))
+
+    (ended,) = world.run_of(held).steps["hold"].earlier_attempts or ()
+    assert ended.execution_seconds == 10.0
+
+
 def test_without_a_mark_the_bootstrap_ends_where_the_handler_is_entered(world: World) -> None:
     held = world.held()
     world.clock.advance(2)
@@ -546,7 +568,8 @@ def test_the_first_attempt_of_a_process_is_cold(world: World) -> None:
         assert not second.is_cold
 
 
-def complete_with_notes(_: World, held: Attempt) -> None:
+def complete_with_notes(world: World, held: Attempt) -> None:
+    held.note_returned(world.clock.monotonic(), has_result=True)
     held.settle(ending_of(held, Finished('{"n":2}')))
 
 

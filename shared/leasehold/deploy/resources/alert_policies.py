@@ -98,14 +98,35 @@ def _dead_letters() -> Alert:
     )
 
 
-def _no_sweep() -> Alert:
-    service = FUNCTIONS["sweep_dead_letters"].service
+def _answered(service: str) -> str:
+    """Return a filter for the requests that a function answered well."""
     conditions = (
         _OF_FUNCTIONS,
         'metric.type = "run.googleapis.com/request_count"',
         f'resource.label.service_name = "{service}"',
         'metric.label.response_code_class = "2xx"',
     )
+    return " AND ".join(conditions)
+
+
+def _no_derivation() -> Alert:
+    service = FUNCTIONS["derive_budgets"].service
+    return Alert(
+        "no-derivation",
+        "Limits are not derived",
+        "WARNING",
+        "Limits that learn stay as they were last derived, however long attempts take by now.\n\n"
+        f"Look at the job `{service}` of Cloud Scheduler (is it paused? what was it answered?), "
+        f"then at the log of the function `{service}`. If no step has a strategy but `fixed`, the "
+        "job may be paused, and this alert turned off.",
+        _answered(service),
+        within=timedelta(hours=3),
+        above=None,
+    )
+
+
+def _no_sweep() -> Alert:
+    service = FUNCTIONS["sweep_dead_letters"].service
     return Alert(
         "no-sweep",
         "No sweep has ended well",
@@ -114,7 +135,7 @@ def _no_sweep() -> Alert:
         f"Look at the job `{service}` of Cloud Scheduler (is it paused? what was it answered?), "
         f"then at the log of the function `{service}`: a line with `SWEEP_FINISHED` says in "
         "`detail` what could not be reached.",
-        " AND ".join(conditions),
+        _answered(service),
         within=timedelta(minutes=10),
         above=None,
     )
@@ -190,6 +211,21 @@ ALERTS: Final = Registry(
             above=5,
         ),
         _no_sweep(),
+        Alert(
+            "clipping-limits",
+            "A limit ends all attempts of a step",
+            "WARNING",
+            "The limit of the step, which is derived, ended each of its last three attempts; it "
+            "doubles each hour, up to the longest.\n\n"
+            "`leasehold trace RUN` has the line at which each was ended. If they hang, as while a "
+            "provider is down, no limit helps: repair the cause, and set a shorter one with "
+            "`leasehold override STEP`. If they only take longer, leave it to the limit. "
+            "`leasehold explain-limit STEP` shows which.",
+            _of(METRICS["clipping-limits"]),
+            within=timedelta(hours=1),
+            by=("step",),
+        ),
+        _no_derivation(),
     ],
 )
 

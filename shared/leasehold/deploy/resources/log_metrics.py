@@ -13,6 +13,7 @@ from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Lo
 from leasehold.domain.trace import TraceType
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.registry import Registry
+from leasehold.services.derive_budgets import LIMIT_CLIPS
 from leasehold.services.reporting import STEP_BLOCKED
 from leasehold.services.sweep import SWEEP_FINISHED
 
@@ -150,6 +151,12 @@ METRICS: Final = Registry(
             "sweeps that left something",
             (SWEEP_FINISHED,),
             where=("(jsonPayload.unattended>0 OR jsonPayload.more=true)",),
+        ),
+        LogMetric(
+            "clipping-limits",
+            "steps whose limit ended each of their last attempts: once for each derivation",
+            (LIMIT_CLIPS,),
+            labels=("step",),
         ),
     ],
 )

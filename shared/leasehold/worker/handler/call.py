@@ -266,7 +266,10 @@ class InlineRunner:
             return end
         with LinesOf(attempt.name):
             begin, end_by = partial(_begin, attempt), partial(self._end_by, attempt, step)
-            return call_handler(step, given, begin=begin, end_by=end_by)
+            result = call_handler(step, given, begin=begin, end_by=end_by)
+        has_result = isinstance(result, Finished)
+        attempt.note_returned(attempt.engine.clock.monotonic(), has_result=has_result)
+        return result
 
     def _end_by(
         self, attempt: Attempt, step: StepHandler, error: BaseException, path: str

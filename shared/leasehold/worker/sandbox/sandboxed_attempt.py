@@ -301,7 +301,8 @@ class SandboxedAttempt:
                 FinishedNote() | FailedNote() | UnableNote() | DeferredNote() | ContinuedNote()
             ) as last:
                 self.last = last, frame.body
-                self._held.note_returned(time.monotonic())
+                has_result = isinstance(last, FinishedNote)
+                self._held.note_returned(time.monotonic(), has_result=has_result)
             case ProgressNote(fraction=fraction, message=message):
                 self._calls.note_progress(Progress(fraction=fraction, message=message))
             case BootstrapNote() | ExecutionNote() as mark:
