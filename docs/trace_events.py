@@ -48,7 +48,10 @@ TRACE_EVENTS: Final = Registry(
             "An attempt ended to be continued by the next one; it uses up no retry.",
         ),
         TraceEventEntry(
-            TraceType.CHECKPOINT_RESUMED, False, "An attempt goes on from what an earlier one kept."
+            TraceType.CHECKPOINT_RESUMED,
+            False,
+            "An attempt goes on from what an earlier one kept. Of a run that is blocked until the "
+            "code is put right, the looks have none: they may not come to the handler.",
         ),
         TraceEventEntry(
             TraceType.CHECKPOINT_REJECTED,

@@ -173,6 +173,13 @@ class HandlerNotFoundError(LeaseholdError):
     code = "handler_not_found"
     text = "Handler {handler!r} of step {step!r} does not resolve: {problem}."
 
+    def __init__(self, **details: Any) -> None:
+        super().__init__(**details)
+        kind, _, gate = str(details["step"]).partition(" ")
+        if gate:  # no name of a step has a blank
+            words = self.message.replace(f"step '{kind} {gate}'", f"{kind} {gate!r}", 1)
+            self.args = (words.replace("Handler", "Check", 1),)
+
 
 class EntryActionNotFoundError(HandlerNotFoundError):
     """The path of an entry action does not lead to a function that takes (ctx, given)."""

@@ -106,6 +106,10 @@ def test_everything_is_found_at_once_with_its_place(broken: Shell) -> None:
     assert lines[0].startswith("LEASEHOLD_TASKS is 'mq'; allowed: ")
     assert lines[1].startswith("PIPELINE_LEASE_TTL_S is '-1'; allowed: ")
     assert lines[2].startswith("PIPELINE_READ_TIMEOUT_MS refused: it is 'soon'")
+    assert lines[6].startswith("catalog.py:16: ")
+    assert lines[7].startswith(
+        "catalog.py:9: Check 'steps:gate' of gate 'check' does not resolve: "
+    )
     assert lines[8] == (
         "steps.py:14: Pipeline 'pages': step 'read' gives Page, and step 'rate' takes Rated: "
         "it lacks 'rating', which is required. "

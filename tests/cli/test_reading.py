@@ -21,6 +21,20 @@ def test_a_store_that_is_not_there_is_read_as_empty_and_not_made(shell: Shell) -
     assert shell.files() == ["shop.py"]
 
 
+def test_the_table_of_a_run_has_both_phases_of_each_step(shell: Shell) -> None:
+    done = shell.run(*ORDER, "--in-process", "--json")
+    run = json.loads(done.stdout)
+
+    head, *rows = shell.run("show", run["runId"]).stdout.partition("\n\n")[2].splitlines()
+
+    columns = head.split("\t")
+    assert columns[2:5] == ["TIME", "BOOTSTRAP", "EXECUTION"]
+    cells = [row.split("\t")[3:5] for row in rows]
+    assert [bootstrap.removesuffix(", cold")[-2:] for bootstrap, _ in cells] == [" s"] * len(rows)
+    assert [", cold" in bootstrap for bootstrap, _ in cells] == [True] + [False] * (len(rows) - 1)
+    assert all(execution.endswith(" s") for _, execution in cells)
+
+
 def test_runs_are_listed_newest_first_page_by_page(shell: Shell) -> None:
     started = [json.loads(shell.run(*ORDER, "--json").stdout)["runId"] for _ in range(3)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import click
@@ -41,7 +41,7 @@ from leasehold.presentation.run_state import (
 )
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
-_COLUMNS: Final = ("STEP", "STATUS", "TIME", "ATTEMPTS", "OUTPUT")
+_COLUMNS: Final = ("STEP", "STATUS", "TIME", "BOOTSTRAP", "EXECUTION", "ATTEMPTS", "OUTPUT")
 _CALLS: Final = "CALLS"
 
 _HAS_ATTEMPT: Final = (RunStatus.IN_PROGRESS, RunStatus.BLOCKED, RunStatus.COMPLETED)
@@ -165,9 +165,19 @@ def _row(step: str, record: StepRecord, until: datetime) -> Row:
         step,
         StyledText(record.status.value, status_style(record.status)),
         "" if began is None else duration(ended - began),
+        *_phases(record),
         "" if began is None else _attempts(record),
         f"{grade} {short}" if grade else short,
     )
+
+
+def _phases(record: StepRecord) -> tuple[str, str]:
+    """Return how long both phases took of the attempt that made the output, or that runs."""
+    bootstrap, execution = (
+        "" if seconds is None else duration(timedelta(seconds=seconds))
+        for seconds in (record.bootstrap_seconds, record.execution_seconds)
+    )
+    return f"{bootstrap}, cold" if bootstrap and record.cold_start else bootstrap, execution
 
 
 def _attempts(record: StepRecord) -> str:

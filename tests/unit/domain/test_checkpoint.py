@@ -184,6 +184,26 @@ def test_the_next_attempt_of_the_step_goes_on_from_it_and_the_trace_says_so(
     }
 
 
+def test_a_look_at_a_blocked_run_says_nothing_of_a_checkpoint(runs: Runs) -> None:
+    """Its handler cannot be imported, so that nothing goes on from there."""
+    run = runs.checkpointed(runs.leased(), at=4)
+    run = runs.unable(runs.leased(runs.failed(run), at=15, lease_id="lease-2"), at=16).manifest
+
+    look = lifecycle.look_again(run, runs.at(26), rules=runs.rules).manifest
+    taken = lifecycle.arrive(
+        look,
+        runs.at(26),
+        rules=runs.rules,
+        generation=look.position.dispatch.generation,
+        lease_id="lease-3",
+        holder="host-b",
+    )
+
+    assert taken.manifest.position.lease is not None
+    assert taken.manifest.position.checkpoint is not None
+    assert taken.events == ()
+
+
 def test_who_takes_a_lease_over_goes_on_from_it_too(elsewhere: Runs, at: At) -> None:
     run = elsewhere.checkpointed(elsewhere.claimed(), at=4)
 

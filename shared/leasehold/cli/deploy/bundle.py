@@ -9,11 +9,18 @@ import click
 
 from leasehold.cli.deploy.options import catalog_name, project_tables
 from leasehold.cli.stdout import print_line
-from leasehold.cli.streams import warn
+from leasehold.cli.streams import note, warn
 from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.assemble import Bundle, Changes, assemble, write
 from leasehold.deploy.bundle.contents import user_modules
-from leasehold.deploy.bundle.requirements import HASHES, closure_of, hashes_of, looked_up, text_of
+from leasehold.deploy.bundle.requirements import (
+    ASKS_PIP,
+    HASHES,
+    closure_of,
+    hashes_of,
+    looked_up,
+    text_of,
+)
 from leasehold.domain.printable import counted
 from leasehold.presentation.formatting import one_line
 
@@ -64,7 +71,9 @@ def hashes(*, extras: Sequence[str], catalog: str) -> None:
     root = Path.cwd()
     extras = (*project_tables().extras, *extras)
     try:
-        found = looked_up(closure_of(root, user_modules(catalog), extras))
+        closure = closure_of(root, user_modules(catalog), extras)
+        note(ASKS_PIP)
+        found = looked_up(closure)
     except BundleError as error:
         raise click.ClickException(str(error)) from error
     before = hashes_of(root)

@@ -23,6 +23,7 @@ from leasehold.cli.streams import note, print_error, warn
 from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.contents import user_modules
 from leasehold.deploy.bundle.requirements import (
+    ASKS_PIP,
     CONSTRAINTS,
     HASHES,
     closure_of,
@@ -114,6 +115,7 @@ def _pin(folder: Path) -> Iterator[str]:
         if _write(folder / CONSTRAINTS, "".join(f"{pin}\n" for pin in closure.pins())):
             yield CONSTRAINTS
         if not (folder / HASHES).exists():
+            note(ASKS_PIP)
             _write(folder / HASHES, text_of(looked_up(closure_of(folder, modules, extras))))
             yield HASHES
     except BundleError as error:

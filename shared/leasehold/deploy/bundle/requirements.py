@@ -252,6 +252,10 @@ _HASHES_HEADER: Final = """\
 """
 
 
+#: What a person waits for meanwhile.
+ASKS_PIP: Final = "pip is asked for the hash of each package, which takes about a minute"
+
+
 def looked_up(closure: Closure) -> dict[str, set[str]]:
     """Return the hashes of each package, by `name==version`.
 

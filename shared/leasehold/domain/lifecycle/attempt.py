@@ -175,8 +175,8 @@ def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> 
         draft.owe_folder()
         draft.run = replace(draft.run, has_files=True)
     run, at, now = draft.run, draft.position, draft.now
-    block = at.dispatch.after_block
-    if (kept := at.checkpoint) and not (block and block.looks):  # it looks again and again
+    is_look = at.dispatch.after_block is not None  # whose handler may well not be called
+    if (kept := at.checkpoint) and not (is_look or run.has_unjudged_output):
         facts = {"phase": kept.phase, "iteration_count": kept.iteration_count}
         draft.trace_next(TraceType.CHECKPOINT_RESUMED, **facts)
     record = replace(
