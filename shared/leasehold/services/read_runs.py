@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from math import ceil
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -20,7 +20,7 @@ from leasehold.domain.summary import Summary, head_of, head_paths, summary_of
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, is_of_run
 from leasehold.domain.trouble import TROUBLE_PATHS, Trouble
-from leasehold.errors import InvalidRequestError, UnreadableRunError
+from leasehold.errors import InvalidRequestError, UnknownRunError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.registry.dispatch import is_step_type
 from leasehold.services.engine import Engine, find_run
@@ -269,6 +269,82 @@ def _steps_of(run: Document) -> Iterator[str]:
     for step in plan if isinstance(plan, list) else ():
         if isinstance(step, str) and is_step_type(step):
             yield step
+
+
+# Whether a run or a page of runs has changed: for who looks every other second.
+
+
+#: What is another one after each write of a run, and what tells that it is gone.
+_MARKS: Final = ("updatedAt", "traced", "position.dispatch.generation", "purgedAt")
+
+#: What `is_wanted` looks at.
+_FILTERED: Final = (
+    "runId",
+    "status",
+    "pipeline",
+    "labels",
+    "paused",
+    "cancelled",
+    "deadLettered",
+    "deadLetterReason",
+    "currentStep",
+    "createdAt",
+)
+
+
+def run_mark(engine: Engine, run_id: str) -> str:
+    """Return a text that is another one after each write of a run, from one read of a few fields.
+
+    The passing of time, such as the end of its lease, does not change it.
+
+    Raises:
+        UnknownRunError: there is no such run.
+        StoreUnavailableError: the store did not answer. Retryable.
+    """
+    found: Sequence[Snapshot] = ()
+    if is_run_id(run_id):
+        query = Query("runs", id_prefix=run_id, limit=1, fields=_MARKS)
+        found = engine.documents.query(query)
+    for one in found:  # of all ids that begin so, the shortest comes first
+        if one.ref.id == run_id and one.document.get("purgedAt") is None:
+            return _digest_of([_mark_of_run(one)])
+    raise UnknownRunError(run_id=run_id[:MAX_NAME])
+
+
+def page_mark(
+    engine: Engine, wanted: RunFilter, limit: int = DEFAULT_PAGE, page_token: str | None = None
+) -> str:
+    """Return a text that is another one where a page of `list_runs` is, from its query.
+
+    A few fields of each run are read; otherwise as `run_mark`, and as `list_runs`.
+    """
+    paths = dict.fromkeys((*_MARKS, *_FILTERED, *(TROUBLE_PATHS if wanted.trouble else ())))
+    runs = _Runs(engine, _Fields(engine.documents, tuple(paths)), wanted)
+    page = _list(runs, limit=limit, page_token=page_token, read=_mark_of_run, most=WHOLE_RUNS)
+    return _digest_of([*page.runs, page.next_page_token or ""])
+
+
+def _mark_of_run(found: Snapshot) -> str:
+    position = found.document.get("position")
+    dispatch = position.get("dispatch") if isinstance(position, Mapping) else None
+    generation = dispatch.get("generation") if isinstance(dispatch, Mapping) else None
+    written = found.document.get("updatedAt"), found.document.get("traced"), generation
+    return f"{found.ref.id} {written}"
+
+
+def _digest_of(marks: Sequence[str]) -> str:
+    return digest("\n".join(marks))[:16]
+
+
+class _Fields(NamedTuple):
+    """Reads some fields of documents alone."""
+
+    documents: Queries
+    paths: tuple[str, ...]
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Return what the store finds, as its `query` does."""
+        return self.documents.query(replace(query, fields=self.paths))
 
 
 def matching_runs(engine: Engine, wanted: RunFilter) -> Iterator[Manifest]:
