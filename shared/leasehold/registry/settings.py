@@ -644,12 +644,12 @@ def check_callers(settings: Settings, environ: Mapping[str, str]) -> None:
         raise UnsetSettingError(name="LEASEHOLD_AUDIENCE", problem=problem, allowed=allowed)
 
 
-def check_sign_in(settings: Settings, host: str = "") -> None:
+def check_sign_in(settings: Settings, host: str | None = None) -> None:
     """Refuse a server that lets callers of other machines in without asking who they are.
 
     Args:
         settings: the values of the settings.
-        host: where it listens beyond this machine; empty: it does not.
+        host: where it listens beyond this machine; None: it does not.
 
     Raises:
         SettingError: there is no sign-in, or half of one.
@@ -658,9 +658,10 @@ def check_sign_in(settings: Settings, host: str = "") -> None:
     if viewer and viewer == operator:
         raise _refused(SETTINGS["LEASEHOLD_VIEWER_TOKEN"], viewer)
     is_safe = operator or settings["LEASEHOLD_IDENTITY_HEADER"]
-    if is_safe or not (host or viewer):
+    if is_safe or (host is None and not viewer):
         return
-    problem = f"--host {host} lets in callers of other machines" if host else _NEEDED_BY_VIEWERS
+    listens = f"--host {host} lets in callers of other machines"
+    problem = _NEEDED_BY_VIEWERS if host is None else listens
     raise UnsetSettingError(name="LEASEHOLD_TOKEN", problem=problem, allowed=_SIGN_IN)
 
 

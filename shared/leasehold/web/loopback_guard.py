@@ -134,12 +134,13 @@ def _own_origins(environ: dict[str, Any]) -> set[str]:
     A page can send no X-Forwarded header to another origin: that needs a preflight request.
     """
     proto = environ.get("HTTP_X_FORWARDED_PROTO", "").lower()
-    of_proxy = environ.get("HTTP_X_FORWARDED_HOST", "").lower()
+    of_proxies = environ.get("HTTP_X_FORWARDED_HOST", "").lower().split(",")
     host, any_scheme = environ.get("HTTP_HOST", "").lower(), ("http", "https")
     schemes = (proto,) if proto in any_scheme else any_scheme
     own = (environ.get("wsgi.url_scheme", "http"),) if _is_loopback_host(host) else schemes
     origins = {f"{scheme}://{host}" for scheme in own if host}
-    return origins | {f"{scheme}://{of_proxy}" for scheme in schemes if of_proxy}
+    proxies = filter(None, map(str.strip, of_proxies))
+    return origins | {f"{scheme}://{proxy}" for proxy in proxies for scheme in schemes}
 
 
 def _is_loopback_host(host: str) -> bool:

@@ -41,7 +41,7 @@ from leasehold.registry.settings import check_sign_in
 from leasehold.services.limits import MAX_ACTOR
 from leasehold.web.callers import decoded_header, note_account
 from leasehold.web.entry import refuse_for, refuse_method
-from leasehold.web.loopback_guard import is_same_origin, refusal_of
+from leasehold.web.loopback_guard import is_form, is_same_origin, refusal_of
 
 _LOG: Final = logging.getLogger("leasehold.callers")
 
@@ -129,7 +129,7 @@ class ServerCallers:
         try:
             account = self._account_of(request)
         except LeaseholdError as error:
-            if isinstance(error, UnauthenticatedError) and _wants_page(request):
+            if isinstance(error, UnauthenticatedError) and _is_of_page(request):
                 return self._page(request, 401)
             self._warn(f"a call of {_peer_of(request.environ)} is refused: {error}")
             return _refused(error)
@@ -267,7 +267,9 @@ class ServerCallers:
         """
         is_first = request.path != _SIGN_IN
         if path is None:
-            path = _own_path(_target_of(request) if is_first else request.args.get("next", ""))
+            is_read = request.method in _READS
+            given = _target_of(request) if is_first else request.args.get("next", "")
+            path = _own_path(given if is_read else "")
         again = ""
         if self._tokens and is_first and request.headers.get("Sec-Fetch-Site") in _OTHER_SITES:
             again = f"{_SIGN_IN}?{urlencode({'next': path})}"
@@ -323,9 +325,11 @@ def _peer_of(environ: Mapping[str, Any]) -> str:
     return str(ipaddress.ip_network((found, 64), strict=False))
 
 
-def _wants_page(request: AnyRequest) -> bool:
+def _is_of_page(request: AnyRequest) -> bool:
+    """Return whether a person waits for a page, also by a form whose session is over."""
     accepts = request.accept_mimetypes
-    return request.method in _READS and accepts["text/html"] > accepts["application/json"]
+    wants_page = request.method in _READS and accepts["text/html"] > accepts["application/json"]
+    return wants_page or is_form(request)
 
 
 def _target_of(request: AnyRequest) -> str:
@@ -396,7 +400,7 @@ _FORM: Final = """<form method="post" action="{action}">
 required autofocus></p>
 <p><button>Sign in</button></p>
 </form>
-<p>Who runs the server has the token: <code>LEASEHOLD_TOKEN</code> of its environment.</p>
+<p>It is the <code>LEASEHOLD_TOKEN</code> with which the server was started.</p>
 """
 _BY_PROXY: Final = """<p>Or come by the proxy that signs people in here, and sets
 <code>{header}</code>.</p>

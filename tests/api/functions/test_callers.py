@@ -786,7 +786,9 @@ def test_no_page_of_another_origin_calls_a_function_with_a_person_s_cookie(
         ({"Sec-Fetch-Site": "none"}, False),
         ({"Sec-Fetch-Site": "none", "Origin": "https://runs.example.com"}, False),
         ({"Origin": "https://us.example.com", "X-Forwarded-Host": "us.example.com"}, True),
+        ({"Origin": "https://us.example.com", "X-Forwarded-Host": "us.example.com, inner"}, True),
         ({"Origin": "https://us.example.com", "X-Forwarded-Host": "evil.example"}, False),
+        ({"Origin": "https://", "X-Forwarded-Host": ", "}, False),
         *((headers, False) for headers in FOREIGN_PAGES.values()),
     ],
 )

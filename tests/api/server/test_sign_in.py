@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from werkzeug import Request
 
+from examples.remote_worker.worker import Leases, RefusedError
 from leasehold.client.client import Client
 from leasehold.errors import (
     CallerNotAllowedError,
@@ -344,6 +349,13 @@ def test_a_session_reads_and_changes_from_pages_of_this_server_alone(serve: Serv
         assert ask(server, "POST", "/runs", session | headers, RUN).status == 403, headers
 
 
+def test_a_form_of_a_session_that_is_over_leads_to_the_sign_in(serve: Serve) -> None:
+    page = form(serve(**BOTH), "/runs/r-none:cancel", reason="x")
+
+    assert page.status == 401
+    assert 'name="next" value="/"' in page.text
+
+
 def test_a_viewer_s_session_changes_nothing(serve: Serve) -> None:
     server = serve(**BOTH)
     session = cookie_of(form(server, "/sign-in", token=VIEWER))
@@ -464,6 +476,9 @@ def callers(clock: FrozenClock | None = None, **settings: str) -> ServerCallers:
     return ServerCallers(None, read_settings(settings), clock)
 
 
+STRANGERS = callers(**BOTH)
+
+
 def role_of(callers: ServerCallers, cookie: str) -> str | None:
     return callers._sessions._role_of(cookie)  # noqa: SLF001 - that is it
 
@@ -506,6 +521,52 @@ def test_a_changed_session_is_refused() -> None:
         "viewer....",
     ):
         assert role_of(server, changed) is None, changed
+
+
+LATIN = st.text(st.characters(codec="latin-1"), max_size=60)
+COOKIES = st.lists(
+    st.tuples(st.sampled_from(["", "=", ".", "operator", "9" * 30, "\xff", '"', "é"]), LATIN)
+)
+
+
+@given(
+    scheme=st.sampled_from(["Bearer ", "bearer", "", "Basic ", "\x00"]),
+    token=LATIN,
+    cookies=COOKIES,
+    name=st.sampled_from(["leasehold-session-8080", "leasehold-session-", "x"]),
+    host=LATIN,
+    peer=st.sampled_from(["", "x", "::1", "fe80::1%lo", "::ffff:10.0.0.1", "10.0.0.1"]),
+    method=st.sampled_from(["GET", "POST", "HEAD", "OPTIONS", "\xe9"]),
+    accept=st.sampled_from(["text/html", "*/*", "text/html;q=\xff", ""]),
+)
+def test_no_headers_of_a_stranger_let_it_in_or_break_the_server(
+    scheme: str,
+    token: str,
+    cookies: list[tuple[str, str]],
+    name: str,
+    host: str,
+    peer: str,
+    method: str,
+    accept: str,
+) -> None:
+    sent = "; ".join(f"{name}={'.'.join(parts)}" for parts in cookies)
+    head = {
+        "REQUEST_METHOD": method,
+        "PATH_INFO": "/runs",
+        "SERVER_PORT": "8080",
+        "HTTP_AUTHORIZATION": scheme + token,
+        "HTTP_COOKIE": sent,
+        "HTTP_HOST": host,
+        "HTTP_ACCEPT": accept,
+        "REMOTE_ADDR": peer,
+        "QUERY_STRING": token,
+    }
+
+    refused = STRANGERS.refusal_of(Request(dict(head)))
+
+    assert refused is not None
+    assert refused.status_code in (401, 403, 429)
+    assert STRANGERS.body_limit(dict(head), 10) == 0
 
 
 # -- the settings, and the command -----------------------------------------------------------------
@@ -589,6 +650,40 @@ def test_a_client_signs_in_with_the_token_of_its_environment(serve: Serve) -> No
         pytest.raises(CallerNotAllowedError, match="viewer may read"),
     ):
         viewer.cancel(started.run_id)
+
+
+def test_a_command_signs_in_with_the_token_of_its_environment(serve: Serve, tmp_path: Path) -> None:
+    url = serve(**BOTH).url
+
+    def asked(**settings: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "leasehold", "runs", "--url", url]
+        environ = {name: text for name, text in os.environ.items() if name not in BOTH} | settings
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environ,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    assert asked(LEASEHOLD_TOKEN=VIEWER).returncode == 0
+    refused = asked()
+    assert refused.returncode != 0
+    assert "The caller is not known: the request has no token" in refused.stderr
+
+
+def test_the_worker_of_the_example_sends_the_token(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = Leases(serve(**BOTH).url)
+
+    with pytest.raises(RefusedError, match="unauthenticated"):
+        leases.call("claim", CLAIM, tries=1)
+    monkeypatch.setenv("LEASEHOLD_TOKEN", TOKEN)
+    with pytest.raises(RefusedError, match="nothing_to_claim"):
+        leases.call("claim", CLAIM, tries=1)
 
 
 def test_an_invalid_token_is_sent_to_no_server(serve: Serve) -> None:
