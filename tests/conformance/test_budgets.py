@@ -429,6 +429,18 @@ def test_a_handler_that_is_asked_to_end_early_was_clipped_by_its_limit(
     assert derived.budget.applied.timeout_s == 1200
 
 
+def test_entries_of_a_clock_that_was_ahead_take_no_place_of_others(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    now = now_of(documents)
+    write_entry(documents, f"{unique}-ahead", unique, now + 400 * 24 * HOUR, executionSeconds=5.0)
+    write_entry(documents, f"{unique}-new", unique, now - HOUR, executionSeconds=6.0)
+
+    found = LedgerSamples(open_bundle().engine).samples(unique, now - timedelta(days=7))
+
+    assert [getattr(one, "execution_seconds", None) for one in found] == [6.0]
+
+
 def test_no_more_runs_are_read_than_may_be_and_the_newest_count(
     documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
 ) -> None:

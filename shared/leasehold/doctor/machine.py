@@ -262,6 +262,10 @@ def function_files(setup: Setup) -> Iterator[Finding]:
             file = f"{_FOLDER / entry.name}.py"
             message = f"It has no function {entry.name}: its deploy would fail."
             yield Finding("function_without_entry", message, file=file)
+    if setup.learning_steps and "derive_budgets" not in setup.functions:
+        steps = ", ".join(step.step_type for step in setup.learning_steps)
+        message = f"{_TABLE} has no row derive_budgets: nothing derives the limits of {steps}."
+        yield Finding("limits_without_function", message, file=str(_TABLE))
 
 
 def _text(path: Path) -> str:

@@ -43,6 +43,12 @@ class Setup:
         return tuple(self.catalog.steps)
 
     @property
+    def learning_steps(self) -> tuple[StepDispatchEntry, ...]:
+        """The step types whose limits are to be derived, or proposed."""
+        strategy = self.settings["PIPELINE_LIMIT_STRATEGY"]
+        return tuple(step for step in self.steps if (step.limit_strategy or strategy) != "fixed")
+
+    @property
     def channels(self) -> tuple[ChannelEntry, ...]:
         """The channels."""
         return tuple(self.catalog.channels)

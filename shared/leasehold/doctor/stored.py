@@ -6,6 +6,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import combinations
@@ -16,6 +17,7 @@ from leasehold.bootstrap.connections import StoreReader, folder_problem, read_st
 from leasehold.doctor.data_folder import artifacts_folder, exists
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
+from leasehold.domain.budget import BUDGETS_AT_MOST, budget_of
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
 from leasehold.domain.printable import counted, printable
 from leasehold.domain.timestamps import stamp, time_of
@@ -28,7 +30,7 @@ from leasehold.domain.worker_note import (
 )
 from leasehold.errors import LeaseholdError, StoreUnavailableError, StoreVersionError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Documents, Query
+from leasehold.ports.documents import Documents, Query, Range
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.services.adopt_runs import any_waits
@@ -41,6 +43,12 @@ from leasehold.worker.stopping.holder import host_name, is_gone
 _WITHIN_S: Final = 5.0
 _OVERRIDES: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
 _NEWEST_RUN: Final = Query("runs", order_by="createdAt", descending=True, limit=1, within=_WITHIN_S)
+_BUDGETS: Final = Query("budgets", limit=BUDGETS_AT_MOST, within=_WITHIN_S)
+_ENDS_OF_STEP: Final = Query(
+    "ledger", order_by="endedAt", descending=True, limit=1, within=_WITHIN_S, fields=("endedAt",)
+)
+#: Limits are derived each hour; so long without it is no chance.
+_UNDERIVED: Final = timedelta(hours=3)
 #: A clock that is off by less is in order.
 _TOLERANCE: Final = timedelta(seconds=10)
 
@@ -54,6 +62,7 @@ def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
         with closing(read_store(setup.store, clock)) as store:
             yield from _clock(store, clock)
             yield from _overrides(setup, store)
+            yield from _derivations(setup, store, clock)
             yield from _who_works(setup, store, clock)
             yield from _artifacts(setup, store)
     except (StoreUnavailableError, StoreVersionError) as error:
@@ -119,6 +128,33 @@ def _against_entry(setup: Setup, stored: StoredOverride, repair: str) -> Iterato
     for sentence in settings.refused:
         if of_it in sentence:
             yield Finding("override_refused", sentence, repair)
+
+
+def _derivations(setup: Setup, store: StoreReader, clock: Clock) -> Iterator[Finding]:
+    """Yield the steps whose limits are to be derived, and are not, though runs of them end."""
+    learning = [step.step_type for step in setup.learning_steps]
+    if not learning:
+        return
+    budgets = {found.ref.id: budget_of(found.document) for found in store.query(_BUDGETS)}
+    for name in learning:
+        budget = budgets.get(name)
+        since = Range("endedAt", below=clock.now() - _UNDERIVED)
+        words = "no limit was ever derived for it"
+        if budget is not None:
+            since = Range("endedAt", at_least=budget.derived_at + _UNDERIVED)
+            words = f"its limit was last derived at {stamp(budget.derived_at)}"
+        if ends_of := list(
+            store.query(replace(_ENDS_OF_STEP, contains=("stepTypes", name), range=since))
+        ):
+            ended_at = time_of(ends_of[0].document.get("endedAt"))
+            message = (
+                f"A run of step {name} ended at {'' if ended_at is None else stamp(ended_at)}, and "
+                f"{words}: the log of `derive_budgets`, or of `leasehold serve`, says why, if it "
+                "runs at all."
+            )
+            yield Finding(
+                "limits_not_derived", message, f"leasehold explain-limit {name}", kind=Kind.WARNING
+            )
 
 
 def _who_works(setup: Setup, store: StoreReader, clock: Clock) -> Iterator[Finding]:

@@ -41,6 +41,8 @@ READS_A_STEP: Final = 1000
 LIMIT_CLIPS: Final = "LIMIT_CLIPS"
 
 _READ_WITHIN_S: Final = 20.0
+#: What a clock that was ahead has left of the future takes no place of an entry of now.
+_SOON: Final = timedelta(minutes=1)
 
 #: A handler that is ended needs this long for its end to be recorded.
 _TO_SETTLE: Final = timedelta(seconds=5)
@@ -78,7 +80,9 @@ class LedgerSamples:
         query = Query(
             "ledger",
             contains=("stepTypes", step_type),
-            range=Range("endedAt", at_least=since),
+            range=Range(
+                "endedAt", at_least=since, below=since + self.engine.budgets.window + _SOON
+            ),
             order_by="endedAt",
             descending=True,
             limit=READS_A_STEP,

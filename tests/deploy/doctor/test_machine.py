@@ -180,6 +180,31 @@ def test_an_override_that_does_not_hold_is_found_and_one_that_is_over_is_warned_
     assert warned(shell) == ["override_over"]
 
 
+LEARNS = {"PIPELINE_LIMIT_STRATEGY": "propose"}
+
+
+@pytest.mark.parametrize(
+    ("derived_ago", "ended_ago", "is_found"),
+    [(None, 4, True), (None, 2, False), (9, 5, True), (9, 8, False), (1, 0, False)],
+    ids=["never", "too soon to say", "no more", "nothing to derive from since", "in order"],
+)
+def test_limits_that_are_to_be_derived_and_are_not_are_warned_of(
+    shell: Shell, derived_ago: int | None, ended_ago: int, *, is_found: bool
+) -> None:
+    """No error is anywhere: a job is paused, or no server runs, and the limits stay."""
+    now = SystemClock().now()
+    ended = {"endedAt": now - timedelta(hours=ended_ago), "stepTypes": ["send"]}
+    put(shell, Ref("ledger", "r-1"), ended)
+    if derived_ago is not None:
+        limit = {"totalS": 900, "executionS": 600, "timeoutS": 600}
+        limits = dict.fromkeys(("declared", "proposed", "applied"), limit)
+        derived = {"derivedAt": now - timedelta(hours=derived_ago), "windowDays": 7, **limits}
+        put(shell, Ref("budgets", "send"), {"stepType": "send", "strategy": "propose", **derived})
+
+    assert warned(shell, **LEARNS) == ["limits_not_derived"] * is_found
+    assert warned(shell) == []
+
+
 def test_what_is_to_be_typed_about_a_name_of_a_stranger_is_one_word(shell: Shell) -> None:
     put(shell, Ref("overrides", "x; id #"), {"timeoutS": 1, "until": "2999-01-01"})
 
@@ -387,6 +412,18 @@ def test_a_row_without_its_file_is_found_in_a_bundle(shell: Shell) -> None:
         "function_without_entry",
         "function_without_file",
     ]
+
+
+def test_a_table_without_what_derives_limits_is_found_where_a_step_has_them_derived(
+    shell: Shell,
+) -> None:
+    """A table of an earlier version has no such row."""
+    table = (ROOT / "deployment.py").read_text()
+    table += '\nFUNCTIONS = FunctionTable(f for f in FUNCTIONS if f.name != "derive_budgets")\n'
+    (shell.folder / "deployment.py").write_text(table)
+
+    assert codes(shell, **LEARNS) == ["limits_without_function"]
+    assert codes(shell) == []
 
 
 def test_a_function_that_has_less_time_than_a_step_is_found() -> None:
