@@ -28,6 +28,7 @@ from leasehold.cli.streams import note, warn
 from leasehold.cli.watch import ServerLook
 from leasehold.client.client import Client
 from leasehold.client.load_test import (
+    HELD,
     LABEL,
     Load,
     LoadLevel,
@@ -394,10 +395,10 @@ def _budget_row(level: LevelReport, one: BudgetReport) -> Row:
 def _note_ways_back(load: Load, done: Sequence[LoadLevel], url: str | None) -> None:
     """Say how the runs are found, ended and deleted."""
     label = ("--label", f"{LABEL}:{load.name}")
-    live = sum(len(one.live) for one in done)
+    live = sum(len(one.live) + one.ends.get(HELD, 0) for one in done)
     if live:
         words = ("batch", "cancel", *label, "--limit", str(MAX_PAGE), *url_words(url))
-        note(f"{counted(live, 'run')} may go on; end them with:", command_line(*words))
+        note(f"not over yet: {counted(live, 'run')}; cancel with:", command_line(*words))
     note("these are the runs:", command_line("runs", *label, *url_words(url)))
     where = "" if url is None else ", where the store of the server is"
     note(f"delete them with{where}:", command_line("purge", "--older-than", "0s", *label))

@@ -182,7 +182,7 @@ class OpenTelemetry(Telemetry):
         self._execution = meter.create_histogram(
             "agent.execution_seconds",
             unit="s",
-            description="From there to the result of the attempt, or to where it was cut short.",
+            description="From the end of the bootstrap to the result, or to the end of an attempt.",
             explicit_bucket_boundaries_advisory=BUCKETS,
         )
         self._attempts = meter.create_counter(

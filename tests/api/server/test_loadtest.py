@@ -130,12 +130,30 @@ def test_ctrl_c_ends_it_with_what_there_is_and_no_more_runs_are_live_than_allowe
     assert len(started) - before == 2
     cancel, runs, purge = err.splitlines()[-3:]
     label = f"--label {answer['label']}"
-    assert cancel.startswith("2 runs may go on; end them with: ")
+    assert cancel.startswith("not over yet: 2 runs; cancel with: ")
     assert f" batch cancel {label} --limit 1000 --url {api.url}" in cancel
     assert f" runs {label} --url {api.url}" in runs
     assert purge.endswith(f" purge --older-than 0s {label}")
     for run in runs_of(api, answer["label"]):
         api.ended(run["runId"])
+
+
+def test_runs_that_wait_for_a_person_are_cancelled_before_they_can_be_deleted(
+    shell: Shell, api: Api
+) -> None:
+    """The line that deletes them deleted none, as none of them ever ended."""
+    words = ("loadtest", "gated", "--rate", "100", "--concurrency", "2", "--duration", "1s")
+
+    done = shell.run(*words, "--json", "--url", api.url)
+
+    (level,) = json.loads(done.stdout)["levels"]
+    assert level["ends"] == {"waiting for a person": level["started"]}
+    cancel, _, purge = done.stderr.splitlines()[-3:]
+    assert cancel.startswith(f"not over yet: {level['started']} run")
+    label = json.loads(done.stdout)["label"]
+    for line in (cancel[cancel.index("batch") :], f"{purge[purge.index('purge') :]} --yes"):
+        assert shell.run(*shlex.split(line)).returncode == 0
+    assert runs_of(api, label) == []
 
 
 def test_runs_that_fail_are_counted_and_make_the_exit_code_1(shell: Shell, api: Api) -> None:

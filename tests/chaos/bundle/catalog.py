@@ -12,7 +12,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from leasehold import AgentClientError, PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import (
+    AgentClientError,
+    GateContext,
+    GateEntry,
+    GatePolicyFailure,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+)
 from leasehold.adapters.clock import SystemClock
 from tests.worlds.processes import parent_of
 
@@ -140,6 +149,11 @@ def exits(ctx: StepContext, given: Any) -> Any:
     return given
 
 
+def refuse(_ctx: GateContext, _output: Any) -> None:
+    """Have each run wait for a person."""
+    raise GatePolicyFailure(check_id="closed", finding="It is closed.", remediation="Open it.")
+
+
 #: Handlers that are in flight while their process is told to end.
 SIGNALLED = ("listens", "listens_later", "polls", "ignores", "waits_for_child", "joins")
 
@@ -164,15 +178,18 @@ STEPS = Registry(
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
             isolation="inline" if name in INLINE else "process",
+            gates=("closed",) if name == "gated" else (),
         )
-        for name in ("one", "two", "three", "pools", *INLINE, *SIGNALLED)
+        for name in ("one", "two", "three", "gated", "pools", *INLINE, *SIGNALLED)
     ],
 )
+GATES = Registry("gates", [GateEntry(name="closed", check="tests.chaos.bundle.catalog:refuse")])
 PIPELINES = Registry(
     "pipelines",
     [
         PipelineEntry(name="exits", steps=("exits",)),
         PipelineEntry(name="pools", steps=("pools",)),
+        PipelineEntry(name="gated", steps=("gated",)),
         PipelineEntry(name="notes", steps=("one", "two", "three")),
         *(PipelineEntry(name=name, steps=(name, "three")) for name in (*SIGNALLED, "polls_inline")),
     ],

@@ -44,6 +44,7 @@ def leaver(ctx: StepContext, given: Any) -> Any:
     return given
 
 
+GATES = catalog.GATES
 STEPS = Registry(
     "dispatch",
     [
