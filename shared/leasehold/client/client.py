@@ -76,8 +76,8 @@ class Client:
         address: a server (`http://HOST:PORT`, `https://HOST`) or a store (`sqlite:///PATH`,
             `firestore://PROJECT/DATABASE`); None: the store of LEASEHOLD_STORE. Or a connection
             that is open.
-        environ: for a store, the settings: where its artifacts are, its queue, its catalog;
-            None: those of the process.
+        environ: for a store, the settings: where its artifacts are, its queue, its catalog; for a
+            server, the LEASEHOLD_TOKEN that it is sent. None: those of the process.
         actor: who asks for operations, for the trace; None: `user@host`.
         warn: given each setting that is refused, once; None: the log.
 
