@@ -220,6 +220,33 @@ def test_a_step_without_attempts_gets_one_line_that_says_what_to_do(shell: Shell
     assert shell.json("explain-limit", "ship")["histogram"] == []
 
 
+def test_after_a_drift_a_line_says_which_attempts_are_drawn_and_which_are_in_the_table(
+    shell: Shell,
+) -> None:
+    """The histogram seems to contradict the table beside it, which has the attempts before."""
+    folder = shell.folder / ".leasehold"
+    folder.mkdir(exist_ok=True)
+    store = SqliteDocuments(folder / "leasehold.db", SystemClock())
+    for number in range(80):
+        is_late = number < 40
+        took = {
+            "bootstrapSeconds": 1.0,
+            "executionSeconds": (5.0 if is_late else 20.0) + number % 3,
+        }
+        written = partial(_written, number if is_late else number + 2 * 24 * 60, took)
+        store.transact(ledger_ref(f"r-{number}"), written)
+    store.close()
+
+    done = shell.run("explain-limit", "charge", "--what-if", "10s")
+
+    assert only_line(done.stderr) == (
+        "durations changed: the histogram and its shares have the 40 attempts of the last day, as "
+        "the proposal does; the table has all 80"
+    )
+    assert "0.0 % longer" in next(line for line in done.stdout.splitlines() if "what if" in line)
+    assert "40 of 80" in done.stdout
+
+
 def test_attempts_that_all_failed_say_nothing_of_how_long_the_step_takes(shell: Shell) -> None:
     write_attempts(shell)
     shell.run("start", "doomed", "--input", '{"amount": 13}', "--in-process")

@@ -126,6 +126,8 @@ def explain_limit(
         note(_nothing(report, step, url))
     else:
         _print(report, samples, limits, buckets)
+        if len(counted_ones) < len(samples):
+            note(_of_two_windows(len(counted_ones), len(samples)))
 
 
 def _sample(report: SampleReport) -> AttemptSample | None:
@@ -207,6 +209,14 @@ def _nothing(report: LimitReport, step: str, url: str | None) -> str:
 
 
 # Words for people.
+
+
+def _of_two_windows(counted_ones: int, samples: int) -> str:
+    """Return that a drift leaves the histogram fewer attempts than the table has."""
+    return (
+        f"durations changed: the histogram and its shares have the {counted_ones} attempts of the "
+        f"last day, as the proposal does; the table has all {samples}"
+    )
 
 
 def _print(

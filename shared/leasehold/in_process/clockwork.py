@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Container
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
@@ -204,15 +205,16 @@ class Clockwork:
             sweep(engine, among=among, time=_SWEEP_TIME, width=self._width)
 
     def _derive_budgets(self, engine: Engine) -> None:
-        """Derive the limits of steps, if any are derived, and it is time again."""
+        """Derive the limits of steps, if any are derived, and it is time again.
+
+        Nothing waits for it: a server of metrics may take 20 s for each step.
+        """
         now = engine.clock.monotonic()
         if now < self._derive_at:
             return
         self._derive_at = now + DERIVE_EVERY_S
         if engine.derives_budgets:
-            from leasehold.services.derive_budgets import derive_and_report  # noqa: PLC0415 - seldom
-
-            derive_and_report(engine)
+            engine.threads.errand(partial(_derive, engine), 0.0)
 
     def _follow_clock(self, engine: Engine) -> None:
         """Take everything up anew where the machine's clock was set: waits and leases follow it."""
@@ -245,3 +247,12 @@ class Clockwork:
 
 def _is_gone(holder: str) -> bool:
     return is_gone(holder, host=host_name())
+
+
+def _derive(engine: Engine) -> None:
+    from leasehold.services.derive_budgets import derive_and_report  # noqa: PLC0415 - seldom
+
+    try:
+        derive_and_report(engine)
+    except Exception:  # noqa: BLE001 - nothing waits for it
+        _LOG.exception("the limits of steps were not derived, again in an hour")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -19,18 +22,22 @@ from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing.in_process import RecordedChannels
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.loopback_http import LoopbackHttp
 from tests.worlds.waiting import until
 
 CHANNELS = Registry("channels", [LogChannel(name="log"), LogChannel(name="audit")])
+NOTHING: Mapping[str, str] = {}
 CATALOG = Catalog(STEPS, PIPELINES, channels=CHANNELS)
 
 
-def opened(folder: Path, workers: int = 2, **options: object) -> InProcessEngine:
+def opened(
+    folder: Path, workers: int = 2, environ: Mapping[str, str] = NOTHING, **options: object
+) -> InProcessEngine:
     return InProcessEngine(
         STEPS,
         PIPELINES,
         channels=CHANNELS,
-        environ=environ_of(folder),
+        environ={**environ_of(folder), **environ},
         workers=workers,
         **options,  # type: ignore[arg-type]
     )
@@ -99,6 +106,43 @@ def test_what_a_command_owes_is_announced_by_who_serves_the_store(tmp_path: Path
         cancelled_by_a_command(tmp_path)
 
         until(lambda: states(engine) == ALL_TOLD)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """A server of metrics that hangs."""
+
+    url: str
+    is_asked: threading.Event
+    end: threading.Event
+
+
+@pytest.fixture
+def metrics() -> Iterator[Metrics]:
+    is_asked, end = threading.Event(), threading.Event()
+
+    def hang(_: BaseHTTPRequestHandler) -> None:
+        is_asked.set()
+        end.wait(60)
+
+    server = LoopbackHttp(hang)
+    yield Metrics(server.url, is_asked, end)
+    end.set()
+    server.close()
+
+
+def test_a_server_of_metrics_that_hangs_delays_no_run(tmp_path: Path, metrics: Metrics) -> None:
+    """Each step may ask it for 20 s, hourly; after a minute the server would count as dead."""
+    learns = {"PIPELINE_LIMIT_STRATEGY": "propose", "PIPELINE_METRICS_SOURCE": metrics.url}
+    with opened(tmp_path, environ=learns) as engine:
+        engine.look_after_every_run(0.02)
+        engine.adopt_all()
+        assert metrics.is_asked.wait(10)
+
+        cancelled_by_a_command(tmp_path)
+
+        until(lambda: states(engine) == ALL_TOLD, 15)
+        metrics.end.set()
 
 
 def test_what_a_process_owed_that_is_gone_is_announced_at_the_next_start(tmp_path: Path) -> None:
