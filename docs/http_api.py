@@ -16,7 +16,7 @@ from typing import Any, Final
 from pydantic import JsonValue, TypeAdapter
 
 from docs.markdown import table
-from leasehold.api.call_row import AnyRow
+from leasehold.api.call_row import AnyRow, PlainText
 from leasehold.api.calls import CALLS
 from leasehold.api.errors import ErrorResponse, status_of
 from leasehold.api.openapi import meaning_of, path_of
@@ -33,6 +33,7 @@ _ALL: Final = (*CALLS, *LEASE_CALLS)
 _OTHER_ANSWERS: Final[Mapping[Any, str]] = {
     JsonValue: "any JSON value",
     bytes: "the bytes, as `application/octet-stream`",
+    PlainText: "a text, as [Prometheus](operations.md#prometheus) reads it",
     RunResponse: "the [manifest](manifest.md)",
 }
 _TYPES: Final[Mapping[str, str]] = {

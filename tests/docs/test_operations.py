@@ -22,10 +22,12 @@ from leasehold import (
     StepDispatchEntry,
     testing,
 )
+from leasehold.api.metrics import metrics_text
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import SETTINGS
+from leasehold.services.count_runs import Figures, RunCounts
 from leasehold.web.serve_api import ROUTES
 from tests.cli.shell import Shell
 
@@ -220,3 +222,31 @@ def test_a_recreated_run_has_the_files_of_the_start_and_no_others(
 
     assert error is not None
     assert error.message == seen
+
+
+@pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="Prometheus is not installed; get it: apt install prometheus",
+)
+def test_prometheus_takes_its_configuration_and_its_alerts_as_they_stand(tmp_path: Path) -> None:
+    scrapes, alerts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "leasehold-token").write_text("secret")
+
+    for what, text in (("config", scrapes), ("rules", alerts)):
+        (tmp_path / what).write_text(text)
+        checked = subprocess.run(
+            ["promtool", "check", what, what],  # noqa: S607 - on the path
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_page_names_each_metric() -> None:
+    nothing = Figures(RunCounts({}, {}, 1), 0.0, {}, {}, {})
+    names = set(re.findall(r"^# TYPE (\w+)", metrics_text(nothing), re.MULTILINE))
+
+    assert names == set(re.findall(r"^\| `(leasehold_\w+)", PAGE, re.MULTILINE))
+    assert names >= set(re.findall(r"leasehold_\w+(?= >|\[|\{outcome)", PAGE))

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    TypedDict,
+    TypeVar,
+    Unpack,
+)
 
 from pydantic.alias_generators import to_camel
 
@@ -63,6 +73,14 @@ class JsonText(str):
     __slots__ = ()
 
 
+class PlainText(str):
+    """An answer that is a text in the format of Prometheus, and not JSON."""
+
+    __slots__ = ()
+
+    mimetype: ClassVar[str] = "text/plain; version=0.0.4; charset=utf-8"
+
+
 @dataclass(frozen=True, slots=True)
 class CallRequest(Generic[Given]):
     """One request, as a row answers it.
@@ -107,7 +125,7 @@ class CallRow(Generic[Given, Answer]):
         says: what it does or answers, in a sentence or two.
         takes: the body of a POST, the query of a GET; None: neither is looked at.
         gives: what is answered; errors are `ErrorResponse`. `JsonValue`: JSON of any shape;
-            `bytes`: a file, which is opened and read in blocks.
+            `bytes`: a file, which is opened and read in blocks; or `PlainText`.
         answer: answers it, with an engine.
         needs: what it needs, and what its caller may do.
         needs_for: the same, where that depends on what is given; None: it does not.

@@ -27,6 +27,7 @@ from leasehold.api.call_row import (
     Created,
     JsonText,
     Needs,
+    PlainText,
     call,
 )
 from leasehold.api.deliveries import (
@@ -37,6 +38,7 @@ from leasehold.api.deliveries import (
     RunDeliveriesResponse,
 )
 from leasehold.api.functions import SweepResponse
+from leasehold.api.metrics import metrics_text
 from leasehold.api.operations import (
     ApproveBody,
     BatchBody,
@@ -74,7 +76,7 @@ from leasehold.services import overrides as limits
 from leasehold.services.audit import audit as audit_runs
 from leasehold.services.audit import waiting_for_code
 from leasehold.services.batch import batch as change_runs
-from leasehold.services.count_runs import count_runs
+from leasehold.services.count_runs import count_runs, read_figures
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_page, explain_run
@@ -181,6 +183,12 @@ def overview(engine: Engine, request: CallRequest[RunsQuery]) -> OverviewRespons
 def counts(engine: Engine, _: CallRequest[None]) -> CountsResponse:
     """How many runs are in each state, and were given up for each reason, up to a bound."""
     return CountsResponse.of(count_runs(engine))
+
+
+@call("GET", "/metrics", PlainText, needs=Needs.EXPLAIN)
+def metrics(engine: Engine, _: CallRequest[None]) -> PlainText:
+    """Figures for alerts, as the text that Prometheus reads; each is counted up to a bound."""
+    return metrics_text(read_figures(engine))
 
 
 @call("GET", "/manifests", ManifestsResponse, takes=RunsQuery, timeout_s=_LONG_S)
@@ -526,6 +534,7 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     runs,
     overview,
     counts,
+    metrics,
     manifests,
     run,
     trace,

@@ -17,7 +17,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from leasehold.api.call_row import ACTOR_HEADER, AnyRow
+from leasehold.api.call_row import ACTOR_HEADER, AnyRow, PlainText
 from leasehold.api.errors import ErrorResponse, status_of
 from leasehold.api.request_model import fields_of
 from leasehold.errors import InvalidRequestError, LeaseholdError, StoreUnavailableError
@@ -408,7 +408,7 @@ class _Schemas:
         for row in rows:
             if row.takes is not None:
                 wanted[row.takes, "validation"] = None
-            if row.gives not in (JsonValue, bytes):
+            if row.gives not in (JsonValue, bytes, PlainText):
                 wanted[row.gives, "serialization"] = None
         self._refs, found = models_json_schema(list(wanted), by_alias=True, ref_template=_REF)
         self.all: Json = {
@@ -482,9 +482,12 @@ def _parameters(row: AnyRow, schemas: _Schemas) -> Iterator[Json]:
 
 
 def _responses(row: AnyRow, schemas: _Schemas) -> Json:
-    kind = "application/octet-stream" if row.gives is bytes else _JSON
-    content = {} if row.gives is bytes else {"schema": schemas.given(row.gives)}
-    done: Json = {"description": HTTPStatus.OK.phrase, "content": {kind: content}}
+    others: dict[Any, Json] = {
+        bytes: {"application/octet-stream": {}},
+        PlainText: {"text/plain": {"schema": {"type": "string"}}},
+    }
+    content = others.get(row.gives) or {_JSON: {"schema": schemas.given(row.gives)}}
+    done: Json = {"description": HTTPStatus.OK.phrase, "content": content}
     found: Json = {"200": done}
     if row.creates:
         found["201"] = {**done, "description": HTTPStatus.CREATED.phrase}

@@ -32,6 +32,7 @@ from leasehold.api.call_row import (
     Given,
     JsonText,
     Needs,
+    PlainText,
 )
 from leasehold.api.runs import RunResponse, StartBody
 from leasehold.bootstrap import delivers_events, delivers_tasks, system_clock
@@ -153,6 +154,8 @@ class ServerConnection:
         path, given = _path_of(row, request), cast("Any", request.given)
         if row.gives is bytes:
             return cast("Answer", self.api.open(path))
+        if row.gives is PlainText:
+            return cast("Answer", PlainText(self.api.text(path, timeout=row.timeout_s)))
         body = None
         if row.method == "POST":
             body = {} if given is None else given.to_json()

@@ -119,6 +119,12 @@ class RunsApi:
             text = _whole(answer, timeout)
         return answer.status, self._json(answer, text)
 
+    def text(self, path: str, timeout: float = TIMEOUT_S) -> str:
+        """Return the answer of a GET that is a plain text."""
+        with self._answer(path, timeout=timeout) as answer, self._translated(timeout):
+            text = _whole(answer, timeout)
+        return self.read(lambda found: str(found, "utf-8"), text)
+
     @contextmanager
     def open(self, path: str) -> Iterator[ArtifactContent]:
         """Open a file that the server sends, to be read in blocks."""

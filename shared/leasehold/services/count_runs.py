@@ -5,14 +5,20 @@ Stores count in their indexes, up to a bound, and read no run for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from leasehold.domain.status import DeadLetterReason, RunStatus
-from leasehold.ports.documents import Query
+from leasehold.domain.delivery import DeliveryState
+from leasehold.domain.lifecycle.repair import LONG_PAST
+from leasehold.domain.lifecycle.start import SHARDS
+from leasehold.domain.status import AttemptEnd, DeadLetterReason, RunStatus
+from leasehold.domain.stored import Document
+from leasehold.ports.documents import Query, Range
 from leasehold.services.engine import Engine
+from leasehold.services.troubled_runs import moment_of
 
 #: A page shows more as "1,000+". To Firestore that many are one read.
 MOST: Final = 1000
@@ -22,7 +28,8 @@ MOST_OVER: Final = 10_000
 #: How many counts a store is asked for at once.
 _WIDTH: Final = 8
 
-_DEAD: Final = {"deadLettered": True}
+#: The fields of what lies over a status.
+OVERLAYS: Final = ("paused", "cancelled", "deadLettered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ def count_runs(engine: Engine) -> RunCounts:
                 status: (runs_query(status=status.value, cancelled=True), MOST_OVER)
                 for status in _LIVE.values()
             },
-            "dead": (runs_query(**_DEAD), MOST_OVER),
+            "dead": (runs_query(deadLettered=True), MOST_OVER),
         },
     )
     over[RunStatus.ERROR] += over["dead"]  # they stay in it
@@ -105,3 +112,113 @@ def count_side_by_side(engine: Engine, asked: Mapping[str, tuple[Query, int]]) -
     calls = iter([partial(count, name, *given) for name, given in asked.items()])
     engine.threads.side_by_side(lambda: next(calls, None), _WIDTH)
     return counts
+
+
+# Figures for alerts: whether runs are attended, and how attempts and announcements end.
+
+
+#: The newest runs that are looked at, as their attempts have no index.
+NEWEST: Final = 200
+
+_A_MOMENT: Final = timedelta(microseconds=1)
+#: What tells that a run has neither an owner nor an alarm.
+_OWNED: Final = ("status", *OVERLAYS, "purgedAt", "alarmAt", "position.lease.leaseId")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of a store at one moment.
+
+    Args:
+        counts: the runs.
+        oldest_due_alarm_s: for how many seconds the oldest alarm is due; 0: none is.
+        unowned: runs that have neither an owner nor an alarm that is attended, by the code of
+            their breach, as an audit has it.
+        attempts: of the newest runs, by how they ended.
+        deliveries: by their state.
+        looked_at: how many of the newest runs were looked at, at most.
+    """
+
+    counts: RunCounts
+    oldest_due_alarm_s: float
+    unowned: Mapping[str, int]
+    attempts: Mapping[str, int]
+    deliveries: Mapping[str, int]
+    looked_at: int = NEWEST
+
+
+def read_figures(engine: Engine) -> Figures:
+    """Count what alerts ask for; the newest runs are looked at where there is no index.
+
+    Raises:
+        StoreUnavailableError: the store did not answer. Retryable.
+    """
+    now = engine.clock.now()
+    newest = engine.documents.query(_newest(engine))
+    long_past = {f"shard {shard}": (_due(shard, now - LONG_PAST), MOST) for shard in range(SHARDS)}
+    deliveries = {
+        state.value: (
+            Query("deliveries", order_by="createdAt", equal={"state": state}, descending=True),
+            MOST,
+        )
+        for state in DeliveryState
+    }
+    counted = count_side_by_side(engine, {**long_past, **deliveries})
+    return Figures(
+        counts=count_runs(engine),
+        oldest_due_alarm_s=_oldest_due_alarm_s(engine, now),
+        unowned={
+            "overdue": min(MOST, sum(counted[name] for name in long_past)),
+            "no_alarm": sum(_has_no_alarm(run.document) for run in newest),
+        },
+        attempts=_attempts(run.document for run in newest),
+        deliveries={name: counted[name] for name in deliveries},
+    )
+
+
+def _newest(engine: Engine) -> Query:
+    attempts = (f"steps.{step.step_type}.attempts" for step in engine.catalog.steps)
+    return replace(runs_query(), limit=NEWEST, fields=(*_OWNED, *attempts))
+
+
+def _due(shard: int, below: datetime) -> Query:
+    due = Range("alarmAt", below=below)
+    return Query("runs", order_by="alarmAt", equal={"shard": shard}, range=due)
+
+
+def _oldest_due_alarm_s(engine: Engine, now: datetime) -> float:
+    alarms: list[datetime] = []
+
+    def look(shard: int) -> None:
+        query = replace(_due(shard, now + _A_MOMENT), limit=1, fields=("shard",))
+        alarms.extend(
+            alarm
+            for found in engine.documents.query(query)
+            if (alarm := moment_of(found.document.get("alarmAt"))) is not None
+        )
+
+    calls = iter([partial(look, shard) for shard in range(SHARDS)])
+    engine.threads.side_by_side(lambda: next(calls, None), _WIDTH)
+    return max(0.0, (now - min(alarms, default=now)).total_seconds())
+
+
+def _has_no_alarm(run: Document) -> bool:
+    """Return whether a run is to move, and neither a worker nor an alarm moves it."""
+    rests = (RunStatus.COMPLETED, RunStatus.BLOCKED)
+    position = run.get("position")
+    lease = position.get("lease") if isinstance(position, Mapping) else None
+    is_over = run.get("status") in rests or any(run.get(name) for name in (*OVERLAYS, "purgedAt"))
+    return not (is_over or lease or run.get("alarmAt"))
+
+
+def _attempts(runs: Iterable[Document]) -> Mapping[str, int]:
+    """Return how many attempts of these runs left no output that counts, by how they ended."""
+    found = dict.fromkeys((end.value for end in AttemptEnd), 0)
+    for run in runs:
+        steps = run.get("steps")
+        for step in steps.values() if isinstance(steps, Mapping) else ():
+            counts = step.get("attempts") if isinstance(step, Mapping) else None
+            for name, count in counts.items() if isinstance(counts, Mapping) else ():
+                if name in found and isinstance(count, int):
+                    found[name] += count
+    return found

@@ -22,7 +22,7 @@ import flask
 import pydantic_core
 from werkzeug import Request
 
-from leasehold.api.call_row import BODY_BYTES
+from leasehold.api.call_row import BODY_BYTES, PlainText
 from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
 from leasehold.domain.json_text import json_object
 from leasehold.errors import (
@@ -121,6 +121,13 @@ def respond(value: Any, status: int = 200, *, exclude_none: bool = False) -> fla
 def respond_json_text(text: str | bytes, status: int = 200) -> flask.Response:
     """Answer with a text that is JSON already."""
     answer = flask.Response(text, status=status, mimetype="application/json")
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    return answer
+
+
+def respond_text(text: PlainText) -> flask.Response:
+    """Answer with a plain text."""
+    answer = flask.Response(text, content_type=text.mimetype)
     answer.headers["X-Content-Type-Options"] = "nosniff"
     return answer
 

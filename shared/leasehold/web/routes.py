@@ -13,7 +13,16 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.http import dump_options_header
 from werkzeug.routing import BaseConverter, Map, Rule
 
-from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Created, Given, JsonText
+from leasehold.api.call_row import (
+    Answer,
+    AnyRow,
+    CallRequest,
+    CallRow,
+    Created,
+    Given,
+    JsonText,
+    PlainText,
+)
 from leasehold.api.request_model import RequestModel, fields_of
 from leasehold.api.results import SIZE_HEADER
 from leasehold.errors import InvalidRequestError
@@ -27,6 +36,7 @@ from leasehold.web.entry import (
     refuse_path,
     respond,
     respond_json_text,
+    respond_text,
 )
 from leasehold.web.loopback_guard import is_form, refuse_content
 
@@ -148,6 +158,8 @@ def _respond(row: AnyRow, answer: Any, request: CallRequest[Any]) -> flask.Respo
     match answer:
         case JsonText():
             return respond_json_text(answer)
+        case PlainText():
+            return respond_text(answer)
         case Created(value, is_new):
             return respond(value, 201 if is_new else 200)
         case AbstractContextManager():

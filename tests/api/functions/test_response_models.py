@@ -14,7 +14,7 @@ from werkzeug.serving import make_server
 
 from leasehold import Client
 from leasehold.api import calls
-from leasehold.api.call_row import AnyRow
+from leasehold.api.call_row import AnyRow, PlainText
 from leasehold.api.calls import CALLS, specified
 from leasehold.api.errors import ErrorResponse
 from leasehold.api.functions import OutcomeResponse, SweepResponse
@@ -62,7 +62,8 @@ def problems_with(row: AnyRow, answer: Any) -> list[str]:
     if answer.mimetype not in content:
         return [f"it is {answer.mimetype}"]
     schema = {**SPECIFICATION, **content[answer.mimetype].get("schema", {})}
-    found = OAS31Validator(schema).iter_errors(answer.get_json(silent=True))
+    value = answer.get_json() if answer.is_json else answer.text
+    found = OAS31Validator(schema).iter_errors(value)
     return [error.message for error in found]
 
 
@@ -108,6 +109,10 @@ def test_each_page_of_the_api_answers_as_its_model(
         assert is_as(ErrorResponse, answer.get_json())
     elif route.gives is bytes:
         assert (answer.status_code, answer.data) == (200, b"bytes")
+    elif route.gives is PlainText:
+        assert answer.status_code == 200
+        assert answer.content_type == PlainText.mimetype
+        assert answer.text.startswith("# HELP leasehold_")
     else:
         assert answer.status_code < 300
         assert is_as(route.gives, answer.get_json())
@@ -220,6 +225,13 @@ def server(serve_api: Function) -> Iterator[Client]:
     server = make_server("127.0.0.1", 0, serve_api.client.application, threaded=True)
     with while_serving(server):
         yield Client(f"http://127.0.0.1:{server.server_port}", actor="ada")
+
+
+def test_the_client_gets_the_figures_as_they_are(server: Client) -> None:
+    text = server.call(calls.metrics, None)
+
+    assert isinstance(text, PlainText)
+    assert 'leasehold_runs{state="pending"} 0' in text.splitlines()
 
 
 def test_the_client_reads_what_the_server_answers(server: Client) -> None:
