@@ -214,7 +214,7 @@ class Clockwork:
             return
         self._derive_at = now + DERIVE_EVERY_S
         if engine.derives_budgets:
-            engine.threads.errand(partial(_derive, engine), 0.0)
+            engine.threads.errand(partial(_derive, engine, self._closing.is_set), 0.0)
 
     def _follow_clock(self, engine: Engine) -> None:
         """Take everything up anew where the machine's clock was set: waits and leases follow it."""
@@ -249,10 +249,10 @@ def _is_gone(holder: str) -> bool:
     return is_gone(holder, host=host_name())
 
 
-def _derive(engine: Engine) -> None:
+def _derive(engine: Engine, is_over: Callable[[], bool]) -> None:
     from leasehold.services.derive_budgets import derive_and_report  # noqa: PLC0415 - seldom
 
     try:
-        derive_and_report(engine)
+        derive_and_report(engine, is_over)
     except Exception:  # noqa: BLE001 - nothing waits for it
         _LOG.exception("the limits of steps were not derived, again in an hour")

@@ -6,7 +6,8 @@ not answer leaves the last budget in force.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,7 +29,7 @@ from leasehold.domain.budget import BUDGETS_AT_MOST, Budget, BudgetLimit, budget
 from leasehold.domain.manifest import to_document
 from leasehold.domain.stored import Document, UnreadableDocument, Write
 from leasehold.domain.timestamps import time_of
-from leasehold.errors import LeaseholdError, UnknownKeyError
+from leasehold.errors import LeaseholdError, StoreUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Query, Range
 from leasehold.ports.sample_source import SampleSource
 from leasehold.registry.dispatch import MIN_DEADLINE, StepDispatchEntry, budget_cap
@@ -161,19 +162,30 @@ def _sample(
     )
 
 
-def derive_budgets(engine: Engine, source: SampleSource | None = None) -> list[Derived]:
+def derive_budgets(
+    engine: Engine,
+    source: SampleSource | None = None,
+    is_over: Callable[[], bool] = lambda: False,
+) -> list[Derived]:
     """Derive and store the budget of each step whose strategy is not `fixed`.
 
     Args:
         engine: the parts.
         source: of the durations; None: as the settings have it.
+        is_over: as `derive_and_report` takes it.
     """
     source = source or _source(engine)
-    return [
-        _derive(engine, source, entry)
-        for entry in engine.catalog.steps
-        if engine.strategy_of(entry) is not Strategy.FIXED
-    ]
+    return [_derive(engine, source, entry) for entry in _oldest_first(engine) if not is_over()]
+
+
+def _oldest_first(engine: Engine) -> list[StepDispatchEntry]:
+    """Return the steps to derive: those first whose turn did not come where a source is slow."""
+    entries = [one for one in engine.catalog.steps if engine.strategy_of(one) is not Strategy.FIXED]
+    if len(entries) > 1:
+        with suppress(StoreUnavailableError):  # each step says so
+            derived_at = {one.step_type: one.derived_at.timestamp() for one in read_budgets(engine)}
+            entries.sort(key=lambda one: derived_at.get(one.step_type, 0.0))
+    return entries
 
 
 def explain_limit(
@@ -237,20 +249,26 @@ def _last(document: Document | None) -> Budget | None:
     return None if document is None else budget_of(document)
 
 
-def derive_and_report(engine: Engine) -> list[Derived]:
-    """Derive and store the budgets, and log what changed and what went wrong."""
-    found = derive_budgets(engine)
+def derive_and_report(engine: Engine, is_over: Callable[[], bool] = lambda: False) -> list[Derived]:
+    """Derive and store the budgets, and log what changed and what went wrong.
+
+    Args:
+        engine: the parts.
+        is_over: whether it is to end: no further step is derived then.
+    """
+    found = derive_budgets(engine, is_over=is_over)
+    stay: dict[str, list[str]] = {}
     for one in found:
         if one.problem:
-            engine.listeners.log(
-                f"the budget of step {one.step_type} stays as it is: {one.problem}"
-            )
+            stay.setdefault(one.problem, []).append(one.step_type)
         elif one.budget is not None and one.has_changed:
             limit = one.budget.applied.total_s
             words = f"step {one.step_type} has {limit:.0f} s from now on: {one.budget.reasons[0]}"
             engine.listeners.log(words)
         if one.budget is not None and one.budget.clips_in_a_row:
             engine.listeners.report(_line_of_clips(one.budget))
+    for problem, steps in stay.items():  # a store that is away is one line
+        engine.listeners.log(f"budgets stay as they are, of {', '.join(steps)}: {problem}")
     return found
 
 
