@@ -18,6 +18,7 @@ import pytest
 from leasehold import Registry, StepDispatchEntry
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.bounded_calls import side_by_side
+from leasehold.budgets.proposal import BudgetSettings
 from leasehold.domain.collections import DELIVERIES, LEDGER, RUNS, WORKERS
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
@@ -30,7 +31,7 @@ from leasehold.ports.clock import Threads
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.remote_workers.claim_step import claim_step
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
-from leasehold.services.count_runs import count_runs
+from leasehold.services.count_runs import read_figures
 from leasehold.services.derive_budgets import LedgerSamples
 from leasehold.services.engine import Engine, Process, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
@@ -109,6 +110,7 @@ def queries_of_services() -> list[Query]:
         threads=Threads(side_by_side, lambda call, _: bool(call()) or True, time.sleep),
         process=Process("vm-1/1@1", code_hash="0a1b"),
         rules=rules,
+        budgets=BudgetSettings(),
         retention=Retention(timedelta(days=30)),
     )
     engine = cast("Engine", parts)
@@ -119,7 +121,7 @@ def queries_of_services() -> list[Query]:
             list_runs(engine, RunFilter(**wanted, **LOOKED_AT))
             for elsewhere in ASKED_ELSEWHERE:
                 list_runs(engine, RunFilter(**wanted, **elsewhere))
-    count_runs(engine)
+    read_figures(engine)
     list(live_runs(documents))
     list(parked_runs(engine))
     take_up_dispatched(engine, since=clock.now())
