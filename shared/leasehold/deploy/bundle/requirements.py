@@ -253,7 +253,7 @@ _HASHES_HEADER: Final = """\
 
 
 #: What a person waits for meanwhile.
-ASKS_PIP: Final = "pip is asked for the hash of each package, which takes about a minute"
+ASKS_PIP: Final = "pip is asked for the hash of each package, which can take some minutes"
 
 
 def looked_up(closure: Closure) -> dict[str, set[str]]:
