@@ -124,6 +124,11 @@ bench-costs: .venv/.dev ## count what a run asks of each service, as docs/costs.
 docs: .venv/.docs ## build the documentation as a site, in build/site
 	@$(BIN)/zensical build --clean
 
+.PHONY: pictures
+pictures: .venv/.dev ## take the pictures of docs/dashboard.md anew
+	@mkdir -p docs/pictures
+	@DASHBOARD_PICTURES=docs/pictures $(BIN)/pytest tests/api/dashboard/test_incident.py
+
 .PHONY: clean
 clean: ## delete .venv and the demo's data
 	rm -rf .venv .leasehold bench/out
@@ -142,7 +147,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 
 .venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into .venv (once)"
-	@$(MAKE) --no-print-directory -j 2 .venv/pinned-0 .venv/pinned-1
+	@$(MAKE) --no-print-directory -j 3 .venv/pinned-0 .venv/pinned-1 .venv/browser
 	@$(INSTALL) --no-build-isolation -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
 	@touch $@ .venv/.runtime
 
@@ -165,6 +170,15 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 .PHONY: .venv/pinned-0 .venv/pinned-1
 .venv/pinned-0 .venv/pinned-1: | .venv/bin/python
 	@awk '/^[^#]/ && NR % 2 == $(subst .venv/pinned-,,$@)' constraints.txt | xargs $(INSTALL) --no-deps
+
+# The tests of the dashboard drive the Chromium of the system; where it can be installed, it is.
+APT := DEBIAN_FRONTEND=noninteractive apt-get -qq
+.PHONY: .venv/browser
+.venv/browser:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
+	  { $(APT) install --yes --no-install-recommends chromium || \
+	    { $(APT) update && $(APT) install --yes --no-install-recommends chromium; }; } >/dev/null 2>&1 || \
+	  echo "warning: THERE IS NO CHROMIUM, so no page of the dashboard is tested; on Debian: apt install chromium" >&2
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -169,7 +169,7 @@ def runs(engine: Engine, request: CallRequest[RunsQuery]) -> RunsResponse:
     return RunsResponse(runs=page.runs, next_page_token=page.next_page_token)
 
 
-@call("GET", "/overview", OverviewResponse, takes=RunsQuery, needs=Needs.EXPLAIN, is_long=True)
+@call("GET", "/", OverviewResponse, takes=RunsQuery, needs=Needs.EXPLAIN, is_long=True)
 def overview(engine: Engine, request: CallRequest[RunsQuery]) -> OverviewResponse:
     """The runs of a page, 50 at most, each with the sentence of `why` and its troubles."""
     query, here = request.given, partial(is_gone, host=host_name())

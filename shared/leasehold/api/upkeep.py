@@ -56,7 +56,7 @@ class WhyResponse(ResponseModel):
 
 
 class RunOverview(Summary):
-    """A run of `GET /overview`: its summary, and what `why` says of it.
+    """A run of `GET /`: its summary, and what `why` says of it.
 
     `waitsFor` is the sentence of `why`, null for a run that waits for nothing any more. `troubles`
     are those that the run itself tells; `announcement` is among them where the filter asks for it.

@@ -12,13 +12,14 @@ from typing import Final
 
 import click
 
-from leasehold.api.budgets import LimitReport, SampleReport
+from leasehold.api.budgets import LimitReport
+from leasehold.api.limit_effects import IN_FORCE, PROPOSED, WHAT_IF, TriedLimit, limit_effects
 from leasehold.api.registry import SettingInForce
 from leasehold.api.request_model import ResponseModel
-from leasehold.budgets.histogram import Bucket, histogram
+from leasehold.budgets.histogram import Bucket
 from leasehold.budgets.phases import Phase
-from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome, believable, count
-from leasehold.budgets.what_if import WhatIf, clipped_seconds, what_if
+from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome, count
+from leasehold.budgets.what_if import clipped_seconds
 from leasehold.cli.opened import client_at, on_this_store
 from leasehold.cli.options import SpanType, json_option, url_option
 from leasehold.cli.stdout import Row, print_block, print_facts, print_json, print_lines, print_table
@@ -29,11 +30,7 @@ from leasehold.presentation.formatting import StyledText, duration, one_line
 
 #: So many characters are in a line at most.
 _SCREEN: Final = 80
-_LONGEST_S: Final = LONGEST_ATTEMPT.total_seconds()
 _COLUMNS: Final = ("LIMIT", "AFTER", "WOULD HAVE ENDED", "THROWN AWAY", "A HANG IS NOTICED")
-_IN_FORCE: Final = "in force"
-_PROPOSED: Final = "proposed"
-_WHAT_IF: Final = "what if"
 
 
 class LimitEffect(ResponseModel):
@@ -65,26 +62,6 @@ class LimitExplanation(LimitReport):
     histogram: list[BucketReport]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tried:
-    """A limit of a whole attempt, and what it would have done.
-
-    Args:
-        name: `in force`, `proposed` or `what if`.
-        by_estimate: with the shares of the window that counts for the budget.
-        in_history: on all attempts.
-    """
-
-    name: str
-    by_estimate: WhatIf
-    in_history: WhatIf
-
-    @property
-    def seconds(self) -> float:
-        """The limit."""
-        return self.in_history.limit_seconds
-
-
 @click.command("explain-limit")
 @click.argument("step")
 @click.option(
@@ -113,62 +90,19 @@ def explain_limit(
     """  # noqa: D301
     with client_at(url) as client:
         report = client.limit(step)
-    samples = believable(map(_sample, report.samples), report.budget.derived_at)
-    counted_ones = _counted(samples, report)
-    limits = [
-        _Tried(name, what_if(counted_ones, seconds), what_if(samples, seconds))
-        for name, seconds in _limits(report, tried)
-    ]
-    buckets = histogram(counted_ones, [one.seconds for one in limits])
+    effects = limit_effects(report, tried)
     if as_json:
-        print_json(_explanation(report, limits, buckets))
-    elif not samples:
+        print_json(_explanation(report, effects.limits, effects.buckets))
+    elif not effects.samples:
         note(_nothing(report, step, url))
     else:
-        _print(report, samples, limits, buckets)
-        if len(counted_ones) < len(samples):
-            note(_of_two_windows(len(counted_ones), len(samples)))
-
-
-def _sample(report: SampleReport) -> AttemptSample | None:
-    """Return an attempt as the engine has it; None: a later server knows another outcome."""
-    try:
-        outcome = Outcome(report.outcome)
-    except ValueError:
-        return None
-    return AttemptSample(
-        ended_at=report.ended_at,
-        outcome=outcome,
-        bootstrap_seconds=report.bootstrap_seconds,
-        execution_seconds=report.execution_seconds,
-        cold=report.cold,
-        retried=report.retried,
-        tail_probe=report.tail_probe,
-    )
-
-
-def _counted(samples: Sequence[AttemptSample], report: LimitReport) -> list[AttemptSample]:
-    """Return the attempts of the window that counts for the budget: after a drift, the last day."""
-    window = timedelta(days=report.budget.window_days)
-    return [one for one in samples if one.ended_at > report.budget.derived_at - window]
-
-
-def _limits(report: LimitReport, tried: Sequence[timedelta]) -> Iterator[tuple[str, float]]:
-    """Yield each limit of a whole attempt: the handler's, as it ends before the deadline does."""
-    in_force = [
-        value
-        for value in (report.agent_timeout_s.value, report.dispatch_deadline_s.value)
-        if value is not None and 0 < value <= _LONGEST_S
-    ]
-    if in_force:
-        yield _IN_FORCE, min(in_force)
-    yield _PROPOSED, report.budget.proposed.timeout_s
-    for span in sorted(set(tried)):
-        yield _WHAT_IF, span.total_seconds()
+        _print(report, effects.samples, effects.limits, effects.buckets)
+        if effects.counted < len(effects.samples):
+            note(_of_two_windows(effects.counted, len(effects.samples)))
 
 
 def _explanation(
-    report: LimitReport, limits: Sequence[_Tried], buckets: Sequence[Bucket]
+    report: LimitReport, limits: Sequence[TriedLimit], buckets: Sequence[Bucket]
 ) -> LimitExplanation:
     return LimitExplanation(
         **dict(report),
@@ -184,7 +118,7 @@ def _explanation(
     )
 
 
-def _effect(tried: _Tried) -> LimitEffect:
+def _effect(tried: TriedLimit) -> LimitEffect:
     found = tried.in_history
     return LimitEffect(
         limit=tried.name.replace(" ", "_"),
@@ -222,7 +156,7 @@ def _of_two_windows(counted_ones: int, samples: int) -> str:
 def _print(
     report: LimitReport,
     samples: Sequence[AttemptSample],
-    limits: Sequence[_Tried],
+    limits: Sequence[TriedLimit],
     buckets: Sequence[Bucket],
 ) -> None:
     budget = report.budget
@@ -230,8 +164,8 @@ def _print(
     print_facts(
         [
             ("step", f"{budget.step_type}, strategy {budget.strategy}"),
-            (_IN_FORCE, f"handler {timeout}, deadline {deadline}"),
-            (_PROPOSED, _proposal(report)),
+            (IN_FORCE, f"handler {timeout}, deadline {deadline}"),
+            (PROPOSED, _proposal(report)),
             ("attempts", _attempts(samples)),
             ("clipped", _clipped(samples)),
         ]
@@ -282,7 +216,7 @@ def _clipped(samples: Sequence[AttemptSample]) -> str:
     return f"{counted(clipped, 'attempt')}, which threw away {minutes} of attempts"
 
 
-def _row(tried: _Tried, first: _Tried) -> Row:
+def _row(tried: TriedLimit, first: TriedLimit) -> Row:
     """Return what a limit would have done to each attempt, beside the one in force."""
     found = tried.in_history
     limit = duration(timedelta(seconds=tried.seconds))
@@ -291,7 +225,7 @@ def _row(tried: _Tried, first: _Tried) -> Row:
     if later:
         noticed = f"{duration(later)} {'sooner' if tried.seconds < first.seconds else 'later'}"
     return (
-        StyledText(tried.name, "cyan" if tried.name == _WHAT_IF else ""),
+        StyledText(tried.name, "cyan" if tried.name == WHAT_IF else ""),
         limit,
         f"{found.ended} of {found.attempts}",
         _minutes(found.lost_seconds),
@@ -333,7 +267,7 @@ _BLOCKS: Final = _Ink("█", "░", "─")
 _ASCII: Final = _Ink("#", ">", "-")
 
 
-def _histogram(limits: Sequence[_Tried], buckets: Sequence[Bucket]) -> Iterator[str]:
+def _histogram(limits: Sequence[TriedLimit], buckets: Sequence[Bucket]) -> Iterator[str]:
     """Yield the lines; each phase has its own scale."""
     ink = _ink()
     most = {
@@ -377,7 +311,7 @@ def _bar(bucket: Bucket, phase: Phase, most: int, ink: _Ink) -> str:
     return f"{bars} {total}"
 
 
-def _rule(tried: _Tried, ink: _Ink) -> str:
+def _rule(tried: TriedLimit, ink: _Ink) -> str:
     """Return the line of a limit, with the share of each phase that takes longer."""
     shares = "".join(
         f"{ink.rule} {_share(tried.by_estimate.longer[phase])} ".ljust(_WIDTH, ink.rule)

@@ -34,7 +34,7 @@ from leasehold.worker.sandbox.forking.source_finder import install
 # The application: the runs API and the API of leases at one address.
 
 
-_ROUTES: Final = Routes((*serve_api.ROUTES.rows, *manage_lease.ROUTES.rows))
+_ROUTES: Final = Routes((*serve_api.ROUTES.rows, *manage_lease.ROUTES.rows), has_pages=True)
 
 
 @dataclass(frozen=True, slots=True)

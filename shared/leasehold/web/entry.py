@@ -22,7 +22,7 @@ import flask
 import pydantic_core
 from werkzeug import Request
 
-from leasehold.api.call_row import BODY_BYTES, PlainText
+from leasehold.api.call_row import BODY_BYTES, Answer, CallRequest, CallRow, Given, PlainText
 from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
 from leasehold.domain.json_text import json_object
 from leasehold.errors import (
@@ -38,6 +38,20 @@ _LOG: Final = logging.getLogger("leasehold.web")
 #: A message that repeats what it was sent is cut here.
 _LONGEST_MESSAGE: Final = 1000
 
+#: The files of all pages lie below this path: the framework answers /static itself.
+ASSETS: Final = "/assets/"
+#: What a page may do in a browser: nothing that is not of this server.
+PAGE_HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 _OUTAGE: Final = 503
 
 #: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
@@ -66,6 +80,14 @@ class HasCallers(Protocol):
 
     def end_call(self) -> None:
         """Do what has to be done before a call is answered: its process may stand still then."""
+        ...
+
+
+class EngineSource(HasCallers, Protocol):
+    """Where rows are answered: with the engine of a function, or of a server that works itself."""
+
+    def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
+        """Answer a request with the engine; its stores may be opened by this."""
         ...
 
 

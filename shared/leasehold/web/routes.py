@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from threading import Semaphore
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote
 
 import flask
@@ -13,16 +13,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.http import dump_options_header
 from werkzeug.routing import BaseConverter, Map, Rule
 
-from leasehold.api.call_row import (
-    Answer,
-    AnyRow,
-    CallRequest,
-    CallRow,
-    Created,
-    Given,
-    JsonText,
-    PlainText,
-)
+from leasehold.api.call_row import AnyRow, CallRequest, Created, JsonText, PlainText
 from leasehold.api.request_model import RequestModel, fields_of
 from leasehold.api.results import SIZE_HEADER
 from leasehold.errors import InvalidRequestError
@@ -30,7 +21,8 @@ from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.paging import SCAN_PAGE
 from leasehold.web.callers import actor_of, caller_of, check_right
 from leasehold.web.entry import (
-    Callers,
+    ASSETS,
+    EngineSource,
     json_body,
     refuse_method,
     refuse_path,
@@ -47,29 +39,13 @@ _LONG_LISTS: Final = Semaphore(2)
 #: Google's servers take no larger answer that says its length; a larger one is sent in chunks.
 _MOST_WITH_LENGTH: Final = 31 * 1024 * 1024
 
+
 _SAVE_ONLY: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-class EngineSource(Protocol):
-    """Where rows are answered: with the engine of a function, or of a server that works itself."""
-
-    @property
-    def callers(self) -> Callers | None:
-        """The allowed callers; None: all."""
-        ...
-
-    def end_call(self) -> None:
-        """Do what has to be done before a call is answered."""
-        ...
-
-    def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
-        """Answer a request with the engine; its stores may be opened by this."""
-        ...
 
 
 class _PathPart(BaseConverter):
@@ -82,12 +58,17 @@ class _PathPart(BaseConverter):
 class Routes:
     """Rows by their methods and paths.
 
+    Args:
+        rows: the rows, in any order.
+        has_pages: whether a browser gets pages of what they answer.
+
     Attributes:
         rows: the rows, in the order in which a caller sees them.
         paths: those that are served, as werkzeug writes them.
     """
 
-    def __init__(self, rows: Iterable[AnyRow]) -> None:
+    def __init__(self, rows: Iterable[AnyRow], *, has_pages: bool = False) -> None:
+        self._has_pages = has_pages
         self.rows = rows = tuple(rows)
         self._map = Map(
             [Rule(row.path, methods=[row.method], endpoint=row) for row in rows],
@@ -104,6 +85,11 @@ class Routes:
             return None
         return row
 
+    def match(self, request: flask.Request) -> tuple[AnyRow, Mapping[str, str]]:
+        """Return the row of a request, and the parts of its path, or raise HTTPException."""
+        row, values = self._map.bind_to_environ(request.environ).match()
+        return row, values
+
     def answer(self, source: EngineSource, request: flask.Request) -> flask.Response:
         """Answer a request.
 
@@ -111,8 +97,10 @@ class Routes:
             CallerNotAllowedError: its caller has not the right that the row takes.
             LeaseholdError: it is refused, or fails.
         """
+        if self._has_pages and (page := _page(self, source, request)):
+            return page
         try:
-            row, values = self._map.bind_to_environ(request.environ).match()
+            row, values = self.match(request)
         except MethodNotAllowed as error:
             allowed = sorted(set(error.valid_methods or ()) - {"HEAD"})
             return refuse_method(request.path, ", ".join(allowed))
@@ -127,6 +115,25 @@ class Routes:
         asked = CallRequest(given, actor=actor, traceparent=traceparent, **values)
         with _LONG_LISTS if row.is_long and given.limit > SCAN_PAGE else nullcontext():
             return _respond(row, source.answer(row, asked), asked)
+
+
+def _page(routes: Routes, source: EngineSource, request: flask.Request) -> flask.Response | None:
+    """Return what a browser gets; None: the request is a program's, or there is no page."""
+    if not (request.path.startswith(ASSETS) or is_of_browser(request)):
+        return None
+    from leasehold.web.pages import answer_browser, answer_static  # noqa: PLC0415 - seldom asked
+
+    if request.path.startswith(ASSETS):
+        return answer_static(request)
+    return answer_browser(routes.match, source, request)
+
+
+def is_of_browser(request: flask.Request) -> bool:
+    """Return whether a request is a browser's: it wants a page, or sends a form."""
+    if request.method == "POST":
+        return is_form(request)
+    accepts = request.accept_mimetypes
+    return request.method in ("GET", "HEAD") and accepts["text/html"] > accepts["application/json"]
 
 
 def _given(row: AnyRow, request: flask.Request) -> Any:

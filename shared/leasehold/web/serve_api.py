@@ -8,10 +8,10 @@ from typing import Final
 import flask
 
 from leasehold.api.calls import CALLS
-from leasehold.web.entry import entry
-from leasehold.web.routes import EngineSource, Routes
+from leasehold.web.entry import EngineSource, entry
+from leasehold.web.routes import Routes
 
-ROUTES: Final = Routes(sorted(CALLS, key=attrgetter("path")))
+ROUTES: Final = Routes(sorted(CALLS, key=attrgetter("path")), has_pages=True)
 
 
 @entry

@@ -40,15 +40,13 @@ from leasehold.registry.setting_texts import ROLES, Right
 from leasehold.registry.settings import check_sign_in
 from leasehold.services.limits import MAX_ACTOR
 from leasehold.web.callers import decoded_header, note_account
-from leasehold.web.entry import refuse_for, refuse_method
+from leasehold.web.entry import ASSETS, PAGE_HEADERS, refuse_for, refuse_method
 from leasehold.web.loopback_guard import is_form, is_same_origin, refusal_of
 
 _LOG: Final = logging.getLogger("leasehold.callers")
 
 #: Service managers ask it, which have no token: it says that the process runs, and no more.
 _OPEN: Final = "/health"
-#: The look of pages, also of the page to sign in.
-_STATIC: Final = "/static/"
 _SIGN_IN: Final = "/sign-in"
 _SIGN_OUT: Final = "/sign-out"
 _FORM_BYTES: Final = 16 * 1024
@@ -61,19 +59,6 @@ _MOST_COOKIES: Final = 8
 _LONGEST_COOKIE: Final = 200
 #: To guess the token by a cookie takes so many times as long.
 _ROUNDS: Final = 100_000
-
-#: What a page may do in a browser: nothing that is not of this server.
-PAGE_HEADERS: Final[Mapping[str, str]] = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 
 
 class _Account(NamedTuple):
@@ -172,7 +157,7 @@ class ServerCallers:
         """Return whether it is answered the same to every caller."""
         if self._tokens and request.path in (_SIGN_IN, _SIGN_OUT):
             return True
-        is_shared = request.path == _OPEN or request.path.startswith(_STATIC)
+        is_shared = request.path == _OPEN or request.path.startswith(ASSETS)
         return is_shared and request.method in _READS
 
     def _account_of(self, request: AnyRequest, *, counts: bool = True) -> _Account:
@@ -379,8 +364,8 @@ _PAGE: Final = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 {refresh}<title>Sign in · Leasehold</title>
-<link rel="icon" href="/static/icon.svg">
-<link rel="stylesheet" href="/static/dashboard.css">
+<link rel="icon" href="/assets/icon.svg">
+<link rel="stylesheet" href="/assets/dashboard.css">
 </head>
 <body>
 <main id="main">

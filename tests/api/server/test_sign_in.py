@@ -130,7 +130,7 @@ def test_without_the_token_nothing_is_read_and_nothing_changed(
     for method, path in [
         *(("GET", path) for path in ("/", "/runs", "/runs/r-none", "/ready", "/openapi.json")),
         *(("GET", path) for path in ("/health/", "/nowhere", "/static", "/sign-in/x")),
-        *(("POST", path) for path in ("/runs", "/leases:claim", "/health", "/static/x", "/sweep")),
+        *(("POST", path) for path in ("/runs", "/leases:claim", "/health", "/assets/x", "/sweep")),
     ]:
         refused = ask(server, method, path, headers, RUN if method == "POST" else None)
 
@@ -259,7 +259,7 @@ def test_what_all_pages_share_is_read_without_a_sign_in_and_leads_nowhere_else(
 ) -> None:
     server = serve(**BOTH)
 
-    for path in ("/static/x", "/static/../runs", "/static/%2e%2e/runs", "/static//runs"):
+    for path in ("/assets/x", "/assets/../runs", "/assets/%2e%2e/runs", "/assets//runs"):
         assert ask(server, "GET", path).status == 404, path
 
 

@@ -1,0 +1,396 @@
+"""The pages: which rows of the table of calls each one asks, and what its template shows of them.
+
+A page has the address of its row, so that a program gets the row's JSON there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+from leasehold.api import calls
+from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, call
+from leasehold.api.results import FilesQuery
+from leasehold.api.runs import RunsQuery
+from leasehold.domain.delivery import DeliveryState
+from leasehold.domain.lifecycle import ALLOWED, Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.status import RunStatus
+from leasehold.domain.summary import progress_of, summary_of
+from leasehold.domain.trial_record import TrialRecord
+from leasehold.domain.trials import trials_of
+from leasehold.errors import LeaseholdError
+from leasehold.presentation.attempts import WIDTH, attempt_bars
+from leasehold.presentation.event_line import event_reason, next_attempt
+from leasehold.presentation.run_state import kept_line, state_and_reason
+from leasehold.registry.dead_letters import DEAD_LETTERS
+from leasehold.registry.setting_texts import Right
+from leasehold.services.engine import Engine
+
+#: Seconds between two polls: while something moves, and while something might begin to.
+MOVING_S: Final = 2
+IDLE_S: Final = 10
+#: So many runs that need a person stand above the list, of each kind.
+_URGENT: Final = 3
+_FILES: Final = 50
+#: A limit that is tried; an attempt takes no longer.
+_LONGEST_LIMIT_S: Final = 7 * 86_400
+
+
+class Ask(Protocol):
+    """Asks a row of the table of calls, with the rights of the reader."""
+
+    def __call__(
+        self,
+        row: CallRow[Given, Answer],
+        given: Given = ...,
+        *,
+        run_id: str = "",
+        step: str = "",
+    ) -> Answer:
+        """Return its answer, or raise its error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A look at a page.
+
+    Args:
+        ask: asks rows.
+        given: the query, as the row takes it; None: it takes none, or this one cannot be used.
+        texts: the query as it stands in the address.
+        now: the store's time.
+        rights: what the reader may do by forms.
+        run_id: the run that the address names; likewise `step`.
+        problem: why the query cannot be used.
+    """
+
+    ask: Ask
+    given: Any
+    texts: Mapping[str, Any]
+    now: datetime
+    rights: frozenset[Right]
+    run_id: str = ""
+    step: str = ""
+    problem: LeaseholdError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a page shows.
+
+    Args:
+        template: the file that shows it.
+        title: of the page.
+        values: for the template.
+        poll_s: seconds after which it is looked at again; 0: never.
+    """
+
+    template: str
+    title: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    poll_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: what it shows, and how it is known with one read that nothing has changed."""
+
+    show: Callable[[PageRequest], Shown]
+    mark: Callable[[PageRequest], str] | None = None
+
+
+@call("GET", "", datetime)
+def _now(engine: Engine, _: CallRequest[None]) -> datetime:
+    """The time of the store."""
+    return engine.clock.now()
+
+
+#: No page of its own: pages ask it, as they ask every row.
+NOW: Final = _now
+
+# -- runs ------------------------------------------------------------------------------------------
+
+#: The states of the chips, those in trouble first: label, style, count, and the filter.
+STATES: Final = (
+    ("dead-lettered", "dead", "dead_lettered", {"deadLettered": "true"}),
+    ("blocked", "blocked", "blocked", {"status": "BLOCKED"}),
+    ("retrying", "error", "retrying", {"status": "ERROR", "deadLettered": "false"}),
+    ("running", "running", "in_progress", {"status": "IN_PROGRESS"}),
+    ("pending", "pending", "pending", {"status": "PENDING"}),
+    ("completed", "completed", "completed", {"status": "COMPLETED"}),
+)
+#: Filters of runs that are said to go on.
+TROUBLES: Final[Mapping[str, str]] = {
+    "retrying": "retrying: its attempts fail",
+    "silent": "silent: its worker was not heard of",
+    "overdue": "overdue: its alarm has passed",
+    "announcement": "owes an announcement",
+}
+_NOT_A_FILTER: Final = ("limit", "pageToken", "done")
+
+
+def _runs(at: PageRequest) -> Shown:
+    texts = {name: text for name, text in at.texts.items() if name != "done"}
+    filters = {name: text for name, text in texts.items() if name not in _NOT_A_FILTER}
+    page = at.ask(calls.overview, at.given) if at.problem is None else None
+    runs = page.runs if page else []
+    is_first = page is not None and not filters and "pageToken" not in texts
+    moves = any(_moves(run) for run in runs)
+    return Shown(
+        "runs.html",
+        "Runs",
+        {
+            "runs": runs,
+            "next": page and page.next_page_token,
+            "urgent": list(_urgent(at)) if is_first else [],
+            "counts": at.ask(calls.counts),
+            "states": STATES,
+            "troubles": TROUBLES,
+            "statuses": list(RunStatus),
+            "reasons": DEAD_LETTERS,
+            "chosen": next((one for one in DEAD_LETTERS if one.key == texts.get("reason")), None),
+            "filters": filters,
+            "texts": texts,
+            "labels_of": dict(_texts_of(texts)),
+            "operations": _bulk(at),
+            "state_and_reason": state_and_reason,
+            "words": _command_words(filters),
+        },
+        poll_s=MOVING_S if moves else IDLE_S,
+    )
+
+
+def _urgent(at: PageRequest) -> Iterator[Any]:
+    """Yield the newest runs that wait for a person."""
+    for wanted in (
+        RunsQuery(status=RunStatus.BLOCKED, limit=_URGENT),
+        RunsQuery(dead_lettered=True, limit=_URGENT),
+    ):
+        yield from at.ask(calls.overview, wanted).runs
+
+
+def _moves(run: Any) -> bool:
+    """Return whether a run of a list goes on by itself."""
+    is_over = run.status in (RunStatus.COMPLETED, RunStatus.BLOCKED)
+    return not (is_over or run.paused or run.cancelled or run.dead_lettered)
+
+
+def _bulk(at: PageRequest) -> list[Operation]:
+    """Return what the reader may do to all runs of a filter."""
+    return [one for one in Operation if calls.OPERATIONS[one].needs.right in at.rights]
+
+
+def _texts_of(texts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the fields of the form as they were filled in."""
+    for name in ("status", "pipeline", "step", "reason", "since", "until", "idPrefix", "trouble"):
+        yield name, str(texts.get(name, ""))
+    labels = texts.get("label", "")
+    yield "label", " ".join(labels) if isinstance(labels, list | tuple) else str(labels)
+
+
+_OPTIONS: Final = {"deadLettered": "--dead-lettered", "idPrefix": "--id-prefix"}
+
+
+def _command_words(filters: Mapping[str, Any]) -> list[str]:
+    """Return the options of the commands for the same filter."""
+    words: list[str] = []
+    for name, value in filters.items():
+        if name == "deadLettered":
+            words.append("--dead-lettered" if value == "true" else "--no-dead-lettered")
+            continue
+        for one in value if isinstance(value, list | tuple) else (value,):
+            words += [_OPTIONS.get(name, f"--{name}"), str(one)]
+    return words
+
+
+# -- a run -----------------------------------------------------------------------------------------
+
+
+def _run(at: PageRequest) -> Shown:
+    run = at.ask(calls.run, run_id=at.run_id).to_manifest()
+    events = at.ask(calls.trace, run_id=at.run_id).events
+    files = (
+        at.ask(calls.files, FilesQuery(limit=_FILES), run_id=at.run_id) if run.has_files else None
+    )
+    entry = DEAD_LETTERS[run.dead_letter_reason.value] if run.dead_letter_reason else None
+    deliveries = at.ask(calls.run_deliveries, run_id=at.run_id).deliveries
+    owes = any(one.state is DeliveryState.DUE for one in deliveries)
+    summary = summary_of(run)
+    return Shown(
+        "run.html",
+        f"Run {run.run_id}",
+        {
+            "run": run,
+            "state": state_and_reason(summary),
+            "summary": summary,
+            "progress": progress_of(run),
+            "why": at.ask(calls.why, run_id=at.run_id),
+            "dead_letter": entry,
+            "next_attempt": next_attempt(run),
+            "bars": attempt_bars(run, events, at.now),
+            "width": WIDTH,
+            "events": events,
+            "event_reason": event_reason,
+            "details": _details(run),
+            "deliveries": deliveries,
+            "files": files,
+            "operations": _operations(at, run),
+            "may_tell": Right.CHANGE in at.rights,
+            "trials": _trials(run),
+            "spared": sum(one.calls.spared for one in run.steps.values() if one.calls),
+        },
+        poll_s=MOVING_S if run.is_moving else IDLE_S if owes or not run.is_terminal else 0,
+    )
+
+
+def _trials(run: Manifest) -> dict[str, list[TrialRecord]]:
+    """Return the trials of each step that has more than one."""
+    of_steps = {step: trials_of(run.steps[step]) for step in run.looped_steps}
+    return {step: made for step, made in of_steps.items() if len(made) > 1}
+
+
+def _operations(at: PageRequest, run: Manifest) -> list[Operation]:
+    """Return what the reader may do to the run as it stands, what helps most first."""
+    possible = [
+        one
+        for one, (_, is_allowed) in ALLOWED.items()
+        if is_allowed(run) and calls.OPERATIONS[one].needs.right in at.rights
+    ]
+    return sorted(possible, key=_HELPFUL.index)
+
+
+_HELPFUL: Final = (
+    Operation.APPROVE,
+    Operation.RETRY,
+    Operation.RESUME,
+    Operation.RECREATE,
+    Operation.PAUSE,
+    Operation.CANCEL,
+)
+
+
+def _details(run: Manifest) -> Any:
+    """Return the details of its error as a value; a cut text is none any more."""
+    if run.error is None or run.error.details is None:
+        return None
+    try:
+        return json.loads(run.error.details)
+    except (ValueError, RecursionError):
+        return run.error.details
+
+
+# -- what forms lead to ----------------------------------------------------------------------------
+
+
+def _batch(_: PageRequest, given: Any, answer: Any, form: Mapping[str, str]) -> Shown:
+    """Show what a batch came to, or would come to."""
+    values = {"given": given, "result": answer, "form": form, "kept_line": kept_line}
+    title = f"{given.action} of many runs"
+    return Shown("batch.html", title, values)
+
+
+def _repaired(_: PageRequest, _given: Any, answer: Any, _form: Mapping[str, str]) -> Shown:
+    return Shown("audit.html", "Audit", {"audit": answer, "may_change": True})
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def _registry(at: PageRequest) -> Shown:
+    report = at.ask(calls.registry)
+    may = Right.CHANGE in at.rights
+    return Shown("registry.html", "Limits in force", {"report": report, "may_change": may}, IDLE_S)
+
+
+def _deliveries(at: PageRequest) -> Shown:
+    page = at.ask(calls.deliveries, at.given) if at.problem is None else None
+    return Shown(
+        "deliveries.html",
+        "Announcements",
+        {
+            "deliveries": page.deliveries if page else [],
+            "next": page and page.next_page_token,
+            "texts": {name: text for name, text in at.texts.items() if name != "done"},
+            "delivery_states": list(DeliveryState),
+            "may_tell": Right.CHANGE in at.rights,
+        },
+        IDLE_S,
+    )
+
+
+def _audit(at: PageRequest) -> Shown:
+    """Look at every run: no poll does that again."""
+    values = {"audit": at.ask(calls.audit), "may_change": Right.CHANGE in at.rights}
+    return Shown("audit.html", "Audit", values)
+
+
+def _workers(at: PageRequest) -> Shown:
+    return Shown("workers.html", "Workers", {"workers": at.ask(calls.workers).workers}, IDLE_S)
+
+
+def _budgets(at: PageRequest) -> Shown:
+    return Shown("budgets.html", "Budgets", {"budgets": at.ask(calls.budgets).budgets})
+
+
+def _limit(at: PageRequest) -> Shown:
+    """Show how long the attempts of a step took, and what limits would have done to them."""
+    from leasehold.api.limit_effects import limit_effects  # noqa: PLC0415 - seldom asked for
+    from leasehold.budgets.phases import Phase  # noqa: PLC0415 - as above
+
+    report = at.ask(calls.limit, step=at.step)
+    seconds = _seconds(at.texts.get("whatIf", ""))
+    effects = limit_effects(report, [] if seconds is None else [timedelta(seconds=seconds)])
+    return Shown(
+        "limit.html",
+        f"Limit of step {at.step}",
+        {
+            "step": at.step,
+            "report": report,
+            "effects": effects,
+            "phases": list(Phase),
+            "most": {
+                phase: max(
+                    (one.complete[phase] + one.censored[phase] for one in effects.buckets),
+                    default=0,
+                )
+                for phase in Phase
+            },
+            "what_if": at.texts.get("whatIf", ""),
+            "is_refused": bool(at.texts.get("whatIf")) and seconds is None,
+        },
+    )
+
+
+def _seconds(text: Any) -> float | None:
+    """Return the limit to try; None: there is none, or it is not one that a step may have."""
+    try:
+        seconds = float(text)
+    except (TypeError, ValueError):
+        return None
+    return seconds if 0 < seconds <= _LONGEST_LIMIT_S else None
+
+
+#: The pages by their rows.
+PAGES: Final[Mapping[AnyRow, Page]] = {
+    calls.overview: Page(_runs),
+    calls.runs: Page(_runs),
+    calls.run: Page(_run),
+    calls.deliveries: Page(_deliveries),
+    calls.registry: Page(_registry),
+    calls.audit: Page(_audit),
+    calls.workers: Page(_workers),
+    calls.budgets: Page(_budgets),
+    calls.limit: Page(_limit),
+}
+#: What a form is answered with, where it is not answered with the run.
+RESULTS: Final[Mapping[AnyRow, Callable[..., Shown]]] = {
+    calls.batch: _batch,
+    calls.repair: _repaired,
+}
+#: Where a bad query is said on the page itself, above an empty list.
+FILTERED: Final = frozenset({calls.overview, calls.runs, calls.deliveries})

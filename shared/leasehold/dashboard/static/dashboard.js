@@ -1,0 +1,158 @@
+// Looks again at the page that is open while something moves, and swaps what has changed.
+// Without it, every page and every form works as well; it is the reader who looks again then.
+"use strict";
+(() => {
+  const WAIT_AFTER_ERROR_S = 5;
+  const AGES_S = 10;
+  let etag = null;
+  let timer = null;
+  let paused = false;
+  let busy = false;
+
+  const main = () => document.getElementById("main");
+  const seconds = () => Number(document.body.dataset.poll) || 0;
+
+  // -- when to look ----------------------------------------------------------------------------
+  function plan(after = seconds()) {
+    clearTimeout(timer);
+    if (after && !paused && !document.hidden) timer = setTimeout(look, after * 1000);
+  }
+
+  async function look() {
+    if (busy || paused || document.hidden) return;
+    busy = true;
+    let next;
+    try {
+      const headers = { Accept: "text/html" };
+      if (etag) headers["If-None-Match"] = etag;
+      const answer = await fetch(location.href, { headers, cache: "no-store" });
+      if (answer.status === 200) {
+        etag = answer.headers.get("ETag");
+        swap(await answer.text());
+      } else if (answer.status === 401) {
+        location.reload(); // the session is over
+      } else if (answer.status !== 304) {
+        next = WAIT_AFTER_ERROR_S;
+        tell(`The server answers ${answer.status}; this page shows what it was before.`);
+      }
+      if (answer.status === 200 || answer.status === 304) tell("");
+    } catch {
+      next = WAIT_AFTER_ERROR_S;
+      tell("The server does not answer; this page shows what it was before.");
+    } finally {
+      busy = false;
+    }
+    plan(next);
+  }
+
+  function tell(words) {
+    const said = document.getElementById("away");
+    if (said.textContent !== words) said.textContent = words;
+    said.hidden = !words;
+  }
+
+  // -- swap what has changed ---------------------------------------------------------------------
+  function swap(html) {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    const fresh = page.getElementById("main");
+    if (!fresh) return;
+    document.body.dataset.poll = page.body.dataset.poll;
+    document.title = page.title;
+    compare(page.body.dataset.now);
+    morph(main(), fresh);
+    ages();
+  }
+
+  // What a reader is at stays: a form that has the focus or was filled in, and what was opened.
+  function isInUse(node) {
+    if (!(node instanceof Element) || node.tagName !== "FORM") return false;
+    if (node.contains(document.activeElement)) return true;
+    return [...node.elements].some((one) =>
+      one.type === "checkbox" ? one.checked !== one.defaultChecked
+        : one.tagName === "SELECT" ? [...one.options].some((it) => it.selected !== it.defaultSelected)
+        : one.type !== "hidden" && one.value !== one.defaultValue);
+  }
+
+  const keyOf = (node) => (node?.nodeType === 1 && (node.dataset.key || node.id)) || "";
+
+  function isSame(old, fresh) {
+    return old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName && !keyOf(old);
+  }
+
+  function morph(old, fresh) {
+    if (old.nodeType !== 1) {
+      if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+      return;
+    }
+    if (isInUse(old) || old.isEqualNode(fresh)) return;
+    for (const { name, value } of fresh.attributes)
+      if (old.getAttribute(name) !== value && !(name === "open")) old.setAttribute(name, value);
+    for (const { name } of [...old.attributes])
+      if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+    const keyed = new Map([...old.children].filter(keyOf).map((it) => [keyOf(it), it]));
+    let at = old.firstChild;
+    for (const one of [...fresh.childNodes]) {
+      const key = keyOf(one);
+      const known = key ? keyed.get(key) : at && isSame(at, one) ? at : null;
+      if (!known) {
+        const added = document.importNode(one, true);
+        old.insertBefore(added, at);
+        if (added.nodeName === "TR") added.classList.add("changed");
+      } else {
+        if (known === at) at = at.nextSibling;
+        else old.insertBefore(known, at);
+        morph(known, one);
+      }
+    }
+    while (at) {
+      const gone = at;
+      at = at.nextSibling;
+      if (gone.contains(document.activeElement)) main().focus({ preventScroll: true });
+      gone.remove();
+    }
+  }
+
+  // -- ages ----------------------------------------------------------------------------------------
+  let ahead = 0; // of the server, in milliseconds
+  const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  function compare(now) {
+    if (now) ahead = Date.parse(now) - Date.now();
+  }
+
+  function ages() {
+    for (const one of document.querySelectorAll("time[datetime]")) {
+      const passed = (Date.now() + ahead - Date.parse(one.dateTime)) / 1000;
+      const span = Math.max(1, Math.round(Math.abs(passed)));
+      const [size, unit] = UNITS.find(([least]) => span >= least);
+      const words = `${Math.floor(span / size)} ${unit}`;
+      const text = passed < 0 ? `in ${words}` : `${words} ago`;
+      if (one.textContent !== text) one.textContent = text;
+    }
+  }
+
+  // -- begin -----------------------------------------------------------------------------------------
+  compare(document.body.dataset.now);
+  const away = document.createElement("p");
+  Object.assign(away, { id: "away", className: "notice bad", hidden: true });
+  away.setAttribute("role", "status");
+  document.querySelector("header").after(away);
+  if (seconds()) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "live";
+    const show = () => {
+      button.textContent = paused ? "Paused: look again" : "Live: pause";
+      button.setAttribute("aria-pressed", String(paused));
+    };
+    button.addEventListener("click", () => {
+      paused = !paused;
+      show();
+      if (!paused) look();
+    });
+    show();
+    document.querySelector(".who").append(" ", button);
+  }
+  document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : look()));
+  setInterval(() => document.hidden || paused || ages(), AGES_S * 1000);
+  plan();
+})();

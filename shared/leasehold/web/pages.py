@@ -1,0 +1,276 @@
+"""The pages of the dashboard over HTTP: which requests get one, its headers, and its forms.
+
+A page is made of what rows answer, each with the rights of its reader. It is compressed, and known
+by its `ETag`, so that a poll that finds nothing new costs one read. A form is sent to the path of
+its row, with a token that only a page of this server knows, and answered with a redirect.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import flask
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from leasehold.api.call_row import AnyRow, CallRequest, Created
+from leasehold.api.errors import status_of
+from leasehold.dashboard import forms
+from leasehold.dashboard.pages import (
+    FILTERED,
+    NOW,
+    PAGES,
+    RESULTS,
+    Page,
+    PageRequest,
+    Shown,
+)
+from leasehold.dashboard.rendering import STATIC_TYPES, render, static_file, version_mark
+from leasehold.domain.json_text import digest
+from leasehold.errors import (
+    CallerNotAllowedError,
+    InvalidRequestError,
+    LeaseholdError,
+)
+from leasehold.registry.setting_texts import Right
+from leasehold.web.callers import actor_of, caller_of, check_right, page_rights
+from leasehold.web.entry import ASSETS, PAGE_HEADERS, EngineSource
+from leasehold.web.loopback_guard import is_same_origin
+
+_LEAST_COMPRESSED: Final = 1024
+#: A page says things that pass without a write: that a time has come, that no server is there.
+_FRESH_S: Final = 30
+_YEAR: Final = "public, max-age=31536000, immutable"
+#: Stands for the token of the forms while a page is compared with the one that the reader has.
+_TOKEN: Final = "leasehold-form-token"  # noqa: S105 - only its place
+
+#: The words of times, which pass by themselves: the script of the page keeps them right.
+_WITHOUT_AGES: Final = re.compile(r'(?<=">)[^<>]*(?=</time>)| data-now="[^"]*"')
+
+#: What a form has done, for the page that it leads to; anything else in an address says nothing.
+DONE: Final[Mapping[str, str]] = {
+    "pause": "The run is paused.",
+    "resume": "The run goes on.",
+    "cancel": "The run is cancelled.",
+    "retry": "The step is dispatched again.",
+    "approve": "The output is handed off.",
+    "recreate": "This is the new run.",
+    "deliver": "The announcement is due again.",
+    "override": "The override is set: it holds from the next dispatch on.",
+    "clearOverride": "The override is cleared: the step has its own limits again.",
+}
+_TITLES: Final[Mapping[int, str]] = {
+    400: "That cannot be asked for",
+    401: "Please sign in",
+    403: "You may not do that",
+    404: "There is no such page",
+    405: "There is no such page",
+    409: "It has changed since you looked",
+    413: "That is too much",
+    503: "Not available just now",
+}
+
+
+#: Finds the row of a request, and the parts of its path.
+Match = Callable[[flask.Request], tuple[AnyRow, Mapping[str, str]]]
+
+
+def answer_static(request: flask.Request) -> flask.Response:
+    """Answer with a file that all pages have."""
+    name = request.path.removeprefix(ASSETS)
+    try:
+        content, mark = static_file(name)
+    except KeyError:
+        return flask.Response(status=404)
+    answer = flask.Response(content, content_type=f"{STATIC_TYPES[name]}; charset=utf-8")
+    answer.headers.update(PAGE_HEADERS)
+    answer.headers["Cache-Control"] = _YEAR if request.args.get("v") == mark else "no-cache"
+    return _compressed(request, answer)
+
+
+def answer_browser(
+    match: Match, source: EngineSource, request: flask.Request
+) -> flask.Response | None:
+    """Answer a browser with a page; None: its path has none, and is answered as to a program.
+
+    A refusal is a page, too.
+    """
+    try:
+        row, values = match(request)
+        if request.method == "POST":
+            return _answer_form(source, request, row, values)
+        page = PAGES.get(row)
+        return None if page is None else _answer_page(source, request, row, page, values)
+    except MethodNotAllowed:
+        return None
+    except HTTPException:
+        return _error_page(request, 404, f"{request.path} is not a page of this server.")
+    except LeaseholdError as error:
+        return _error_page(request, status_of(error.code), error.message)
+
+
+def _answer_page(
+    source: EngineSource,
+    request: flask.Request,
+    row: AnyRow,
+    page: Page,
+    values: Mapping[str, str],
+) -> flask.Response:
+    look = _look(source, request, row, values)
+    known = None
+    if page.mark is not None and look.problem is None:
+        mark = page.mark(look)
+        known = _etag(request, mark, str(int(look.now.timestamp()) // _FRESH_S))
+        if request.headers.get("If-None-Match") == known:
+            return _unchanged(known)
+    shown = page.show(look)
+    html = _rendered(request, shown, look)
+    known = known or _etag(request, _WITHOUT_AGES.sub("", html))
+    if request.headers.get("If-None-Match") == known:
+        return _unchanged(known)
+    answer = _page(request, html, 200 if look.problem is None else 400)
+    answer.headers["ETag"] = known
+    return answer
+
+
+def _look(
+    source: EngineSource, request: flask.Request, row: AnyRow, values: Mapping[str, str]
+) -> PageRequest:
+    """Return the look at a page; a query that cannot be used is its problem, not an error."""
+
+    def ask(row: AnyRow, given: Any = None, *, run_id: str = "", step: str = "") -> Any:
+        check_right(request, row.needed_for(given).right)
+        return source.answer(row, CallRequest(given, run_id=run_id, step=step))
+
+    texts = {
+        name: found if len(found) > 1 else found[0]
+        for name, several in request.args.lists()
+        if (found := [one for one in several if one.strip()])
+    }
+    given, problem = None, None
+    if row.takes is not None:
+        try:
+            given = row.takes.read({name: it for name, it in texts.items() if name != "done"})
+        except InvalidRequestError as error:
+            if row not in FILTERED:
+                raise
+            problem = error
+    now = ask(NOW)
+    return PageRequest(ask, given, texts, now, page_rights(request)[1], **values, problem=problem)
+
+
+def _answer_form(
+    source: EngineSource, request: flask.Request, row: AnyRow, values: Mapping[str, str]
+) -> flask.Response:
+    """Do what a form of a page asks for, and lead to where that is seen."""
+    form, secret = request.form.to_dict(), request.cookies.get(_cookie(request), "")
+    if not (is_same_origin(request) and forms.is_token_of(form.get("formToken", ""), secret)):
+        problem = "the form is not of this server, or the browser has dropped its cookie"
+        raise CallerNotAllowedError(problem=f"{problem}; open the page again")
+    look = _look(source, request, NOW, values)
+    given = None if row.takes is None else row.takes.read(forms.body_of(row, form, look.now))
+    check_right(request, row.needed_for(given).right, by_form=True)
+    actor = actor_of(request.headers, caller_of(request), by_form=True)
+    answered = source.answer(row, CallRequest(given, actor=actor, **values))
+    answer = answered.value if isinstance(answered, Created) else answered
+    if row in RESULTS:
+        return _page(request, _rendered(request, RESULTS[row](look, given, answer, form), look))
+    return _redirect(_next_path(answer, values), row.name)
+
+
+def _next_path(answer: Any, values: Mapping[str, str]) -> str:
+    """Return where the outcome of a form is seen: at its run, or among the limits."""
+    run_id = getattr(answer, "run_id", values.get("run_id"))
+    return f"/runs/{quote(run_id, safe='')}" if run_id else "/registry"
+
+
+def _redirect(path: str, done: str) -> flask.Response:
+    answer = flask.Response(status=303)
+    answer.headers["Location"] = f"{path}?{urlencode({'done': done})}"
+    answer.headers.update(PAGE_HEADERS)
+    return answer
+
+
+def _error_page(request: flask.Request, status: int, message: str) -> flask.Response:
+    values = {
+        "status": status,
+        "problem": message,
+        "path": request.path,
+    }
+    title = _TITLES.get(status, HTTPStatus(status).phrase)
+    shown = Shown("error.html", title, values)
+    return _page(request, _rendered(request, shown, None), status)
+
+
+def _rendered(request: flask.Request, shown: Shown, look: PageRequest | None) -> str:
+    """Return a page, with a mark where the token of its forms is to stand."""
+    account, rights = page_rights(request)
+    done = DONE.get(request.args.get("done", ""), "") if request.method == "GET" else ""
+    return render(
+        shown.template,
+        {
+            **shown.values,
+            "title": shown.title,
+            "poll_s": shown.poll_s,
+            "now": None if look is None else look.now,
+            "account": account,
+            "has_session": any(it.startswith("leasehold-session-") for it in request.cookies),
+            "may": {right.value: right in rights for right in Right},
+            "form_token": _TOKEN,
+            "here": request.path,
+            "address": request.full_path.rstrip("?"),
+            "url": request.url,
+            "done": done,
+            "query_problem": None if look is None or not look.problem else look.problem.message,
+        },
+    )
+
+
+def _page(request: flask.Request, html: str, status: int = 200) -> flask.Response:
+    """Answer with a page; its forms get their token, and the browser the cookie behind it."""
+    name = _cookie(request)
+    secret = request.cookies.get(name, "")
+    is_new = not forms.is_secret(secret)
+    secret = forms.new_secret() if is_new else secret
+    body = html.replace(_TOKEN, forms.token_of(secret))
+    answer = flask.Response(body, status=status, content_type="text/html; charset=utf-8")
+    answer.headers.update(PAGE_HEADERS)
+    answer.headers["Cache-Control"] = "no-store"
+    answer.vary.update(("Accept", "Cookie"))
+    if is_new and _TOKEN in html:
+        secure = request.is_secure or request.headers.get("X-Forwarded-Proto") == "https"
+        answer.set_cookie(name, secret, secure=secure, httponly=True, samesite="Strict")
+    return _compressed(request, answer)
+
+
+def _unchanged(etag: str) -> flask.Response:
+    answer = flask.Response(status=304)
+    answer.headers.update(PAGE_HEADERS)
+    answer.headers["ETag"] = etag
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def _compressed(request: flask.Request, answer: flask.Response) -> flask.Response:
+    body = answer.get_data()
+    if len(body) >= _LEAST_COMPRESSED and request.accept_encodings["gzip"] > 0:
+        answer.set_data(gzip.compress(body, compresslevel=5, mtime=0))
+        answer.headers["Content-Encoding"] = "gzip"
+    answer.vary.add("Accept-Encoding")
+    return answer
+
+
+def _etag(request: flask.Request, *parts: str) -> str:
+    """Return the mark of a page as this reader sees it, in this version."""
+    account, rights = page_rights(request)
+    reader = (request.full_path, account, *sorted(rights), version_mark())
+    return f'"{digest(repr((*reader, *parts)))[:24]}"'
+
+
+def _cookie(request: flask.Request) -> str:
+    """Return the name of the cookie: cookies do not tell the ports of a machine apart."""
+    return f"leasehold-form-{request.environ.get('SERVER_PORT', '')}"

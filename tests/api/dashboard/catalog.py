@@ -1,0 +1,86 @@
+"""A pipeline for pages: what it does is told in its input, and its texts are a stranger's."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from leasehold import (
+    AgentClientError,
+    GateContext,
+    GateEntry,
+    GatePolicyFailure,
+    PermanentError,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+)
+
+#: A text that would run, or break out of an attribute, wherever it was not shown as a text.
+HOSTILE = os.environ.get(
+    "DASHBOARD_TEST_TEXT",
+    """<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>'"`""",
+)
+_FILE = "note '<b>\"&.txt" if "<" in HOSTILE else "draft.md"
+
+
+def draft(ctx: StepContext, given: Any) -> Any:
+    """Do as the input says: fail, hold, be killed at the first attempt, or go on."""
+    folder, mode = Path(os.environ["BUNDLE_TEST_FOLDER"]), given.get("mode")
+    ctx.mark_bootstrap_complete(f"search {HOSTILE}"[:100])
+    ctx.progress(0.25, f"one of four {HOSTILE}")
+    for _ in ctx.checkpointed(range(3), every=1, phase="pages"):
+        pass
+    ctx.artifacts.put(_FILE, HOSTILE.encode())
+    if mode == "dead":
+        raise PermanentError(f"no source {HOSTILE}", code="no_source")
+    if mode == "retry" and ctx.attempt == 1:
+        raise AgentClientError(f"busy {HOSTILE}", code="busy", retry_after=300)
+    if mode == "kill" and ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while mode in ("hold", "kill") and not (folder / f"go-{ctx.run_id}").exists():
+        if ctx.wait_or_shutdown(0.02):
+            break
+    return {**given, "text": HOSTILE}
+
+
+def publish(_ctx: StepContext, given: Any) -> Any:
+    return given
+
+
+def approval(_ctx: GateContext, output: Any) -> None:
+    """Refuse what is to be looked at."""
+    if output.get("mode") == "gate":
+        raise GatePolicyFailure(
+            check_id="approval",
+            finding=f"A person is to look. {HOSTILE}",
+            remediation="Approve it.",
+        )
+
+
+GATES = Registry(
+    "gates", [GateEntry(name="approval", check="tests.api.dashboard.catalog:approval")]
+)
+STEPS = Registry(
+    "dispatch",
+    [
+        StepDispatchEntry(
+            step_type="draft",
+            handler="tests.api.dashboard.catalog:draft",
+            agent_timeout=timedelta(minutes=5),
+            dispatch_deadline=timedelta(minutes=6),
+            gates=("approval",),
+        ),
+        StepDispatchEntry(
+            step_type="publish",
+            handler="tests.api.dashboard.catalog:publish",
+            agent_timeout=timedelta(minutes=5),
+            dispatch_deadline=timedelta(minutes=6),
+        ),
+    ],
+)
+PIPELINES = Registry("pipelines", [PipelineEntry(name="letters", steps=("draft", "publish"))])

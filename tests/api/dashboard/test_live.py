@@ -1,0 +1,60 @@
+"""The requests of a page while it is open."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.api.dashboard.conftest import Pages
+
+
+def test_a_paused_or_hidden_page_asks_for_nothing(pages: Pages, tab: Page) -> None:
+    run_id = pages.start("hold")
+    tab.clock.install()
+    tab.goto(f"/runs/{run_id}", wait_until="networkidle")
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+
+    tab.get_by_role("button", name="Live: pause").click()
+    tab.clock.run_for(60_000)
+    assert asked == []
+
+    with tab.expect_request(f"**/runs/{run_id}"):
+        tab.get_by_role("button", name="Paused: look again").click()
+    tab.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'));"
+    )
+    asked.clear()
+    tab.clock.run_for(60_000)
+    assert asked == []
+    pages.let_go(run_id)
+
+
+def test_a_poll_that_finds_nothing_new_is_a_304_and_moves_nothing(pages: Pages, tab: Page) -> None:
+    run_id = pages.start("retry")
+    pages.wait(run_id, lambda run: run["status"] == "ERROR")
+    tab.goto(f"/runs/{run_id}")
+    tab.get_by_text("Retry…").click()
+    tab.get_by_label("a note for the handler").fill("half a sen")
+    tab.evaluate("window.scrollTo(0, 200)")
+
+    with tab.expect_response(lambda answer: answer.status == 304):
+        pass
+
+    expect(tab.get_by_label("a note for the handler")).to_have_value("half a sen")
+    expect(tab.get_by_label("a note for the handler")).to_be_focused()
+    assert tab.evaluate("window.scrollY") == 200
+
+
+def test_a_server_that_is_away_is_said_and_its_return_is_seen(pages: Pages, tab: Page) -> None:
+    run_id = pages.start("hold")
+    tab.goto(f"/runs/{run_id}")
+
+    tab.context.set_offline(True)
+    expect(tab.locator("#away")).to_contain_text("does not answer")
+    expect(tab.get_by_role("heading", level=1)).to_have_text(f"Run {run_id}")
+    tab.context.set_offline(False)
+
+    expect(tab.locator("#away")).to_be_hidden()
+    pages.let_go(run_id)
+    expect(tab.locator(".headline .chip")).to_contain_text("completed")

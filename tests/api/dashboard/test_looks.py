@@ -1,0 +1,103 @@
+"""Every page for every reader: by eye in both themes, narrow, by keyboard, and by ear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.api.dashboard.conftest import Pages
+
+PATHS = (
+    "/",
+    "/?deadLettered=true",
+    "/?status=nonsense",
+    "/runs/{dead}",
+    "/runs/{gate}",
+    "/runs/{done}",
+    "/registry",
+    "/budgets",
+    "/budgets/draft",
+    "/deliveries",
+    "/workers",
+    "/audit",
+    "/nowhere",
+)
+
+
+@pytest.fixture(scope="module")
+def paths(pages: Pages) -> list[str]:
+    """All pages, with runs of each kind on them."""
+    runs = {mode: pages.start(mode) for mode in ("dead", "gate", "ok")}
+    pages.wait(runs["dead"], lambda run: run["deadLettered"])
+    pages.wait(runs["gate"], lambda run: run["status"] == "BLOCKED")
+    pages.wait(runs["ok"], lambda run: run["status"] == "COMPLETED")
+    names = {"dead": runs["dead"], "gate": runs["gate"], "done": runs["ok"]}
+    return [path.format(**names) for path in PATHS]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_on_any_page(
+    browser: Browser, pages: Pages, paths: list[str], theme: Any
+) -> None:
+    context = browser.new_context(base_url=pages.api.url, color_scheme=theme)
+    tab = context.new_page()
+    found = {}
+    for path in paths:
+        tab.goto(path)
+        tab.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true; })")
+        result = Axe().run(tab)
+        if result.violations_count:
+            found[path] = result.generate_report()
+    context.close()
+
+    assert found == {}
+
+
+def test_no_page_is_wider_than_a_small_screen(
+    browser: Browser, pages: Pages, paths: list[str]
+) -> None:
+    context = browser.new_context(base_url=pages.api.url, viewport={"width": 320, "height": 640})
+    tab = context.new_page()
+    wide = {}
+    for path in paths:
+        tab.goto(path)
+        width = tab.evaluate("document.documentElement.scrollWidth")
+        if width > 320:
+            wide[path] = width
+    context.close()
+
+    assert wide == {}
+
+
+def test_a_run_is_approved_by_keyboard_alone(pages: Pages, tab: Page) -> None:
+    run_id = pages.start("gate")
+    pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+    tab.goto(f"/runs/{run_id}")
+    tab.keyboard.press("Tab")
+    expect(tab.get_by_role("link", name="Skip to the content")).to_be_focused()
+    tab.keyboard.press("Enter")
+
+    for _ in range(40):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("document.activeElement.textContent.trim()") == "Approve this run":
+            break
+    tab.keyboard.press("Enter")
+
+    expect(tab.get_by_role("status").first).to_have_text("The output is handed off.")
+
+
+def test_the_first_load_of_fifty_runs_fits_in_40_kilobytes(pages: Pages, tab: Page) -> None:
+    for number in range(50):
+        pages.start("retry" if number % 5 == 0 else "ok", idempotencyKey=f"first-load-{number}")
+    session = tab.context.new_cdp_session(tab)
+    session.send("Network.enable")
+    sizes: list[int] = []
+    session.on("Network.loadingFinished", lambda it: sizes.append(it["encodedDataLength"]))
+
+    tab.goto("/", wait_until="networkidle")
+
+    assert tab.get_by_role("row").count() >= 50
+    assert 0 < sum(sizes) <= 40 * 1024

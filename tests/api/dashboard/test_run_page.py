@@ -1,0 +1,153 @@
+"""The page of one run, in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.api.dashboard.conftest import Pages
+
+
+def test_a_run_goes_on_before_the_eyes_of_its_reader(pages: Pages, tab: Page) -> None:
+    """A kill, the next attempt and the end come by themselves; what was opened stays open."""
+    run_id = pages.start("kill")
+    tab.goto(f"/runs/{run_id}")
+    tab.get_by_text("Input", exact=True).click()
+    expect(tab.get_by_role("row").filter(has_text="failed").first).to_be_visible()
+    expect(tab.get_by_role("row").filter(has_text="running").first).to_be_visible()
+
+    pages.let_go(run_id)
+
+    expect(tab.locator(".headline .chip")).to_contain_text("completed")
+    expect(tab.get_by_text("resumed from checkpoint 3 of pages, not repeated")).to_be_visible()
+    assert tab.locator("details.output").last.evaluate("it => it.open")
+
+
+def test_a_person_pauses_resumes_and_cancels(pages: Pages, tab: Page) -> None:
+    run_id = pages.start("hold")
+    tab.goto(f"/runs/{run_id}")
+
+    for operation, state in (("Pause", "paused"), ("Resume", ""), ("Cancel", "cancelled")):
+        tab.get_by_text(f"{operation}…").click()
+        form = tab.locator("form").filter(has=tab.get_by_role("button", name=operation))
+        form.get_by_label("why").fill(f"because of {operation}")
+        form.get_by_role("button", name=operation).click()
+        expect(tab.get_by_role("status").first).to_contain_text("run")
+        if state:
+            expect(tab.locator(".headline .chip")).to_contain_text(state)
+
+    run = pages.run(run_id)
+    assert [(one["operation"], one["actor"]) for one in run["operations"]] == [
+        ("pause", "dashboard"),
+        ("resume", "dashboard"),
+        ("cancel", "dashboard"),
+    ]
+    expect(tab.get_by_role("row").filter(has_text="run cancelled")).to_contain_text(
+        "because of Cancel"
+    )
+
+
+def test_an_output_is_approved_beside_what_was_found(pages: Pages, tab: Page) -> None:
+    run_id = pages.start("gate")
+    pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+    tab.goto("/")
+    tab.get_by_role("link", name=run_id).first.click()
+
+    expect(tab.locator(".remedy")).to_contain_text("A person is to look.")
+    expect(tab.locator("#step-draft pre")).to_contain_text('"mode": "gate"')
+    tab.get_by_role("button", name="Approve this run").click()
+
+    expect(tab.get_by_role("status").first).to_have_text("The output is handed off.")
+    expect(tab.locator(".headline .chip")).to_contain_text("completed")
+
+
+def test_what_was_decided_on_another_state_changes_nothing(
+    pages: Pages, context: BrowserContext
+) -> None:
+    """Two people have the same run open, and one of them is slower."""
+    run_id = pages.start("gate")
+    pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+    first, second = context.new_page(), context.new_page()
+    for tab, why in ((first, "it is right"), (second, "it will do")):
+        tab.goto(f"/runs/{run_id}")
+        tab.get_by_label("why").first.fill(why)  # a form that is filled in stays as it is
+    first.get_by_role("button", name="Approve this run").click()
+    expect(first.get_by_role("status").first).to_be_visible()
+
+    with second.expect_navigation() as answered:
+        second.get_by_role("button", name="Approve this run").click()
+
+    assert answered.value is not None
+    assert answered.value.status == 409
+    expect(second.get_by_role("heading", level=1)).to_have_text("It has changed since you looked")
+    assert len(pages.run(run_id)["operations"]) == 1
+
+
+def test_a_dead_letter_is_recreated_where_its_remedy_stands(pages: Pages, tab: Page) -> None:
+    run_id = pages.start("dead")
+    pages.wait(run_id, lambda run: run["deadLettered"])
+    tab.goto(f"/runs/{run_id}")
+    expect(tab.locator(".remedy")).to_contain_text("What helps:")
+
+    tab.get_by_label("another input").fill('{"mode": "ok"}')
+    tab.get_by_role("button", name="Recreate this run").click()
+
+    expect(tab.get_by_role("status").first).to_have_text("This is the new run.")
+    expect(tab.locator(".headline .chip")).to_contain_text("completed")
+    expect(tab.get_by_role("link", name=run_id)).to_be_visible()
+
+
+def test_a_run_that_is_gone_is_a_page(tab: Page) -> None:
+    answer = tab.goto("/runs/r-0123456789abcdef")
+
+    assert answer is not None
+    assert answer.status == 404
+    expect(tab.get_by_role("alert")).to_contain_text("r-0123456789abcdef")
+    expect(tab.get_by_role("link", name="All runs")).to_be_visible()
+
+
+def test_without_a_script_all_is_there_and_all_can_be_done(pages: Pages, browser: object) -> None:
+    run_id = pages.start("gate")
+    pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+    context = browser.new_context(base_url=pages.api.url, java_script_enabled=False)  # type: ignore[attr-defined]
+    tab = context.new_page()
+    tab.goto("/")
+    tab.get_by_role("link", name=run_id).first.click()
+
+    tab.get_by_role("button", name="Approve this run").click()
+
+    expect(tab.get_by_role("status").first).to_have_text("The output is handed off.")
+    context.close()
+
+
+def test_a_form_that_no_page_made_is_refused(pages: Pages, tab: Page) -> None:
+    """Another page could send one with the cookies of the reader, but knows no token."""
+    run_id = pages.start("hold")
+    tab.goto(f"/runs/{run_id}")
+    tab.get_by_text("Cancel…").click()
+    tab.locator("input[name=formToken]").last.evaluate("it => { it.value = 'a'.repeat(64); }")
+
+    with tab.expect_navigation() as answered:
+        tab.get_by_role("button", name="Cancel this run").click()
+
+    assert answered.value is not None
+    assert answered.value.status == 403
+    expect(tab.get_by_role("alert")).to_contain_text("open the page again")
+    assert not pages.run(run_id)["cancelled"]
+    pages.let_go(run_id)
+
+
+def test_a_limit_is_overridden_until_a_time_and_cleared(pages: Pages, tab: Page) -> None:
+    tab.goto("/registry")
+    row = tab.get_by_role("row").filter(has=tab.get_by_role("link", name="publish"))
+    row.get_by_text("Set one…").click()
+    row.get_by_label("agent timeout").fill("90")
+    row.get_by_label("why").fill("a slow day")
+
+    row.get_by_role("button", name=re.compile("Set for")).click()
+
+    expect(row).to_contain_text("dashboard: a slow day")
+    expect(row).to_contain_text("1 min 30 s")
+    row.get_by_role("button", name="Clear it").click()
+    expect(row).not_to_contain_text("a slow day")
