@@ -560,6 +560,25 @@ def test_a_process_that_lies_about_the_time_gives_none_outside_its_attempt(
     assert record.first_tool.isprintable()
 
 
+def test_each_phase_is_marked_once_however_often_a_handler_says_so(world: World) -> None:
+    """In a sandbox each mark is a message: 100,000 of them in a loop took its time limit."""
+    marks = []
+
+    class Counting(AttemptCalls):
+        def mark_bootstrap(self, tool: str) -> None:
+            marks.append(tool)
+
+        def mark_execution(self) -> None:
+            marks.append("a result")
+
+    context = StepContext(Counting(world.held()))
+    for _ in range(3):
+        context.mark_bootstrap_complete("search")
+        context.mark_execution_complete()
+
+    assert marks == ["search", "a result"]
+
+
 def test_the_first_attempt_of_a_process_is_cold(world: World) -> None:
     engine = world.engine
     with holding(engine, world.acquire()) as first:

@@ -99,7 +99,7 @@ class StepContext:
         self._resume: IncrementalState | None = None
         self._loops: Loops | None = None
         self._keeps_by_hand = False
-        self._is_entering = self._is_booted = self._is_warned = False
+        self._is_entering = self._is_booted = self._has_result = self._is_warned = False
         if attempt.trial > 1:
             self.findings = pydantic_core.from_json(calls.findings())
         if attempt.has_checkpoint:
@@ -366,7 +366,10 @@ class StepContext:
 
         Without `mark_bootstrap_complete` before it, it does nothing, and the log says so once.
         """
+        if self._has_result:
+            return
         if self._is_booted:
+            self._has_result = True
             self._calls.mark_execution()
         elif not self._is_warned:
             self._is_warned = True
