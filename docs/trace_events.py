@@ -48,6 +48,11 @@ TRACE_EVENTS: Final = Registry(
             "An attempt ended to be continued by the next one; it uses up no retry.",
         ),
         TraceEventEntry(
+            TraceType.STACK_TAKEN,
+            False,
+            "A person asked an attempt what it does: `stacks` and `detail` say it; it goes on.",
+        ),
+        TraceEventEntry(
             TraceType.CHECKPOINT_RESUMED,
             False,
             "An attempt goes on from what an earlier one kept. Of a run that is blocked until the "

@@ -77,6 +77,9 @@ DELIVERY |= dict.fromkeys(("nextTryAt", "claimedUntil", "announcedAt"))
 ANNOUNCED = {"occurrence": "1", "event": EVIL, "at": AT, "channels": [EVIL]}
 EVENT = {"type": "gate_blocked", "at": AT, "step": EVIL, "reason": EVIL, "detail": EVIL}
 EVENT |= {"actor": EVIL, "recreatedAs": EVIL}
+TAKEN = EVENT | {"type": "stack_taken", "stacks": f"{EVIL}\n{EVIL}"}
+REQUESTED: dict[str, Any] = dict.fromkeys(("runId", "step", "holder", "requestedBy"), EVIL)
+REQUESTED |= {"attempt": 1, "requestedAt": AT, "heartbeatS": 10}
 REFUSAL = {"error": {"code": EVIL, "message": EVIL}}
 BATCH = {"matched": 1, "changed": 0, "refused": [{"runId": EVIL, "code": EVIL}]}
 WHY = {"runId": EVIL, "waitsFor": EVIL, "until": None, "then": EVIL, "words": EVIL}
@@ -138,7 +141,7 @@ class Hostile(BaseHTTPRequestHandler):
         if path.endswith("refused"):
             self._answer(400, REFUSAL)
         elif path.endswith("/trace"):
-            self._answer(200, {"events": [EVENT]})
+            self._answer(200, {"events": [EVENT, TAKEN]})
         else:
             self._answer(200, answers.get(path, NAMED))
 
@@ -147,6 +150,7 @@ class Hostile(BaseHTTPRequestHandler):
         change = {"stepType": EVIL, "override": OVERRIDE, "replaced": OVERRIDE}
         answers["/overrides/charge:set"] = answers["/overrides/charge:clear"] = change
         answers["/runs/r-1:deliver"] = DELIVERY
+        answers["/runs/r-1:stack"] = REQUESTED
         self._answer(200, answers.get(self.path, RUN))
 
     def _answer(self, status: int, body: Any) -> None:
@@ -174,6 +178,7 @@ COMMANDS = [
     ("deliveries", "r-1"),
     ("deliver", "r-1", "--channel", "slack"),
     ("trace", "r-1"),
+    ("stack", "r-1"),
     ("why", "r-1"),
     ("calls", "r-1"),
     ("audit",),

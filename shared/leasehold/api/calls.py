@@ -46,6 +46,7 @@ from leasehold.api.operations import (
     ContinuedRun,
     OperationBody,
     RecreateBody,
+    RequestedStack,
     RetryBody,
     answer_to,
 )
@@ -81,7 +82,7 @@ from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_page, explain_run
 from leasehold.services.limits import FILE_BYTES
-from leasehold.services.operate import operate
+from leasehold.services.operate import operate, request_stack
 from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.read_deliveries import list_deliveries, read_deliveries
 from leasehold.services.read_results import list_files, open_file, read_input, read_output
@@ -367,6 +368,19 @@ OPERATIONS: Final[Mapping[Operation, AnyRow]] = {
 }
 
 
+@call(
+    "POST",
+    "/runs/<run_id>:stack",
+    RequestedStack,
+    needs=Needs.PAUSE,
+    refuses=(*_OF_RUN, errors.NotAllowedError),
+    names_actor=True,
+)
+def stack(engine: Engine, request: CallRequest[None]) -> RequestedStack:
+    """The attempt that runs is asked what it does, and goes on; a trace event has its answer."""
+    return RequestedStack.of(request_stack(engine, request.run_id, request.actor))
+
+
 # -- announcements ---------------------------------------------------------------------------------
 
 
@@ -547,6 +561,7 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     file,
     run_deliveries,
     *OPERATIONS.values(),
+    stack,
     deliver,
     batch,
     deliveries,

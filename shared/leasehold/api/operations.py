@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from leasehold.api.runs import FilterPart
 from leasehold.domain.change import Change
 from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import BatchResult
@@ -81,6 +83,38 @@ class RecreateBody(OperationBody):
             labels=self.labels,
             keep_partial=self.keep_partial,
             anew=self.anew,
+        )
+
+
+class RequestedStack(ResponseModel):
+    """The attempt whose stack was asked for, by whom and when, and how soon its worker hears of it.
+
+    The answer is an event `stack_taken` of the run's trace. It is there once the `lease` of the run
+    has no `stackRequest` any more; where the attempt ends before, there is none.
+    """
+
+    run_id: str
+    step: str
+    attempt: int
+    holder: str
+    requested_by: str
+    requested_at: datetime
+    heartbeat_s: float
+
+    @classmethod
+    def of(cls, run: Manifest) -> Self:
+        """Return what is asked of a run."""
+        lease, every = run.position.lease, run.position.dispatch.heartbeat_s
+        request = None if lease is None else lease.stack_request
+        assert lease is not None and request is not None and every is not None  # noqa: S101, PT018 - else it is refused
+        return cls(
+            run_id=run.run_id,
+            step=run.position.step,
+            attempt=run.position.attempt,
+            holder=lease.holder,
+            requested_by=request.actor,
+            requested_at=request.at,
+            heartbeat_s=every,
         )
 
 

@@ -37,8 +37,15 @@ from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
-from leasehold.domain.manifest_parts import Progress, StepRecord
-from leasehold.domain.notes import MadeOutput, Notes, Phases, progress_without_secrets, tool_name
+from leasehold.domain.manifest_parts import Progress, StackRequest, StepRecord
+from leasehold.domain.notes import (
+    MadeOutput,
+    Notes,
+    Phases,
+    TakenStack,
+    progress_without_secrets,
+    tool_name,
+)
 from leasehold.domain.redaction import masked, without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
@@ -78,6 +85,12 @@ _AHEAD: Final = timedelta(seconds=1)
 
 _COUNTING: Final = threading.Lock()
 _NO_THREAD: Final = "The system had no thread to renew the lease with."
+
+_SILENT: Final = "The process of the handler did not answer within a second."
+_NOT_IN_CODE: Final = (
+    "No code of the project is running now: its process is being started, or its result written."
+)
+_REMOTE: Final = "A remote worker runs the attempt, and it alone knows what that does."
 
 
 class ThreadStack(NamedTuple):
@@ -139,6 +152,7 @@ class Attempt:
         is_killed: set by a runner that had to kill the handler.
         outage: what its handler waits for now: a store that is away. None: it waits for none.
         user_call: the call of a handler or a gate that has not returned yet.
+        stack_of_process: returns what the handler does in its process; None: it has none now.
         output: what the gates judge now; None: nothing, or there are none.
         settled: what ended the attempt; None: nothing has, or it was lost.
         is_settled: whether the attempt is over, or was lost.
@@ -151,6 +165,7 @@ class Attempt:
     is_killed = False
     outage: StoreUnavailableError | None = None
     user_call: UserCall | None = None
+    stack_of_process: Callable[[], ThreadStack] | None = None
     output: MadeOutput | None = None
     settled: Committed[Change] | None = None
     is_settled = False
@@ -165,6 +180,7 @@ class Attempt:
     _leaves_file = False
     _stores_files = False
     _unpublished: Change | None = None
+    _stack: TakenStack | None = None
     _is_overrun = False
     _is_unanswered = False  # a settlement was sent, and may stand
     _sent_at: float | None = None  # when a write was sent that has had no answer so far
@@ -200,6 +216,8 @@ class Attempt:
         self.renew_at = now + (self.renew_every or 0.0)
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
         self._progress_at = now + PROGRESS_S
+        if self._is_remote and (request := self.stack_request):
+            self._stack = TakenStack(request, _REMOTE)
 
     # --- what is kept with the next write ---
 
@@ -213,6 +231,7 @@ class Attempt:
             output=self.output,
             stores_files=self._stores_files,
             phases=self._phases,
+            stack=self._stack,
         )
 
     @property
@@ -503,6 +522,27 @@ class Attempt:
     # --- for its keeper ---
 
     @property
+    def stack_request(self) -> StackRequest | None:
+        """The request for its stack that came with its last write; None: none, or it was taken."""
+        lease = self.manifest.position.lease
+        request = None if lease is None else lease.stack_request
+        is_taken = self._stack is not None and self._stack.request == request
+        return None if is_taken else request
+
+    def _take_stack(self) -> None:
+        """Take its stack for the next write, where one is asked for: its handler goes on."""
+        request = self.stack_request
+        if request is None:
+            return
+        ask, nothing = self.stack_of_process, _SILENT
+        stack = ThreadStack() if ask is None else ask()
+        if not stack.text and self.stack_of_process is None:  # or its process has just ended
+            call, nothing = self.user_call, _NOT_IN_CODE
+            stack = stack if call is None else self._stack_of(call.thread, call.path)
+        detail = f"It is at {stack.origin}." if stack.origin else nothing
+        self._stack = TakenStack(request, detail, stack.text)
+
+    @property
     def stop_at(self) -> float:
         """When the handler must be stopped unless a renewal succeeds, in monotonic seconds."""
         return self.ends_at - self._margin
@@ -522,6 +562,8 @@ class Attempt:
         """
         if self.renew_every is None:
             return False
+        if self.stack_request is not None:
+            return True
         now = self.engine.clock.monotonic()
         return self.renew_at <= now or (self._progress_at <= now and self._has_news())
 
@@ -544,6 +586,7 @@ class Attempt:
         Args:
             waits: for a write that is on its way; False: that write renews the lease itself.
         """
+        self._take_stack()
         if not self._writing.acquire(blocking=waits):
             return
         try:

@@ -8,6 +8,7 @@ worker can do.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from datetime import timedelta
 from functools import partial
@@ -113,6 +114,14 @@ class LeaseKeeper:
             if attempt.name.run_id == run_id:
                 attempt.ask_to_stop(reason)
 
+    def renew_soon(self, run_id: str) -> None:
+        """Renew the lease of this run now, if it is held here: something waits for it to be."""
+        for attempt in self.held_attempts():
+            if attempt.name.run_id == run_id:
+                attempt.renew_at = -math.inf
+                with self._changed:
+                    self._changed.notify_all()
+
     def stop_all(self, reason: Termination, detail: str = "") -> None:
         """Ask the handlers of all held attempts to end, and those of later ones.
 
@@ -194,6 +203,8 @@ class LeaseKeeper:
     def _beat(self, attempt: Attempt, *, waits: bool = True) -> None:
         try:
             attempt.beat(waits=waits)
+            if attempt.stack_request is not None:  # of which it has just heard
+                attempt.beat(waits=waits)
         except Exception:  # noqa: BLE001 - such as a document that cannot be read
             _LOG.exception("the lease of run %s could not be renewed", attempt.name.run_id)
             attempt.ask_to_stop(Termination.LEASE_EXPIRED)

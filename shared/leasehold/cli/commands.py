@@ -39,6 +39,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "results", "List the recorded results of RUN: no attempt makes these calls again."
     ),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
+    "stack": CommandRow(
+        "trace", "Show what the attempt of RUN does now, call by call; it goes on meanwhile."
+    ),
     "why": CommandRow(
         "why", "Say in one sentence what a run waits for, until when, and what happens then."
     ),

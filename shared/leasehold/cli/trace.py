@@ -1,4 +1,4 @@
-"""`leasehold trace`: all that happened to a run, oldest first."""
+"""`leasehold trace` and `stack`: all that happened to a run, and what its attempt does now."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from typing import Final
 
 import click
 
+from leasehold.cli.exit_codes import NOT_COMPLETED
+from leasehold.cli.invocation import command_line, url_words
 from leasehold.cli.opened import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
-from leasehold.cli.stdout import Row, print_block, print_json, print_table
+from leasehold.cli.stdout import Row, print_block, print_json, print_line, print_lines, print_table
+from leasehold.cli.streams import note
 from leasehold.domain.trace import TraceEvent
-from leasehold.presentation.event_line import event_name, event_reason, has_trials, headed_failures
+from leasehold.presentation.event_line import (
+    event_name,
+    event_reason,
+    has_trials,
+    headed_failures,
+    traced_failure,
+)
 from leasehold.presentation.formatting import StyledText, duration, stamp
 
 _COLUMNS: Final = ("AT", "AFTER", "EVENT", "STEP", "ATTEMPT", "WHY")
@@ -39,6 +48,43 @@ def trace(*, run_id: str, url: str | None, as_json: bool) -> None:
         print_table(columns, (_row(event, events[0].at, trials=trials) for event in events))
         for heading, lines in headed_failures(events):
             print_block(heading, lines)
+
+
+@click.command()
+@run_argument
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait so long for the answer.  [default: a heartbeat of the step, and 10 s more]",
+)
+@url_option
+@json_option
+def stack(*, run_id: str, timeout: float | None, url: str | None, as_json: bool) -> None:
+    """Show what the attempt of RUN does now, call by call; it goes on meanwhile.
+
+    Its worker answers with its next heartbeat, mostly within 10 s. The trace keeps the answer.
+
+    \b
+    Example:
+      leasehold stack r-0123456789abcdef
+    """  # noqa: D301
+    missing, event = "The attempt ended before it was asked; how, says:", None
+    with client_at(url) as client:
+        try:
+            event = client.stack(run_id, timeout)
+        except TimeoutError as error:
+            missing = f"{str(error)[:1].upper()}{str(error)[1:]}. Look there with:"
+    if as_json:
+        print_json({"event": event})
+    if event is None:
+        note(missing, command_line("trace", run_id, *url_words(url)))
+        click.get_current_context().exit(NOT_COMPLETED)
+    if not as_json:
+        print_line(f"step {event.step}, attempt {event.attempt}: {event.detail}")
+        failure = traced_failure(event)
+        if failure is not None and failure.lines:
+            print_lines(failure.lines)
 
 
 def _row(event: TraceEvent, start: datetime, *, trials: bool) -> Row:

@@ -25,6 +25,7 @@ from leasehold.api.operations import (
     ContinuedRun,
     OperationBody,
     RecreateBody,
+    RequestedStack,
     RetryBody,
 )
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
@@ -56,13 +57,18 @@ from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
-from leasehold.domain.trace import TraceEvent
+from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.services.batch import BatchResult
 from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.operate import AS_BEFORE
 
 #: How many runs a list reads at once.
 _PAGE: Final = 200
+
+#: A worker that lives has answered a request for a stack so long after a heartbeat; and how often
+#: to look whether it has.
+_STACK_S: Final = 10.0
+_STACK_LOOK_S: Final = 0.2
 
 T = TypeVar("T")
 
@@ -458,6 +464,42 @@ class Client:
             DeliveryClaimedError: another process is sending it.
         """
         return self.call(calls.deliver, DeliverBody(channel=channel, reason=reason), run)
+
+    def stack(self, run: Run, timeout: float | None = None) -> TraceEvent | None:
+        """Return what the attempt of a run does now; it goes on meanwhile.
+
+        Its worker answers with its next heartbeat, or at once where it is the process that is
+        asked, by a `stack_taken` event: `stacks` has the calls without values of variables, and
+        `detail` where it is, or why there are none. None: the attempt ended before.
+
+        Args:
+            run: the run.
+            timeout: seconds; None: that of a heartbeat, and 10 more.
+
+        Raises:
+            NotAllowedError: no attempt of it runs, or none that could hear of it.
+            TimeoutError: there is no answer so far.
+        """
+        requested = self.call(calls.stack, None, run)
+        seconds = requested.heartbeat_s + _STACK_S if timeout is None else timeout
+        until = time.monotonic() + seconds
+        while self._is_awaited(run, requested):
+            if time.monotonic() >= until:
+                raise TimeoutError(
+                    f"no stack of run {id_of(run)} after {seconds:g} s: {requested.holder} "
+                    f"hears of it with its next heartbeat, one each {requested.heartbeat_s:g} s; "
+                    f"the trace has it once it has answered"
+                )
+            time.sleep(min(_STACK_LOOK_S, max(0.0, until - time.monotonic())))
+        for event in reversed(self.trace(run)):
+            if event.type is TraceType.STACK_TAKEN and event.at >= requested.requested_at:
+                return event
+        return None
+
+    def _is_awaited(self, run: Run, requested: RequestedStack) -> bool:
+        lease = self.get(run).position.lease
+        request = None if lease is None else lease.stack_request
+        return request is not None and request.at == requested.requested_at
 
     # -- derived limits ----------------------------------------------------------------------------
 

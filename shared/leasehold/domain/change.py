@@ -30,7 +30,7 @@ from leasehold.domain.manifest_parts import (
     Settlement,
     StepRecord,
 )
-from leasehold.domain.notes import MadeOutput, Notes, Phases
+from leasehold.domain.notes import MadeOutput, Notes, Phases, TakenStack
 from leasehold.domain.status import AttemptEnd, Outcome
 from leasehold.domain.stored import (
     DecideDocument,
@@ -315,8 +315,24 @@ class Draft:
             self.run = replace(self.run, has_files=True)
         if notes.phases is not None:
             self._phases = notes.phases
+        if notes.stack is not None:
+            self._answer_stack_request(notes.stack)
         if notes.output is not None and self.keep_output(notes.output):
             self.count_anew()
+
+    def _answer_stack_request(self, taken: TakenStack) -> None:
+        """Trace the stack that was asked for, unless that was done, or another is asked for."""
+        lease = self.position.lease
+        if lease is None or lease.stack_request != taken.request:
+            return
+        self.trace(
+            TraceType.STACK_TAKEN,
+            actor=taken.request.actor,
+            requested_at=taken.request.at,
+            detail=taken.detail,
+            stacks=taken.stacks,
+        )
+        self.position = replace(self.position, lease=replace(lease, stack_request=None))
 
     def keep_output(self, made: MadeOutput) -> bool:
         """Keep the output of the current step; return whether it was not kept before."""

@@ -18,6 +18,13 @@ from leasehold.errors import LeaseholdError
 DEFAULT_CLEANUP: Final = timedelta(seconds=5)
 
 
+class StackRequest(Stored):
+    """A person's request for the stack of the attempt that runs: who asked, and when."""
+
+    actor: str
+    at: AwareDatetime
+
+
 class Lease(Stored):
     """The right to work on a run, until a time. It is over at `expires_at` itself."""
 
@@ -26,6 +33,7 @@ class Lease(Stored):
     acquired_at: AwareDatetime
     expires_at: AwareDatetime
     max_expires_at: AwareDatetime
+    stack_request: StackRequest | None = None  # until it is answered; it ends with the lease
 
 
 class RetryRule(Stored):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from leasehold.domain.checkpoint import KeptValue
-from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.manifest_parts import Progress, StackRequest
 from leasehold.domain.printable import one_line
 from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialVerdict
@@ -46,6 +46,20 @@ class Phases(NamedTuple):
     first_tool: str = ""
 
 
+class TakenStack(NamedTuple):
+    """The answer to a request for the stack of an attempt.
+
+    Args:
+        request: the request.
+        detail: where the attempt is, or why there is no stack, in a sentence.
+        stacks: its calls, frame by frame, without values of variables; empty: there are none.
+    """
+
+    request: StackRequest
+    detail: str
+    stacks: str = ""
+
+
 class Notes(NamedTuple):
     """The values to keep with the next write of an attempt.
 
@@ -57,6 +71,7 @@ class Notes(NamedTuple):
         output: what waits to be judged by the gates; None: there is none, or there are no gates.
         stores_files: whether files of the run may be there since the attempt began.
         phases: how long it has taken so far; None: not known, or its handler was not called.
+        stack: what it did when it was last asked; None: it was not asked.
     """
 
     progress: Progress | None = None
@@ -65,6 +80,7 @@ class Notes(NamedTuple):
     output: MadeOutput | None = None
     stores_files: bool = False
     phases: Phases | None = None
+    stack: TakenStack | None = None
 
 
 NO_NOTES: Final = Notes()

@@ -158,6 +158,7 @@ class Outcome(StoredText):
     APPROVED = "approved"
     CANCELLED = "cancelled"
     RECREATED = "recreated"
+    STACK_REQUESTED = "stack_requested"  # of the attempt that runs, which goes on
     PURGED = "purged"
 
     @property

@@ -31,6 +31,7 @@ class TraceType(StrEnum):
     STEP_TERMINATED = "step_terminated"
     LEASE_LOST = "lease_lost"
     STEP_CONTINUED = "step_continued"
+    STACK_TAKEN = "stack_taken"
     CHECKPOINT_RESUMED = "checkpoint_resumed"
     CHECKPOINT_REJECTED = "checkpoint_rejected"
     STEP_REDISPATCHED = "step_redispatched"
@@ -87,7 +88,7 @@ class TraceEvent(Stored):
     reason: str | None = None
     detail: str | None = None
     traceback: str | None = None  # of a failed attempt
-    stacks: str | None = None  # what an attempt did that was ended at a limit
+    stacks: str | None = None  # what an attempt did when it was ended at a limit, or on request
 
 
 def event_of(manifest: Manifest, type_: TraceType, at: datetime, **facts: Any) -> TraceEvent:

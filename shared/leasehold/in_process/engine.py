@@ -469,6 +469,8 @@ class InProcessEngine:
     def _observe(self, change: Change) -> None:
         if change.manifest.cancelled:  # its handler need not wait for the next renewal to hear it
             self.engine.leases.stop_run(change.manifest.run_id, Termination.CANCELLED)
+        if change.outcome is Outcome.STACK_REQUESTED:  # nor this
+            self.engine.leases.renew_soon(change.manifest.run_id)
         self._clockwork.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
         was_idle = change.outcome in (Outcome.ARCHIVED, Outcome.ARCHIVE_OWED)
         if not was_idle and not change.manifest.is_moving:

@@ -1,4 +1,4 @@
-"""The events of a run, one line each, and what is kept of a failure, in lines."""
+"""The events of a run, one line each, and what is kept of a failure or a stack, in lines."""
 
 from __future__ import annotations
 
@@ -43,9 +43,12 @@ def failure_of(error: ErrorRecord) -> Failure:
 def traced_failure(event: TraceEvent) -> Failure | None:
     """Return the failure that an event tells of; None: it tells of something else.
 
-    Of an attempt that was ended at a limit it is what that did then.
+    Of an attempt that was ended at a limit it is what that did then; and of one that was asked.
     """
     facts = event.model_extra or {}
+    if event.type is TraceType.STACK_TAKEN:
+        lines = tuple(_traceback_lines(event.stacks))
+        return Failure((event.step, event.type, event.at.isoformat()), lines)
     if event.type is TraceType.STEP_TERMINATED and event.stacks is not None:
         return Failure((event.step, event.reason), tuple(_traceback_lines(event.stacks)))
     if event.type is not TraceType.STEP_ERROR:
@@ -145,6 +148,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_ERROR: "step {step} failed, attempt {attempt}",
     TraceType.STEP_TERMINATED: "step {step} ended without an output, attempt {attempt}",
     TraceType.STEP_CONTINUED: "step {step} to be continued, attempt {attempt}",
+    TraceType.STACK_TAKEN: "step {step} asked what it does, attempt {attempt}",
     TraceType.CHECKPOINT_RESUMED: "step {step} resumed, attempt {attempt}",
     TraceType.CHECKPOINT_REJECTED: "step {step} began again: its checkpoint cannot be used",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",

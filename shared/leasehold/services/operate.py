@@ -133,6 +133,20 @@ def check_request(request: OperationRequest) -> None:
         raise InvalidRequestError(field="note", value=value, allowed=NOTE)
 
 
+def request_stack(engine: Engine, run_id: str, actor: str) -> Manifest:
+    """Ask the attempt that runs for its stack, and return the run; a trace event answers.
+
+    An attempt of this process answers at once, any other with its next heartbeat.
+
+    Raises:
+        UnknownRunError: there is no such run.
+        NotAllowedError: no attempt runs, or none that could hear of it.
+    """
+    get_run(engine, run_id)
+    request = partial(lifecycle.request_stack, rules=engine.rules, actor=actor)
+    return engine.publish_or_leave(engine.commit(run_id, request).answer).manifest
+
+
 class _NewRun(NamedTuple):
     """The run that recreate begins.
 

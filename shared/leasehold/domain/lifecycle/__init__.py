@@ -22,6 +22,7 @@ from leasehold.domain.lifecycle.operate import (
     is_allowed,
     pause,
     recreate,
+    request_stack,
     resume,
     retry,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "release",
     "renew",
     "repeat_of",
+    "request_stack",
     "resume",
     "retry",
     "start",

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from leasehold.domain.change import Change, Draft, with_index_fields
+from leasehold.domain.change import Change, Draft, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
@@ -27,7 +27,7 @@ from leasehold.domain.lifecycle.settle import end_attempt, lapse
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block
+from leasehold.domain.manifest_parts import Block, StackRequest
 from leasehold.domain.notes import said
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.stored import replace
@@ -290,6 +290,40 @@ def recreate(
     )
     draft.run = replace(draft.run, recreated_as=(*manifest.recreated_as, new.run_id))
     return draft.commit(Outcome.RECREATED, created)._replace(kept=kept_counts(created))
+
+
+def request_stack(manifest: Manifest, now: datetime, *, rules: Rules, actor: str) -> Change:
+    """Ask the attempt that runs what it does now; its worker answers with its next renewal.
+
+    The request is a part of the lease and ends with it. A second one before the answer is the same.
+
+    Raises:
+        NotAllowedError: no attempt runs, or none that could hear of it.
+    """
+    lease, dispatch = manifest.position.lease, manifest.position.dispatch
+    allowed = ""
+    if lease is None:
+        allowed = "at work in an attempt"
+    elif lease.expires_at <= now:
+        heard_at = manifest.position.heartbeat_at or lease.acquired_at
+        allowed = f"at work, and its worker was last heard of at {heard_at.isoformat()}"
+    elif dispatch.remote:
+        allowed = "at work here, and a remote worker has it, which alone knows what it does"
+    elif dispatch.heartbeat_s is None:
+        allowed = "at work in a step with a heartbeat, by which its worker hears of requests"
+    if lease is None or allowed:
+        raise NotAllowedError(
+            operation="take the stack of",
+            run_id=manifest.run_id,
+            state=manifest.state,
+            allowed=allowed,
+        )
+    if lease.stack_request is not None:
+        return unchanged(manifest, Outcome.STACK_REQUESTED)
+    draft = Draft(manifest, now, rules)
+    requested = replace(lease, stack_request=StackRequest(actor=actor, at=now))
+    draft.position = replace(draft.position, lease=requested)
+    return draft.commit(Outcome.STACK_REQUESTED)
 
 
 def is_allowed(manifest: Manifest, operation: Operation) -> bool:

@@ -174,7 +174,7 @@ def renewed(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
     draft.run = replace(draft.run, status=after(draft.before.status, RunEvent.LEASE_RENEWED))
     draft.position = replace(
         draft.position,
-        lease=replace(lease, expires_at=max(lease.expires_at, expires_at)),
+        lease=replace(draft.position.lease or lease, expires_at=max(lease.expires_at, expires_at)),
         heartbeat_at=draft.now,
     )
     return draft.commit(outcome)

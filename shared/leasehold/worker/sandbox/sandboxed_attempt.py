@@ -9,11 +9,12 @@ import math
 import select
 import time
 from collections.abc import Callable, Container
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.attempt import Attempt, ThreadStack
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.status import Termination
@@ -38,6 +39,7 @@ from leasehold.worker.sandbox.wire.messages import (
     LogLine,
     ProgressNote,
     SoftLimitNote,
+    StacksNote,
     Stop,
     UnableNote,
 )
@@ -134,6 +136,36 @@ _ANSWER_S: Final = 0.5
 _STACKS_S: Final = 0.15
 _QUIET_S: Final = 0.02
 
+#: While it goes on, its threads have so long to write them; a signal could disturb a call of C.
+_LIVE_S: Final = 0.7
+#: So long a thread that wants them waits for the one that serves the child.
+_LIVE_WITHIN_S: Final = 1.0
+
+
+class _LiveStack:
+    """The stacks of a child that goes on: asked for, then signalled for, and read as they come.
+
+    Args:
+        stacks: where they are collected.
+    """
+
+    def __init__(self, stacks: Stacks) -> None:
+        self.stacks = stacks
+        self.taken: Future[ThreadStack] = Future()
+        self.look_at = 0.0  # in monotonic seconds; first at once
+        self.is_requested = self.is_signalled = False
+
+    def read(self, now: float) -> None:
+        """Read what came; they are whole when nothing follows for a moment."""
+        if not self.stacks.read():  # it has closed the pipe: nothing follows at all
+            self.look_at, self.is_signalled = now, True
+        if self.stacks.has_any:
+            self.look_at = min(self.look_at, now + _QUIET_S)
+
+    def end(self) -> None:
+        """Give what there is to the thread that waits for it."""
+        self.taken.set_result(ThreadStack(self.stacks.text(), self.stacks.origin()))
+
 
 class SandboxedAttempt:
     """Serves a child from its first word to its end.
@@ -184,6 +216,7 @@ class SandboxedAttempt:
         self._desk = CallServer(calls, self._wake)
         self._kill_at: float | None = None
         self._is_soft_given = False
+        self._live: _LiveStack | None = None
         self._ready: set[int] = set()  # by the last poll: each look at a descriptor takes a switch
 
     @property
@@ -204,7 +237,7 @@ class SandboxedAttempt:
     @property
     def is_clean(self) -> bool:
         """Whether it is over, and nothing of it is left in its process."""
-        is_at_rest = self._channel.is_at_rest and not self._desk.is_busy
+        is_at_rest = self._channel.is_at_rest and not self._desk.is_busy and self._live is None
         return self.left == "" and not (self.limit or self.garbled) and is_at_rest
 
     @property
@@ -215,6 +248,7 @@ class SandboxedAttempt:
     def serve(self, job: Job, given: bytes) -> None:
         """Give the child its job, and serve it until it has ended, or was killed."""
         forget = self._held.stop.listen(self._wake)
+        self._held.stack_of_process = self._live_stack
         try:
             self._channel.send(job, given)
             while not self._is_over():
@@ -222,6 +256,9 @@ class SandboxedAttempt:
             self._wind_up()
         finally:
             forget()
+            self._held.stack_of_process = None
+            if self._live is not None:
+                self._live.end()
             if not self.is_clean:
                 self._child.kill()
 
@@ -253,7 +290,7 @@ class SandboxedAttempt:
                 poll.register(self._child.call, hears | wants)
         if not self.prints.is_over:
             poll.register(self._child.output, select.POLLIN)
-        if self.last is not None:  # before, they are written when they are asked for
+        if self.last is not None or self._live is not None:  # else they are waited for elsewhere
             poll.register(self._child.stacks, select.POLLIN)
         self._ready = {descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)}
 
@@ -268,6 +305,8 @@ class SandboxedAttempt:
             ends.append(self._kill_at)
         elif not self._is_soft_given:
             ends.append(limits.soft_at)
+        if self._live is not None:
+            ends.append(self._live.look_at)
         return min(ends)
 
     def _read(self) -> None:
@@ -276,6 +315,8 @@ class SandboxedAttempt:
                 self._woken.recv(_WAKES)
         if self._child.output in self._ready:
             self.prints.read(time.monotonic() + _LISTEN_S)
+        if self._live is not None and self._child.stacks in self._ready:
+            self._live.read(time.monotonic())
         if self._channel.has_unsent:
             self._channel.flush()
         if self._may_hear and self._child.call.fileno() in self._ready:
@@ -343,6 +384,33 @@ class SandboxedAttempt:
             self._channel.send(SoftLimitNote())
             if not self._has_stacks_within(min(_ANSWER_S, (limits.hard_at - limits.soft_at) / 4)):
                 self._take_stacks()
+
+        if self._live is not None and self._live.look_at <= now:
+            self._take_live(self._live, now)
+
+    def _take_live(self, live: _LiveStack, now: float) -> None:
+        """Have a child that goes on write its stacks, by and by more urgently."""
+        if not live.is_requested:
+            live.is_requested, live.look_at = True, now + _LIVE_S
+            live.stacks.clear()
+            self._channel.send(StacksNote(by=live.look_at))
+        elif not live.stacks.has_any and not live.is_signalled:
+            live.is_signalled, live.look_at = True, now + _STACKS_S
+            self._child.signal(STACKS_SIGNAL)
+        else:
+            self._live = None
+            live.end()
+
+    def _live_stack(self) -> ThreadStack:
+        """Return what the child does now; nothing, if it does not say within a second.
+
+        For any thread but the one that serves the child, which reads what that writes.
+        """
+        self._live = live = _LiveStack(self.stacks.apart())
+        self._wake()
+        with suppress(TimeoutError):
+            return live.taken.result(_LIVE_WITHIN_S)
+        return ThreadStack()
 
     def _kill(self, reason: Termination | None) -> None:
         self.limit = reason

@@ -18,6 +18,7 @@ from leasehold.worker.failures.tracebacks import Frame, frame_text, is_own
 MAX_STACKS: Final = 4096
 
 _READ_BYTES: Final = 64 * 1024
+_MOST_READS: Final = 4  # more than the pipe holds
 _MOST_FRAMES: Final = 30
 _LEFT_OUT: Final = "  [more left out]"
 
@@ -81,8 +82,15 @@ class Stacks:
         """Whether there are any."""
         return b"(most recent call first)" in self._text
 
+    def apart(self) -> Stacks:
+        """Return what collects others from the same process, and leaves these as they are."""
+        return Stacks(self._pipe, self._own)
+
     def clear(self) -> None:
-        """Forget what there is: other ones are wanted."""
+        """Forget what there is, also what was not read so far: other ones are wanted."""
+        for _ in range(_MOST_READS):
+            if not (self.wait(0.0) and self.read()):
+                break
         self._text.clear()
 
     def wait(self, seconds: float) -> bool:

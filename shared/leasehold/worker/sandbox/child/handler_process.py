@@ -50,6 +50,7 @@ from leasehold.worker.sandbox.wire.messages import (
     LogLine,
     Message,
     SoftLimitNote,
+    StacksNote,
     Stop,
     UnableNote,
     build_readers,
@@ -275,7 +276,11 @@ class HandlerProcess:
         match frame.message:
             case Stop(reason=reason):
                 self._calls.stop.request(reason)
+            case StacksNote(by=by):
+                if time.monotonic() < by:  # else nobody waits for them
+                    self._stacks.write(self._soft)
             case SoftLimitNote():
+                self._stacks.expect_no_more()
                 self._stacks.write(self._soft)
                 self._calls.stop.request(Termination.AGENT_TIMEOUT_EXCEEDED)
                 self._soft.give()

@@ -202,7 +202,7 @@ _MOST_FRAMES: Final = 100
 
 
 class ChildStacks:
-    """Has the stacks written: of a crash, at the signal of the worker, and at the soft limit.
+    """Has the stacks written: of a crash, when the worker asks or signals, and at the soft limit.
 
     None of the three needs the interpreter's lock, and the last one needs no signal.
 
@@ -222,12 +222,11 @@ class ChildStacks:
         faulthandler.dump_traceback_later(max(0.0, soft_s) + later, file=self._pipe)
 
     def expect_no_more(self) -> None:
-        """Write nothing of an attempt that has ended."""
+        """Write nothing later: the attempt has ended, or its soft limit was given."""
         faulthandler.cancel_dump_traceback_later()
 
     def write(self, soft: SoftLimit) -> None:
         """Write the stacks of all threads, and of the coroutines that wait: no thread runs them."""
-        faulthandler.cancel_dump_traceback_later()
         faulthandler.dump_traceback(self._pipe)
         if soft.task is None or soft.coroutine is None:
             return

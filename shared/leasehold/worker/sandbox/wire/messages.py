@@ -85,6 +85,13 @@ class SoftLimitNote(Message):
     kind: Literal["soft_limit"] = "soft_limit"
 
 
+class StacksNote(Message):
+    """The stacks are wanted, and the handler is to go on; by `by`, a time as in `Imported`."""
+
+    kind: Literal["stacks"] = "stacks"
+    by: Annotated[float, Field(allow_inf_nan=False)]
+
+
 class Answer(Message):
     """What a call returns; long texts and files are in the body."""
 
@@ -314,7 +321,7 @@ class LeftNote(Message):
     what: Annotated[str, Field(max_length=500)]
 
 
-FromWorker = Job | Stop | SoftLimitNote | Answer | Refusal
+FromWorker = Job | Stop | SoftLimitNote | StacksNote | Answer | Refusal
 AnyCall = (
     CheckLeaseCall
     | KeptCheckpointCall
