@@ -242,7 +242,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "error": "why it failed",
     "permanent": "no retry can repair it",
     "retryAfterS": "not again before so many seconds have passed",
-    "stacks": "what an attempt did that was ended at a limit, frame by frame",
+    "stacks": "what an attempt did when it was ended at a limit or asked, frame by frame",
     "traceback": "the traceback of the error, as text without secrets",
     "details": "whatever helps to find the cause",
     "content": "its bytes, in base64",

@@ -99,7 +99,7 @@ def test_a_process_that_does_not_answer_is_not_waited_for(
 
 
 def test_at_its_limits_its_stacks_are_those_of_then(attempts: Attempts) -> None:
-    """Whoever asked before, or between them."""
+    """A request before them, or between them, changes nothing of that."""
     held = attempts.held(timeout=4, cleanup=2)
     running = attempts.begin("tests.chaos.sandbox.lasting:moves_on_at_its_limit", held)
     until(lambda: held.progress)
@@ -113,7 +113,7 @@ def test_at_its_limits_its_stacks_are_those_of_then(attempts: Attempts) -> None:
     assert "the line before its limit" in result.stacks
 
 
-def test_one_that_ends_meanwhile_says_nothing_and_keeps_nobody_waiting(
+def test_one_that_ends_meanwhile_says_nothing_and_is_not_waited_for(
     attempts: Attempts, tmp_path: Path
 ) -> None:
     held = attempts.held()
@@ -129,7 +129,7 @@ def test_one_that_ends_meanwhile_says_nothing_and_keeps_nobody_waiting(
 
         assert stack.result(30) == ThreadStack()
     assert isinstance(result, Failed)
-    assert ask() == ThreadStack()  # nobody serves it any more
+    assert ask() == ThreadStack()  # its worker serves it no more
 
 
 def test_a_process_that_was_asked_serves_further_attempts(tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ class HandlerProcess:
             case Stop(reason=reason):
                 self._calls.stop.request(reason)
             case StacksNote(by=by):
-                if time.monotonic() < by:  # else nobody waits for them
+                if time.monotonic() < by:  # else its worker waits for them no more
                     self._stacks.write(self._soft)
             case SoftLimitNote():
                 self._stacks.expect_no_more()
