@@ -330,6 +330,11 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "OutcomeResponse.reason": "why, for people; often left out",
     "TraceEvent.step": "the step that it happened to",
     "TraceEvent.reason": "why",
+    "RequestedStack.step": "the step that it is at",
+    "RequestedStack.requestedBy": "who asked; the first one, where several did before the answer",
+    "RequestedStack.requestedAt": "when; the answer is the event `stack_taken` from then on",
+    "RequestedStack.heartbeatS": "by when its worker hears of it, in seconds; at once if it is "
+    "the process that was asked",
     "ErrorPart.message": "what failed",
     "ErrorPart.type": "the kind of error, as the language of the worker names it",
     "ErrorInfo.message": "a sentence for people: what was refused, what is allowed, what to do",
