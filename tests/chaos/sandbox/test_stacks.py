@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ Current thread 0x00007f0000000002 (most recent call first):
 def stacks_of(text: str, own: str = "") -> Stacks:
     near, far = os.pipe()
     files = {"soft_limit": soft_limit.__file__, "handler_process": handler_process.__file__}
+    files["selectors"] = selectors.__file__
     os.write(far, text.format(own=_OWN, line=_LINE, **files).encode())
     os.close(far)
     stacks = Stacks(near, own)
@@ -116,3 +118,20 @@ def test_a_file_that_the_system_makes_up_is_not_read() -> None:
     text = stacks_of(_MAIN.replace("{own}", "/proc/self/environ").replace("{line}", "1")).text()
 
     assert text.splitlines()[1:] == ['  File "/proc/self/environ", line 1, in handler']
+
+
+def test_calls_below_those_of_the_process_are_not_the_handlers() -> None:
+    """A loop that waits has none of the handler on its stack: where that waits, its task says."""
+    waiting = """
+Current thread 0x00007f0000000002 (most recent call first):
+  File "{selectors}", line 468 in select
+  File "{handler_process}", line 70 in run
+  File "{own}", line 1 in begins_the_process
+
+Task (most recent call first):
+  File "{own}", line 2 in awaits
+"""
+    stacks = stacks_of(waiting, own="tests")
+
+    assert stacks.origin() == "test_stacks.py:2 (awaits)"
+    assert "begins_the_process" not in stacks.text()

@@ -57,7 +57,9 @@ class _Stack:
     @property
     def of_handler(self) -> list[Frame]:
         """The calls that the handler made, or that were made in its own thread."""
-        calls = [frame.file == _CALLER for frame in self.frames]
+        calls = [
+            frame.file == _CALLER or (frame.file, frame.function) == _MAIN for frame in self.frames
+        ]
         kept = self.frames[: calls.index(True)] if any(calls) else list(self.frames)
         while kept and kept[-1].file.startswith(("<", _ENGINE, _THREADING)):
             del kept[-1]
