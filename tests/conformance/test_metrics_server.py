@@ -77,7 +77,8 @@ def address(now: datetime, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     (folder / "scrapes").write_text("\n".join([*lines, "# EOF", ""]))
     (folder / "prometheus.yml").write_text("global: {}\n")
     tool = str(shutil.which("promtool"))
-    made = [tool, "tsdb", "create-blocks-from", "openmetrics", "scrapes", "data"]
+    few = "--max-block-duration=240h"  # a block takes as long as a whole test
+    made = [tool, "tsdb", "create-blocks-from", few, "openmetrics", "scrapes", "data"]
     subprocess.run(made, cwd=folder, check=True, capture_output=True)
     host = f"127.0.0.1:{own_port()}"
     words = ["--config.file=prometheus.yml", "--storage.tsdb.path=data"]
