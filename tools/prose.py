@@ -65,6 +65,10 @@ SYNONYMS: Final[Sequence[tuple[str, str]]] = (
     (r"fenc(?:e|ing) numbers?", "fencing token"),
 )
 
+#: Both, as they are looked for.
+_PHRASES: Final = [(re.compile(rf"\b(?:{of})", re.IGNORECASE), advice) for of, advice in PHRASES]
+_SYNONYMS: Final = [(re.compile(rf"\b(?:{of})\b", re.IGNORECASE), term) for of, term in SYNONYMS]
+
 #: Verbs that take a question: "it is known which file it is" has no relative clause.
 _ASKING: Final = (
     "known|said|asked|decided|recorded|noted|shown|told|written|checked|listed|named|seen|stored"
@@ -94,12 +98,12 @@ class Text(NamedTuple):
 
 def problems(text: str, *, has_sentences: bool = True) -> Iterator[str]:
     """Yield each problem of a piece of prose, one line each."""
-    for pattern, advice in PHRASES:
-        for found in re.finditer(rf"\b(?:{pattern})", text, re.IGNORECASE):
+    for pattern, advice in _PHRASES:
+        for found in pattern.finditer(text):
             if _is_prose(text, found):
                 yield f"'{found.group()}': {advice}"
-    for pattern, term in SYNONYMS:
-        for found in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE):
+    for pattern, term in _SYNONYMS:
+        for found in pattern.finditer(text):
             yield f"'{found.group()}': the term is {term}"
     for found in SEPARATED.finditer(text):
         yield f"'{found.group()}': a relative clause follows its noun"
@@ -139,9 +143,9 @@ def of_markdown(path: str, text: str) -> Iterator[Text]:
 def of_python(path: str, text: str) -> Iterator[Text]:
     """Yield the prose of a module: docstrings, comments and messages."""
     yield from of_docstrings(path, text)
-    tree = ast.parse(text)
-    seen = {id(_docstring(node)) for node in ast.walk(tree)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(text)))
+    seen = {id(_docstring(node)) for node in nodes}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             seen.update(map(id, node.values))
             message = "".join(_literal(one) for one in node.values)
@@ -156,7 +160,10 @@ def of_python(path: str, text: str) -> Iterator[Text]:
 
 def of_docstrings(path: str, text: str) -> Iterator[Text]:
     """Yield each paragraph of the docstrings of a module."""
-    for node in ast.walk(ast.parse(text)):
+    blocks: list[ast.AST] = [ast.parse(text)]
+    for node in blocks:
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            blocks += getattr(node, name, ())
         if constant := _docstring(node):
             for line, part in _paragraphs(constant):
                 yield Text(f"{path}:{line}", part, has_sentences=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -52,24 +53,33 @@ json.dump({"install": install}, open(report, "w"))
 """
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of modules that has a pip with an index that knows all packages."""
-    (tmp_path / "index/pip").mkdir(parents=True)
-    (tmp_path / "index/pip/__main__.py").write_text(PIP)
-    return tmp_path / "index"
+    folder = tmp_path_factory.mktemp("index")
+    (folder / "pip").mkdir()
+    (folder / "pip/__main__.py").write_text(PIP)
+    return folder
 
 
-@pytest.fixture
-def folder(deploying: CleanEnvironment, index: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(
+    deploying: CleanEnvironment, index: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A project as two commands make it, with its environment in it."""
-    folder = tmp_path / "shop"
+    folder = tmp_path_factory.mktemp("made") / "shop"
     folder.mkdir()
     (folder / ".venv").symlink_to(deploying.folder)
     for words in ((), ("deploy",)):
         done = deploying.run("leasehold", *words, "init", cwd=folder, PYTHONPATH=str(index))
         assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """Such a project of the test's own."""
+    return Path(shutil.copytree(made, tmp_path / "shop", symlinks=True))
 
 
 @contextlib.contextmanager
@@ -174,7 +184,6 @@ def test_a_new_project_is_bundled_planned_and_deployed(
             return done.stdout
 
         assert do("init") == "written: cloudbuild.yaml\n"
-        assert do("bundle").startswith("build/bundle: ")
         planned = do("plan", "--json")
         assert cloud.writes() == []
         do("apply")
@@ -183,6 +192,7 @@ def test_a_new_project_is_bundled_planned_and_deployed(
         machine.after = made.make_service
         made.build()
 
+        assert machine.done["bundle"].stdout.startswith("build/bundle: ")
         states = {step["name"]: step["state"] for step in json.loads(planned)["resources"]}
         assert states["outline"] == "missing"
         assert " of summary completed in " in machine.done["smoke"].stdout

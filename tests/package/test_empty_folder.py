@@ -128,6 +128,7 @@ def test_a_run_of_a_step_of_ones_own_outlives_kill_9(project: Project) -> None:
     _purge(project)
 
 
+@pytest.mark.nightly  # the gate has them with more extras: see `served` in test_deployed_project.py
 def test_the_functions_come_with_the_wheel(project: Project) -> None:
     with project.server("dev", own_port()) as (server, url):
         run = project.json("start", "summary", "--input", GIVEN, "--url", url, "--wait")

@@ -22,15 +22,17 @@ def until(look: Callable[[], Found], seconds: float = 30) -> Found:
     """Look again and again until there is something; return it.
 
     Args:
-        look: called at first every few milliseconds, then every 20; what is false is not
-            there yet.
+        look: called at first every few milliseconds, then every 50, and for half of the time at
+            most; what is false is not there yet.
         seconds: how long it may take; it costs nothing where it comes sooner.
     """
     never, end, pause = threading.Event(), time.monotonic() + seconds, 0.005
+    began = time.monotonic()
     while not (found := look()):
-        assert time.monotonic() < end, f"it did not come within {seconds} s"
-        never.wait(pause)
-        pause = min(0.02, pause * 1.2)
+        now = time.monotonic()
+        assert now < end, f"it did not come within {seconds} s"
+        never.wait(max(pause, min(now - began, 0.5)))
+        pause, began = min(0.05, pause * 1.2), time.monotonic()
     return found
 
 

@@ -368,6 +368,7 @@ def test_a_request_that_broke_off_changes_nothing(places: dict[str, Place]) -> N
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory is read from /proc")
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("name", ["serve_api", "execute_step", "manage_lease", "tasks"])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_of_any_size_takes_no_memory_and_gets_its_answer(

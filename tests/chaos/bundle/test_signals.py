@@ -482,7 +482,9 @@ def children_of(pid: int) -> list[int]:
 # --- the dev server ---
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGTERM]
+)
 def test_the_next_dev_server_goes_on_at_once_where_the_last_one_was_told_to_end(
     begin: Begin, tmp_path: Path, number: signal.Signals
 ) -> None:

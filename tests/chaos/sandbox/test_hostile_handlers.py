@@ -34,7 +34,11 @@ pytestmark = pytest.mark.cold  # what they break is as it is in production
 LATE_S = 15.0
 
 
-@pytest.fixture(scope="module", params=[1, 100], ids=["fresh", "reused"])
+#: So many attempts take place in a process; test_reuse.py looks at those that share one.
+ATTEMPTS = [pytest.param(1, id="fresh"), pytest.param(100, id="reused", marks=pytest.mark.nightly)]
+
+
+@pytest.fixture(scope="module", params=ATTEMPTS)
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[HostilePlace]:
@@ -52,7 +56,7 @@ def place(
         place.close()
 
 
-@pytest.fixture(params=[1, 100], ids=["fresh", "reused"])
+@pytest.fixture(params=ATTEMPTS)
 def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostilePlace]:
     """A worker of the test's own, whose fork server may come to harm."""
     place = HostilePlace(tmp_path, request.param)
