@@ -37,7 +37,7 @@ _TESTS: Final = Path(__file__).parent
 
 #: The folders whose tests wait most, for processes or time, in the order in which they run: beside
 #: them the others use the cores, and at the end there is nothing to wait for.
-FIRST: Final = ("package", "chaos", "deploy", "api/server", "docs", "cli", "bench")
+FIRST: Final = ("package", "chaos", "deploy", "api/server", "api/dashboard", "docs", "cli", "bench")
 
 pytest_plugins = ["tests.worlds.forked_tests"]
 
