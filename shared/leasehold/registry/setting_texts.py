@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 _LAST_PORT: Final = 65_535
 _LONGEST_SHOWN: Final = 100
@@ -146,7 +147,7 @@ def metrics_source(text: str) -> str:
         return text
     if not _PUBLIC_URL.fullmatch(text):
         raise ValueError(text)
-    return text.rstrip("/")
+    return web_address(text).rstrip("/")
 
 
 def metric_name(text: str) -> str:
@@ -178,6 +179,14 @@ def address(*schemes: str) -> Callable[[str], str]:
         return text
 
     return read
+
+
+def web_address(text: str) -> str:
+    """Return an address of HTTP: one that can be called, as far as it can be seen."""
+    parts = urlsplit(address("http://", "https://")(text))  # raises for brackets without an end
+    if parts.hostname is None or parts.port == 0 or not text.isprintable() or " " in text:
+        raise ValueError(text)
+    return text
 
 
 def store_address(text: str) -> str:
@@ -216,7 +225,7 @@ def _is_loopback(text: str) -> bool:
 
 def public_url(text: str) -> str:
     """Return an address that people open, without its last slash."""
-    if text and not _PUBLIC_URL.fullmatch(text):
+    if text and not _PUBLIC_URL.fullmatch(web_address(text)):
         raise ValueError(text)
     return text.rstrip("/")
 

@@ -35,6 +35,7 @@ from leasehold.registry.setting_texts import (
     secret,
     store_address,
     tasks_address,
+    web_address,
     whole,
     yes_or_no,
 )
@@ -107,14 +108,14 @@ SETTINGS: Final = Registry(
             "",
             "http://HOST:PORT",
             "a local server that plays Cloud Tasks; the dev server sets it",
-            maybe(address("http://", "https://")),
+            maybe(web_address),
         ),
         SettingEntry(
             "LEASEHOLD_FUNCTION_URL",
             "",
             "http://… or https://…",
             "where tasks are sent: the address of execute_step",
-            maybe(address("http://", "https://")),
+            maybe(web_address),
         ),
         SettingEntry(
             "LEASEHOLD_TASK_ACCOUNT",
@@ -589,7 +590,7 @@ def check_endpoint(text: str) -> None:
     """Refuse an address that OTLP over HTTP cannot be sent to."""
     entry = SETTINGS["OTEL_EXPORTER_OTLP_ENDPOINT"]
     try:
-        address("http://", "https://")(text)
+        web_address(text)
     except ValueError:
         raise _refused(entry, text) from None
 

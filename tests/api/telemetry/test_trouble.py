@@ -157,15 +157,17 @@ def test_a_run_joins_the_span_of_the_program_around_it(tmp_path: Path) -> None:
         assert root.parent_span_id.hex() == format(around.span_id, "016x")
 
 
+@pytest.mark.parametrize("address", ["collector:4317", "http://[::1", "http://collector:port"])
 def test_a_malformed_address_is_refused_in_a_line_and_runs_go_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, address: str
 ) -> None:
+    """One without its closing bracket ended the command."""
     with caplog.at_level(logging.WARNING):
-        ended = run_against(tmp_path, "collector:4317", runs=1)
+        ended = run_against(tmp_path, address, runs=1)
 
     assert ended == ["COMPLETED"]
     assert caplog.messages[0] == (
-        "there is no telemetry: [bad_setting] OTEL_EXPORTER_OTLP_ENDPOINT is 'collector:4317'; "
+        f"there is no telemetry: [bad_setting] OTEL_EXPORTER_OTLP_ENDPOINT is '{address}'; "
         "allowed: http://… or https://…."
     )
 

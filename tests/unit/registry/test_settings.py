@@ -116,6 +116,16 @@ def test_a_variable_goes_over_its_default(name: str, text: str, value: object) -
         ("LEASEHOLD_EVENTS", ""),
         ("LEASEHOLD_EVENTS", "pubsub://project"),
         ("LEASEHOLD_EVENTS", "pubsub://project/topics/topic"),
+        *(
+            (name, value)
+            for name in (
+                "LEASEHOLD_FUNCTION_URL",
+                "CLOUD_TASKS_EMULATOR_URL",
+                "LEASEHOLD_PUBLIC_URL",
+                "PIPELINE_METRICS_SOURCE",
+            )
+            for value in ("http://[::1", "http://x:y", "http://x:99999", "http://:80", "http://a b")
+        ),
         ("LEASEHOLD_EVENTS", "http://127.0.0.1:0"),
         ("LEASEHOLD_EVENTS", "http://127.0.0.1:65536"),
         ("LEASEHOLD_EVENTS", "http://127.0.0.1:80/messages"),
