@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from leasehold.api import calls
-from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, call
+from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, Needs, call
 from leasehold.api.results import FilesQuery
 from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
@@ -29,6 +29,7 @@ from leasehold.presentation.run_state import kept_line, state_and_reason
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.setting_texts import Right
 from leasehold.services.engine import Engine
+from leasehold.services.read_runs import page_mark, run_mark
 
 #: Seconds between two polls: while something moves, and while something might begin to.
 MOVING_S: Final = 2
@@ -110,8 +111,30 @@ def _now(engine: Engine, _: CallRequest[None]) -> datetime:
     return engine.clock.now()
 
 
-#: No page of its own: pages ask it, as they ask every row.
+@call("GET", "", str)
+def _mark_of_run(engine: Engine, request: CallRequest[None]) -> str:
+    """The mark of a run, which each write changes."""
+    return run_mark(engine, request.run_id)
+
+
+@call("GET", "", str, takes=RunsQuery, needs=Needs.EXPLAIN)
+def _mark_of_runs(engine: Engine, request: CallRequest[RunsQuery]) -> str:
+    """The mark of a page of runs, which each write to one of them changes."""
+    query = request.given
+    return page_mark(engine, query.to_filter(), query.limit, query.page_token)
+
+
+#: These have no address: pages ask them, as they ask every row.
 NOW: Final = _now
+
+
+def _run_is(at: PageRequest) -> str:
+    return at.ask(_mark_of_run, run_id=at.run_id)
+
+
+def _runs_are(at: PageRequest) -> str:
+    return at.ask(_mark_of_runs, at.given)
+
 
 # -- runs ------------------------------------------------------------------------------------------
 
@@ -377,9 +400,9 @@ def _seconds(text: Any) -> float | None:
 
 #: The pages by their rows.
 PAGES: Final[Mapping[AnyRow, Page]] = {
-    calls.overview: Page(_runs),
-    calls.runs: Page(_runs),
-    calls.run: Page(_run),
+    calls.overview: Page(_runs, _runs_are),
+    calls.runs: Page(_runs, _runs_are),
+    calls.run: Page(_run, _run_is),
     calls.deliveries: Page(_deliveries),
     calls.registry: Page(_registry),
     calls.audit: Page(_audit),

@@ -122,18 +122,20 @@ def _answer_page(
 ) -> flask.Response:
     look = _look(source, request, row, values)
     known = None
-    if page.mark is not None and look.problem is None:
-        mark = page.mark(look)
-        known = _etag(request, mark, str(int(look.now.timestamp()) // _FRESH_S))
-        if request.headers.get("If-None-Match") == known:
+    if page.mark is not None and look.problem is None and "If-None-Match" in request.headers:
+        moment = str(int(look.now.timestamp()) // _FRESH_S)
+        known = _etag(request, page.mark(look), moment)
+        if request.headers["If-None-Match"] == known:
             return _unchanged(known)
     shown = page.show(look)
     html = _rendered(request, shown, look)
-    known = known or _etag(request, _WITHOUT_AGES.sub("", html))
-    if request.headers.get("If-None-Match") == known:
-        return _unchanged(known)
+    if page.mark is None:
+        known = _etag(request, _WITHOUT_AGES.sub("", html))
+        if request.headers.get("If-None-Match") == known:
+            return _unchanged(known)
     answer = _page(request, html, 200 if look.problem is None else 400)
-    answer.headers["ETag"] = known
+    if known is not None:  # at first there is none: its mark would be read beside the page itself
+        answer.headers["ETag"] = known
     return answer
 
 

@@ -62,6 +62,8 @@ COSTLY = {
     "leasehold.in_process": "the engine without functions",
     "leasehold.google_clients": "what is deployed",
     "leasehold.services.deliver_notification": "announcements",
+    "leasehold.dashboard": "pages",
+    "jinja2.loaders": "templates",
     "leasehold.telemetry": "telemetry",
     "opentelemetry.sdk": "the SDK of telemetry",
     "opentelemetry.exporter.otlp": "the exporter of telemetry",

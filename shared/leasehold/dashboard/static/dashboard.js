@@ -4,7 +4,7 @@
 (() => {
   const WAIT_AFTER_ERROR_S = 5;
   const AGES_S = 10;
-  let etag = null;
+  let etag = '""'; // asks for one
   let timer = null;
   let paused = false;
   let busy = false;
@@ -23,11 +23,10 @@
     busy = true;
     let next;
     try {
-      const headers = { Accept: "text/html" };
-      if (etag) headers["If-None-Match"] = etag;
+      const headers = { Accept: "text/html", "If-None-Match": etag };
       const answer = await fetch(location.href, { headers, cache: "no-store" });
       if (answer.status === 200) {
-        etag = answer.headers.get("ETag");
+        etag = answer.headers.get("ETag") ?? etag;
         swap(await answer.text());
       } else if (answer.status === 401) {
         location.reload(); // the session is over
