@@ -33,7 +33,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its loop of asyncio would run beside the tests of other files
 def browser() -> Iterator[Browser]:
     """Chromium as the system has it."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)
