@@ -369,15 +369,19 @@ def _telemetry(
         return NO_TELEMETRY
     from leasehold.telemetry.observed import open_telemetry
 
-    return open_telemetry(
-        endpoint,
-        environ,
-        env=settings["DEPLOYMENT_ENV"],
-        steps=catalog.steps,
-        holder=holder,
-        clock=clock,
-        log=log,
-    )
+    try:
+        return open_telemetry(
+            endpoint,
+            environ,
+            env=settings["DEPLOYMENT_ENV"],
+            steps=catalog.steps,
+            holder=holder,
+            clock=clock,
+            log=log,
+        )
+    except Exception as error:  # noqa: BLE001 - as the SDK refuses variables of its own
+        log(f"there is no telemetry: its SDK raised {type(error).__name__}: {error}")
+        return NO_TELEMETRY
 
 
 def _deliver(engine: Engine, message: EventMessage) -> datetime | None:

@@ -172,6 +172,32 @@ def test_a_malformed_address_is_refused_in_a_line_and_runs_go_on(
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "99999"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many"),
+        ("OTEL_METRICS_EXEMPLAR_FILTER", "none_of_these"),
+    ],
+)
+def test_a_variable_that_the_sdk_refuses_is_said_in_a_line_and_runs_go_on(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+) -> None:
+    """Each ended the command, or kept the server from starting."""
+    monkeypatch.setenv(name, value)
+
+    with caplog.at_level(logging.WARNING):
+        ended = run_against(tmp_path, "http://127.0.0.1:9", runs=1)
+
+    assert ended == ["COMPLETED"]
+    assert caplog.messages[0].startswith("there is no telemetry: its SDK raised ValueError: ")
+
+
 _UNSET = """
 import sys
 from leasehold.testing import InProcessEngine
