@@ -88,6 +88,7 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.lease_cost
 	@$(BIN)/python -m bench.recovery
 	@$(BIN)/python -m bench.at_scale
+	@$(BIN)/python -m bench.lists
 	@$(BIN)/python -m bench.sweep_storm
 	@$(BIN)/python -m bench.linear_time
 	@$(BIN)/python -m bench.sandbox

@@ -20,6 +20,7 @@ from bench import (
     firestore_steps,
     hint_trace,
     lease_cost,
+    lists,
     long_steps,
     many_runs,
     measuring,
@@ -207,6 +208,18 @@ def test_neither_sweep_nor_list_reads_more_where_there_is_more() -> None:
         f"{what}: sweep of a dead worker's run behind 400 that wait on SQLite"
         for what in ("recovered", "reads", "recovered after")
     } < set(values)
+
+
+def test_the_pages_that_people_keep_open_read_little() -> None:
+    """Counts are exact, however few the runs; times mean nothing here."""
+    rows = lists.measure(400, 60, rounds=2)
+
+    assert [row.name for row in rows if not row.holds and row.unit != "ms"] == []
+    values = {row.name.removesuffix(" in 460 on SQLite"): row.value for row in rows}
+    assert values["reads: overview of 50, no filter,"] <= 52
+    assert values["reads: mark of a run"] == 1
+    assert values["reads: mark of a page"] == 51
+    assert len(rows) == 2 * (len(lists.PAGES) + 5)
 
 
 def test_the_same_is_read_on_firestore() -> None:
