@@ -20,6 +20,7 @@ from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import progress_of, summary_of
+from leasehold.domain.trace import TraceType
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
 from leasehold.errors import LeaseholdError
@@ -264,6 +265,10 @@ def _run(at: PageRequest) -> Shown:
             "files": files,
             "operations": _operations(at, run),
             "may_tell": Right.CHANGE in at.rights,
+            "may_ask": calls.stack.needs.right in at.rights and run.position.lease is not None,
+            "stack": next(
+                (it for it in reversed(events) if it.type is TraceType.STACK_TAKEN), None
+            ),
             "trials": _trials(run),
             "spared": sum(one.calls.spared for one in run.steps.values() if one.calls),
         },

@@ -59,6 +59,7 @@ DONE: Final[Mapping[str, str]] = {
     "retry": "The step is dispatched again.",
     "approve": "The output is handed off.",
     "recreate": "This is the new run.",
+    "stack": "The worker is asked: the stack of the attempt comes with its next heartbeat.",
     "deliver": "The announcement is due again.",
     "override": "The override is set: it holds from the next dispatch on.",
     "clearOverride": "The override is cleared: the step has its own limits again.",

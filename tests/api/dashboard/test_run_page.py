@@ -151,3 +151,16 @@ def test_a_limit_is_overridden_until_a_time_and_cleared(pages: Pages, tab: Page)
     expect(row).to_contain_text("1 min 30 s")
     row.get_by_role("button", name="Clear it").click()
     expect(row).not_to_contain_text("a slow day")
+
+
+def test_a_running_attempt_says_what_it_does(pages: Pages, tab: Page) -> None:
+    """It is asked with its next heartbeat, and goes on."""
+    run_id = pages.start("hold")
+    pages.wait(run_id, lambda run: run["steps"]["draft"]["progress"])
+    tab.goto(f"/runs/{run_id}")
+
+    tab.get_by_role("button", name="Ask the attempt what it does").click()
+
+    expect(tab.locator("#stack-answer pre")).to_contain_text("wait_or_shutdown")
+    pages.let_go(run_id)
+    expect(tab.locator(".headline .chip")).to_contain_text("completed")
