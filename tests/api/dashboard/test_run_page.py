@@ -126,7 +126,9 @@ def test_a_form_that_no_page_made_is_refused(pages: Pages, tab: Page) -> None:
     run_id = pages.start("hold")
     tab.goto(f"/runs/{run_id}")
     tab.get_by_text("Cancel…").click()
-    tab.locator("input[name=formToken]").last.evaluate("it => { it.value = 'a'.repeat(64); }")
+    tab.locator("#act-cancel input[name=formToken]").evaluate(
+        "it => { it.value = 'a'.repeat(64); }"
+    )
 
     with tab.expect_navigation() as answered:
         tab.get_by_role("button", name="Cancel this run").click()
