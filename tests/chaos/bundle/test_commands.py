@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from leasehold import Client
 from leasehold.devserver.server import DevServer
 from tests.chaos.bundle.conftest import Api, calls
 from tests.worlds.waiting import until
@@ -38,3 +39,21 @@ def test_a_run_that_is_resumed_on_the_store_moves_at_the_next_tick(
     run = api.ended(run_id)
     assert run["dispatch"]["generation"] == 3
     assert not [event for event in api.story(run_id) if "redispatched" in event]
+
+
+def test_a_function_that_works_on_a_run_says_what_it_does_to_the_function_that_is_asked(
+    server: DevServer, api: Api, folder: Path
+) -> None:
+    """They are processes of their own, as in the cloud: it hears of that with its heartbeat."""
+    held = folder / "hold-two"
+    held.touch()
+    run_id = api.start()
+    until(lambda: any(call[0] == "two" for call in calls(folder, run_id)))
+
+    with Client(server.url, actor="ada") as client:
+        event = until(lambda: (found := client.stack(run_id)) and found.stacks and found)
+    held.unlink()
+
+    assert (event.step, event.attempt, (event.model_extra or {})["actor"]) == ("two", 1, "ada")
+    assert "in note" in (event.stacks or "")
+    assert api.ended(run_id)["attempts"]["failed"] == 0
