@@ -48,6 +48,9 @@ _ORDER: Final = "createdAt"
 #: What no index finds is looked for in so many runs at most, so that no page takes long.
 MAX_LOOKED_AT: Final = 2000
 
+#: The look at a run by its deliveries is a read of it and a query of them, a call each.
+READS_A_DELIVERY: Final = 10
+
 #: How many runs are read at once to be summaries.
 SUMMARIES: Final = 100
 
@@ -187,7 +190,7 @@ def _list(
             left, last = left - 1, place
             if (run := read(found)) is not None:
                 page.append(run)
-        if looked_at >= max(MAX_LOOKED_AT, limit + 1):
+        if looked_at >= max(runs.most_looked_at, limit + 1):
             return RunPage(page, token_of(place, mark))
     return RunPage(page, None)
 
@@ -221,6 +224,12 @@ class _Runs:
             until=wanted.until,
             reason=reason,
         )
+
+    @property
+    def most_looked_at(self) -> int:
+        """How many are looked at for one page, at most."""
+        is_by_delivery = self.wanted.trouble is Trouble.ANNOUNCEMENT
+        return MAX_LOOKED_AT // READS_A_DELIVERY if is_by_delivery else MAX_LOOKED_AT
 
     def looked_at(self, after: Place | None, at_once: int) -> Iterator[Found]:
         """Yield each run that may fit, with its place, from the indexes that have the fewest."""
