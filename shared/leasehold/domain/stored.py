@@ -7,9 +7,11 @@ store's time in, what to write out.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import operator
+import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +28,14 @@ from typing import (
     dataclass_transform,
 )
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+)
 from pydantic.alias_generators import to_camel
 
 Document = Mapping[str, Any]
@@ -98,18 +107,158 @@ Text = Annotated[str, Field(max_length=1000)]
 #: A count that a person may have edited: each store keeps it, and the one after it.
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 
-#: What an instance of a model consists of, set past the check that it is frozen. `setattr` would
-#: look each of them up again: a tenth of the time of a transition.
-_SLOTS: Final = vars(BaseModel)
-_new: Final = object.__new__
-_set_values: Final = _SLOTS["__dict__"].__set__
-_set_extra: Final = _SLOTS["__pydantic_extra__"].__set__
-_set_given: Final = _SLOTS["__pydantic_fields_set__"].__set__
-_set_private: Final = _SLOTS["__pydantic_private__"].__set__
-_NONE_GIVEN: Final = set[str]()  # which fields of a value were given is never used
-
 P = ParamSpec("P")
+T = TypeVar("T")
 S = TypeVar("S", bound="Stored")
+
+_CONFIG: Final = ConfigDict(
+    frozen=True,
+    extra="allow",
+    defer_build=True,  # it is built as a part of what is read or written
+    alias_generator=to_camel,
+    validate_by_name=True,
+    serialize_by_alias=True,
+)
+
+
+def _once(make: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Make a thing once for each class; type checkers ask whether its instances can be hashed."""
+    return functools.cache(make)
+
+
+@_once
+def _model_of(kind: type[Any]) -> type[BaseModel]:
+    """Return the model of a class of values: it has the same fields, as they are declared there."""
+    bases = tuple(_model_of(base) for base in kind.__bases__ if issubclass(base, Stored))
+    declared = vars(kind).get("__annotations__", {})
+    body = {
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        "__annotations__": declared,
+        "model_config": _CONFIG,
+    }
+    body |= {name: vars(kind)[name] for name in declared if name in vars(kind)}
+    return types.new_class(
+        kind.__name__, bases or (BaseModel,), exec_body=lambda it: it.update(body)
+    )
+
+
+@_once
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return what reads, checks and writes the values of a class."""
+    return TypeAdapter(kind)
+
+
+@_once
+def _defaults(kind: type[Any]) -> dict[str, Any]:
+    """Return all fields of a class in their order; those without a default are given always."""
+    return {name: field.default for name, field in _model_of(kind).model_fields.items()}
+
+
+class _OfClass:
+    """Has each class of values read an attribute that is made of it when it is first wanted."""
+
+    def __init__(self, make: Callable[[type[Any]], Any]) -> None:
+        self._make = make
+
+    def __get__(self, _: object, kind: type[Any]) -> Any:
+        return self._make(kind)
+
+
+class _Plain:
+    """A value with the methods of a pydantic model, and none of what that costs.
+
+    A model looks each of its attributes up in three ways before it reads it, as it has a
+    `__getattr__`: that took a fifteenth of a step's time, and to make its class a third of a
+    catalog's import. So a class of values has a model, which reads, checks and writes its instances
+    and is made when it is first needed; and the instances are plain.
+    """
+
+    #: What pydantic sets of what it reads: the fields, further ones, and what is not used.
+    __slots__ = (
+        "__dict__",
+        "__pydantic_extra__",
+        "__pydantic_fields_set__",
+        "__pydantic_private__",
+    )
+
+    model_fields = _OfClass(lambda kind: _model_of(kind).model_fields)
+    __pydantic_core_schema__ = _OfClass(lambda kind: _adapter(kind).core_schema)
+    __pydantic_serializer__ = _OfClass(lambda kind: _adapter(kind).serializer)
+
+    def __init__(self, /, **fields: Any) -> None:
+        _adapter(self.__class__).validator.validate_python(fields, self_instance=self)
+
+    @classmethod
+    def model_validate(cls, value: Any) -> Any:
+        return _adapter(cls).validator.validate_python(value)
+
+    @classmethod
+    def model_validate_json(cls, text: str | bytes) -> Any:
+        return _adapter(cls).validator.validate_json(text)
+
+    @classmethod
+    def model_construct(cls, _: set[str] | None = None, **fields: Any) -> Any:
+        made = _new(cls)
+        _set_values(made, _defaults(cls) | {k: v for k, v in fields.items() if k in _defaults(cls)})
+        _set_extra(made, {k: v for k, v in fields.items() if k not in _defaults(cls)})
+        return made
+
+    @property
+    def model_extra(self) -> dict[str, Any] | None:
+        return cast("dict[str, Any] | None", _get_extra(self))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Any:
+        copied = copy.deepcopy(self) if deep else self
+        return self.model_construct(**dict(copied) | dict(update or {}))
+
+    def model_dump(self, **how: Any) -> Any:
+        return _adapter(self.__class__).serializer.to_python(self, **how)
+
+    def model_dump_json(self, **how: Any) -> str:
+        return _adapter(self.__class__).serializer.to_json(self, **how).decode()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> Any:
+        schema = handler.resolve_ref_schema(handler.generate_schema(_model_of(cls)))
+        return {**schema, "cls": cls}
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        yield from self.__dict__.items()
+        yield from (self.model_extra or {}).items()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Plain) or self.__class__ is not other.__class__:
+            return NotImplemented
+        return dict(self) == dict(other)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self)})"
+
+    def __setattr__(self, field: str, _: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {field!r}")
+
+    def __delattr__(self, field: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {field!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.__class__, dict(self))
+
+
+#: Past the check that a value is frozen. `setattr` would look each of them up again.
+_new: Final = object.__new__
+_set_values: Final = vars(_Plain)["__dict__"].__set__
+_set_extra: Final = vars(_Plain)["__pydantic_extra__"].__set__
+_get_extra: Final = vars(_Plain)["__pydantic_extra__"].__get__
+
+
+def _restored(kind: type[Any], fields: Mapping[str, Any]) -> Any:
+    return kind.model_construct(**fields)
+
 
 if TYPE_CHECKING:
     from dataclasses import replace as replace  # noqa: PLC0414 - what type checkers take ours for
@@ -123,39 +272,28 @@ if TYPE_CHECKING:
     class _Value(BaseModel, metaclass=_Values): ...
 
 else:
-    _Value = BaseModel
+    _Value = _Plain
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """Return a copy of a frozen value with these fields replaced; nothing is validated again.
 
         Args:
-            value: a `Stored`, whose copy shares what is not replaced: it is `model_copy` for a
-                tenth of its time, and a transition makes several. Or any other dataclass.
+            value: a `Stored`, whose copy shares what is not replaced: a transition makes several.
+                Or any other dataclass.
             changes: the fields.
         """
         try:
             extra = value.__pydantic_extra__
         except AttributeError:
             return dataclasses.replace(value, **changes)
-        copy = _new(value.__class__)
-        _set_values(copy, {**value.__dict__, **changes})
-        _set_extra(copy, extra)
-        _set_given(copy, value.__pydantic_fields_set__)
-        _set_private(copy, None)
-        return copy
+        copied = _new(value.__class__)
+        _set_values(copied, {**value.__dict__, **changes})
+        _set_extra(copied, extra)
+        return copied
 
 
 class Stored(_Value):
     """A frozen value that is stored in lowerCamelCase; fields of later versions survive in it."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="allow",
-        defer_build=True,  # a cold start builds what it uses
-        alias_generator=to_camel,
-        validate_by_name=True,
-        serialize_by_alias=True,
-    )
 
 
 def make(model: Callable[P, S], /, *_: P.args, **fields: P.kwargs) -> S:
@@ -165,16 +303,8 @@ def make(model: Callable[P, S], /, *_: P.args, **fields: P.kwargs) -> S:
     """
     made = _new(cast("type[S]", model))
     _set_values(made, _defaults(made.__class__) | fields)
-    _set_extra(made, {})
-    _set_given(made, _NONE_GIVEN)
-    _set_private(made, None)
+    _set_extra(made, None)
     return made
-
-
-@functools.cache
-def _defaults(model: type[Stored]) -> dict[str, Any]:
-    """Return all fields of a model in their order; those without a default are given always."""
-    return {name: field.default for name, field in model.model_fields.items()}
 
 
 class StoredDocument(Mapping[str, Any]):
@@ -193,8 +323,7 @@ class StoredDocument(Mapping[str, Any]):
 
     def to_json(self) -> str:
         """Return the JSON text of the document."""
-        to_json = type(self.value).__pydantic_serializer__.to_json  # what `model_dump_json` calls
-        return to_json(self.value, exclude_none=True).decode()
+        return self.value.model_dump_json(exclude_none=True)
 
     def pick(self, fields: tuple[str, ...]) -> tuple[Any, ...]:
         """Return the values of these fields, None for one that is not stored.
