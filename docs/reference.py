@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 import leasehold
+from leasehold.domain.stored import Stored
 
 #: Whose methods users call. The methods of an entry or a value are the engine's.
 _CALLED: Final = {
@@ -73,7 +74,7 @@ def _described(title: str, value: Any) -> Iterator[str]:
 
 def _signature(title: str, value: Any) -> str | None:
     """Return how it is called; None: it is read, and made by the engine alone."""
-    if inspect.isclass(value) and (value in _GIVEN or issubclass(value, BaseModel)):
+    if inspect.isclass(value) and (value in _GIVEN or issubclass(value, BaseModel | Stored)):
         return None
     if isinstance(value, property):
         return f"{title}: {_annotation(value.fget)}"

@@ -183,6 +183,7 @@ class _Plain:
         "__pydantic_private__",
     )
 
+    model_config = _CONFIG
     model_fields = _OfClass(lambda kind: _model_of(kind).model_fields)
     __pydantic_core_schema__ = _OfClass(lambda kind: _adapter(kind).core_schema)
     __pydantic_serializer__ = _OfClass(lambda kind: _adapter(kind).serializer)
