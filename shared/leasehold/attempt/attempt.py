@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from leasehold.attempt.outage import outlast, pause
+from leasehold.attempt.phases import PhaseClock
 from leasehold.attempt.stop import StopSignal
 from leasehold.attempt.values import (
     PackedFile,
@@ -38,14 +39,7 @@ from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_l
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
 from leasehold.domain.manifest_parts import Progress, StackRequest, StepRecord
-from leasehold.domain.notes import (
-    MadeOutput,
-    Notes,
-    Phases,
-    TakenStack,
-    progress_without_secrets,
-    tool_name,
-)
+from leasehold.domain.notes import MadeOutput, Notes, TakenStack, progress_without_secrets
 from leasehold.domain.redaction import masked, without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
@@ -154,9 +148,9 @@ class Attempt:
         user_call: the call of a handler or a gate that has not returned yet.
         stack_of_process: returns what the handler does in its process; None: it has none now.
         output: what the gates judge now; None: nothing, or there are none.
+        phases: how long it takes until its first tool call, and from there to its result.
         settled: what ended the attempt; None: nothing has, or it was lost.
         is_settled: whether the attempt is over, or was lost.
-        is_cold: whether it is the first attempt of its process.
     """
 
     #: What an attempt begins with. Of the class: many have no other value to their end.
@@ -169,12 +163,6 @@ class Attempt:
     output: MadeOutput | None = None
     settled: Committed[Change] | None = None
     is_settled = False
-    is_cold = False
-    _entered_at: float | None = None
-    _booted_at: float | None = None
-    _result_at: float | None = None
-    _returned_at: float | None = None
-    _first_tool = ""
     _progress: Progress | None = None
     _calls_spared: int | None = None
     _leaves_file = False
@@ -210,8 +198,9 @@ class Attempt:
         self._awaited: list[threading.Event] = []
         lease, now = run.position.lease, engine.clock.monotonic()
         ttl = (lease.expires_at - lease.acquired_at).total_seconds() if lease else 0.0
-        self._leased_at = self.ends_at - ttl
-        self.answer_by = self._end_at = self._leased_at + run.position.dispatch.deadline_s
+        leased_at = self.ends_at - ttl
+        self.phases = PhaseClock(leased_at)
+        self.answer_by = self._end_at = leased_at + run.position.dispatch.deadline_s
         self.renew_every = run.position.dispatch.heartbeat_s
         self.renew_at = now + (self.renew_every or 0.0)
         self._margin = min(STOP_MARGIN_S, ttl / _MARGIN_SHARE)
@@ -230,7 +219,7 @@ class Attempt:
             leaves_file=self._leaves_file,
             output=self.output,
             stores_files=self._stores_files,
-            phases=self._phases,
+            phases=self.phases.so_far(self.engine.clock.monotonic()),
             stack=self._stack,
         )
 
@@ -264,50 +253,6 @@ class Attempt:
             if self._calls_spared is None:
                 self._calls_spared = (self._record.calls or CallCount()).spared
             self._calls_spared += 1
-
-    # --- how long its phases take: until its first tool call, and from there to its result ---
-
-    def note_entered(self, at: float) -> None:
-        """Note when its handler is entered, in monotonic seconds."""
-        self._entered_at = at
-
-    def mark_bootstrap(self, tool: str, at: float) -> None:
-        """Note the first tool call of the handler; later ones change nothing."""
-        if self._booted_at is None:
-            self._booted_at, self._first_tool = at, tool_name(tool)
-
-    def mark_execution(self, at: float) -> None:
-        """Note that there is a result; the first time counts. Without a first call: nothing."""
-        if self._booted_at is not None and self._result_at is None:
-            self._result_at = at
-
-    def note_returned(self, at: float, *, has_result: bool) -> None:
-        """Note when its handler is done; one that has a result may have said when it had it.
-
-        An attempt that is ended in its clean-up took until then: it had no result that counts.
-        """
-        if self._returned_at is None:
-            said_at = self._result_at if has_result else None
-            self._returned_at = at if said_at is None else said_at
-
-    @property
-    def _phases(self) -> Phases | None:
-        """How long they took so far; None: its handler was not entered.
-
-        A process of a handler may send any time: none is before the lease, or after now.
-        """
-        if self._entered_at is None:
-            return None
-        now, leased_at = self.engine.clock.monotonic(), self._leased_at
-        booted_at = self._entered_at if self._booted_at is None else self._booted_at
-        booted_at = min(max(booted_at, leased_at), now)
-        ended_at = now if self._returned_at is None else min(self._returned_at, now)
-        return Phases(
-            round(booted_at - leased_at, 3),
-            round(max(0.0, ended_at - booted_at), 3),
-            self.is_cold,
-            self._first_tool,
-        )
 
     def note_stored_file(self) -> None:
         """Note that a file of the run may be there from now on, which its end is to see to."""
@@ -490,8 +435,7 @@ class Attempt:
             return code(*args)
         finally:
             self.user_call = None
-            if self._returned_at is None:
-                self._returned_at = self.engine.clock.monotonic()
+            self.phases.note_returned(self.engine.clock.monotonic(), has_result=False)
 
     def insist(self, call: Callable[[], T], *, patience: float = math.inf) -> T:
         """Return what `call` returns; a store that is away is asked again while the lease is held.

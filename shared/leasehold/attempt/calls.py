@@ -231,11 +231,11 @@ class AttemptCalls:
 
     def mark_bootstrap(self, tool: str) -> None:
         """Note the first tool call of the handler."""
-        self._attempt.mark_bootstrap(tool, self._attempt.engine.clock.monotonic())
+        self._attempt.phases.mark_bootstrap(tool, self._attempt.engine.clock.monotonic())
 
     def mark_execution(self) -> None:
         """Note that the handler has its result."""
-        self._attempt.mark_execution(self._attempt.engine.clock.monotonic())
+        self._attempt.phases.mark_execution(self._attempt.engine.clock.monotonic())
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""

@@ -90,7 +90,7 @@ class LeaseKeeper:
         to stop before it begins.
         """
         attempt = self.attempt_of(engine, acquired)
-        attempt.is_cold, self._is_new = self._is_new, False
+        attempt.phases.is_cold, self._is_new = self._is_new, False
         self._held[attempt.fence.lease_id] = attempt
         if self._stop is not None:
             attempt.ask_to_stop(*self._stop)

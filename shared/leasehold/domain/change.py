@@ -31,7 +31,7 @@ from leasehold.domain.manifest_parts import (
     StepRecord,
 )
 from leasehold.domain.notes import MadeOutput, Notes, Phases, TakenStack
-from leasehold.domain.status import AttemptEnd, Outcome
+from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import (
     DecideDocument,
     Document,
@@ -497,7 +497,8 @@ class Draft:
         if self.fence is not None:
             self.position = replace(self.position, last_settlement=_answered(self.fence, outcome))
         run, rules = self.run, self.rules
-        told = announcement_of(self.before, run, self.events, self.now, rules)
+        rests = run.is_terminal or run.status is RunStatus.BLOCKED  # else it announces nothing
+        told = announcement_of(self.before, run, self.events, self.now, rules) if rests else None
         if told is not None:
             run = replace(run, announcement=told)
         ends = run.is_terminal and not self.before.is_terminal

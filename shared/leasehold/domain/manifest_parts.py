@@ -10,7 +10,7 @@ from pydantic import AwareDatetime
 
 from leasehold.domain.checkpoint import CallCount, KeptCounts, KeptValue
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
-from leasehold.domain.stored import Stored, replace
+from leasehold.domain.stored import Stored, make, replace
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict
 from leasehold.errors import LeaseholdError
 
@@ -173,7 +173,7 @@ class Attempts(Stored):
 
 
 #: Of a step that needed no further attempt: most have this very value.
-NONE_ENDED: Final = Attempts()
+NONE_ENDED: Final = make(Attempts)
 
 
 class Settlement(Stored):

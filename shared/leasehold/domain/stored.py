@@ -153,7 +153,8 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 @_once
 def _defaults(kind: type[Any]) -> dict[str, Any]:
     """Return all fields of a class in their order; those without a default are given always."""
-    return {name: field.default for name, field in _model_of(kind).model_fields.items()}
+    bases = [vars(base) for base in reversed(kind.__mro__)]
+    return {name: base.get(name) for base in bases for name in base.get("__annotations__", {})}
 
 
 class _OfClass:
@@ -324,7 +325,8 @@ class StoredDocument(Mapping[str, Any]):
 
     def to_json(self) -> str:
         """Return the JSON text of the document."""
-        return self.value.model_dump_json(exclude_none=True)
+        serializer = _adapter(self.value.__class__).serializer  # as `model_dump_json` does
+        return serializer.to_json(self.value, exclude_none=True).decode()
 
     def pick(self, fields: tuple[str, ...]) -> tuple[Any, ...]:
         """Return the values of these fields, None for one that is not stored.

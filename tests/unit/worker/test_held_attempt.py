@@ -487,7 +487,7 @@ def test_what_a_store_answers_in_the_end_is_returned(world: World) -> None:
 def test_the_phases_run_from_the_lease_to_the_first_tool_and_to_the_result(world: World) -> None:
     held = world.held()
     world.clock.advance(2)
-    held.note_entered(world.clock.monotonic())
+    held.phases.note_entered(world.clock.monotonic())
     world.clock.advance(1.5)
     calls = AttemptCalls(held)
     calls.mark_bootstrap("search")
@@ -509,14 +509,14 @@ def test_an_attempt_that_is_ended_in_its_clean_up_took_until_then(
 ) -> None:
     """Each would seem to be far below its limit, and the limit would stay where it ends all."""
     held = world.held()
-    held.note_entered(world.clock.monotonic())
+    held.phases.note_entered(world.clock.monotonic())
     calls = AttemptCalls(held)
     calls.mark_bootstrap("search")
     world.clock.advance(4)
     calls.mark_execution()
     world.clock.advance(6)
     if raises:
-        held.note_returned(world.clock.monotonic(), has_result=False)
+        held.phases.note_returned(world.clock.monotonic(), has_result=False)
 
     held.settle(ending_of(held, Failed(ErrorRecord(type="X", code="x", message="m"))))
 
@@ -527,7 +527,7 @@ def test_an_attempt_that_is_ended_in_its_clean_up_took_until_then(
 def test_without_a_mark_the_bootstrap_ends_where_the_handler_is_entered(world: World) -> None:
     held = world.held()
     world.clock.advance(2)
-    held.note_entered(world.clock.monotonic())
+    held.phases.note_entered(world.clock.monotonic())
     AttemptCalls(held).mark_execution()  # before any first tool: it does nothing
     world.clock.advance(5)
 
@@ -544,9 +544,9 @@ def test_a_process_that_lies_about_the_time_gives_none_outside_its_attempt(
 ) -> None:
     held = world.held()
     world.clock.advance(2)
-    held.note_entered(world.clock.monotonic() + at)
-    held.mark_bootstrap("search\x1b[2J" + "x" * 500, world.clock.monotonic() + at)
-    held.mark_execution(world.clock.monotonic() + at)
+    held.phases.note_entered(world.clock.monotonic() + at)
+    held.phases.mark_bootstrap("search\x1b[2J" + "x" * 500, world.clock.monotonic() + at)
+    held.phases.mark_execution(world.clock.monotonic() + at)
 
     complete_with_notes(world, held)
 
@@ -582,13 +582,13 @@ def test_each_phase_is_marked_once_however_often_a_handler_says_so(world: World)
 def test_the_first_attempt_of_a_process_is_cold(world: World) -> None:
     engine = world.engine
     with holding(engine, world.acquire()) as first:
-        assert first.is_cold
+        assert first.phases.is_cold
     with holding(engine, world.acquire()) as second:
-        assert not second.is_cold
+        assert not second.phases.is_cold
 
 
 def complete_with_notes(world: World, held: Attempt) -> None:
-    held.note_returned(world.clock.monotonic(), has_result=True)
+    held.phases.note_returned(world.clock.monotonic(), has_result=True)
     held.settle(ending_of(held, Finished('{"n":2}')))
 
 
@@ -600,7 +600,7 @@ def complete_with_notes(world: World, held: Attempt) -> None:
 def test_no_name_of_a_tool_ends_an_attempt(world: World, name: Any) -> None:
     """It is often what a model said, and only a measure."""
     held = world.held()
-    held.note_entered(world.clock.monotonic())
+    held.phases.note_entered(world.clock.monotonic())
     StepContext(AttemptCalls(held)).mark_bootstrap_complete(name)
     world.clock.advance(1)
 

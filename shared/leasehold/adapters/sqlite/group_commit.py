@@ -69,6 +69,21 @@ class _Job(Generic[T]):
         return True
 
 
+class _Process:
+    """The process that this is: the system would be asked for it at each change and read."""
+
+    def __init__(self) -> None:
+        self.note()
+        os.register_at_fork(after_in_child=self.note)
+
+    def note(self) -> None:
+        """Note it; a forked one is another."""
+        self.pid = os.getpid()
+
+
+_THIS: Final = _Process()
+
+
 class GroupCommit:
     """Runs changes on one connection, in as few transactions as their arrival allows.
 
@@ -80,7 +95,7 @@ class GroupCommit:
     def __init__(self, connection: sqlite3.Connection, store: str) -> None:
         self._connection = connection
         self._store = store
-        self._process = os.getpid()
+        self._process = _THIS.pid
         self._writer = threading.Lock()
         self._waiting: deque[_Job[Any]] = deque()  # any thread appends, the writer takes
 
@@ -116,7 +131,7 @@ class GroupCommit:
 
     def check_process(self) -> None:
         """Refuse to work in a forked child: SQLite's locks do not follow a connection there."""
-        if os.getpid() != self._process:
+        if _THIS.pid != self._process:
             problem = f"process {self._process} opened it; a forked process must open its own"
             raise StoreUnavailableError(store=self._store, problem=problem)
 

@@ -165,12 +165,14 @@ def _open_trial(draft: Draft) -> Change:
 
 def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
     """Leave the current step for another one, which has had no attempt yet."""
-    run, before = draft.run, draft.position
+    run, before, dispatch = draft.run, draft.position, draft.position.dispatch
+    if dispatch.after_block is not None:
+        dispatch = replace(dispatch, after_block=None)
     position = make(
         Position,
         step=step,
         trial=1 if run.trials is None else trial_at(run, step),
-        dispatch=replace(before.dispatch, after_block=None),
+        dispatch=dispatch,
         calls=before.calls and outlasting(run),
         last_settlement=before.last_settlement,
     )

@@ -268,7 +268,7 @@ class InlineRunner:
             begin, end_by = partial(_begin, attempt), partial(self._end_by, attempt, step)
             result = call_handler(step, given, begin=begin, end_by=end_by)
         has_result = isinstance(result, Finished)
-        attempt.note_returned(attempt.engine.clock.monotonic(), has_result=has_result)
+        attempt.phases.note_returned(attempt.engine.clock.monotonic(), has_result=has_result)
         return result
 
     def _end_by(
@@ -287,7 +287,7 @@ class InlineRunner:
 
 def _begin(attempt: Attempt) -> StepContext | Result:
     context = StepContext(AttemptCalls(attempt))
-    attempt.note_entered(attempt.engine.clock.monotonic())
+    attempt.phases.note_entered(attempt.engine.clock.monotonic())
     return attempt.end_before_it_begins() or context  # it may have waited for its checkpoint
 
 

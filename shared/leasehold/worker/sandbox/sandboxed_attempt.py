@@ -343,7 +343,7 @@ class SandboxedAttempt:
             ) as last:
                 self.last = last, frame.body
                 has_result = isinstance(last, FinishedNote)
-                self._held.note_returned(time.monotonic(), has_result=has_result)
+                self._held.phases.note_returned(time.monotonic(), has_result=has_result)
             case ProgressNote(fraction=fraction, message=message):
                 self._calls.note_progress(Progress(fraction=fraction, message=message))
             case BootstrapNote() | ExecutionNote() as mark:
@@ -354,15 +354,15 @@ class SandboxedAttempt:
                 self.is_imported = True
                 begun_at = min(at, time.monotonic())
                 self.limits = self.limits.from_import(begun_at)
-                self._held.note_entered(begun_at)
+                self._held.phases.note_entered(begun_at)
                 if is_fit:
                     self._note_fit()
 
     def _mark(self, mark: BootstrapNote | ExecutionNote) -> None:
         if isinstance(mark, BootstrapNote):
-            self._held.mark_bootstrap(mark.tool, mark.at)
+            self._held.phases.mark_bootstrap(mark.tool, mark.at)
         else:
-            self._held.mark_execution(mark.at)
+            self._held.phases.mark_execution(mark.at)
 
     def _keep_time(self, now: float) -> None:
         stop, limits = self._held.stop, self.limits
