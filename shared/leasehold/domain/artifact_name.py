@@ -7,7 +7,6 @@ of that name for its artifacts: who deletes what is left of one life finds nothi
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final, Protocol
 
 from leasehold.errors import ArtifactNameError
@@ -77,11 +76,6 @@ class RunLife(Protocol):
     def life(self) -> str:
         """The mark."""
         ...
-
-
-def life_of(nonce: str) -> str:
-    """Return the mark of the life that has this nonce; the nonce itself is for tasks alone."""
-    return hashlib.sha256(nonce.encode()).hexdigest()[:8]
 
 
 def folder_of_life(run: RunLife) -> str:

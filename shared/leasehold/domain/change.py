@@ -336,13 +336,14 @@ class Draft:
 
     def keep_output(self, made: MadeOutput) -> bool:
         """Keep the output of the current step; return whether it was not kept before."""
-        kept = self.step.kept_output
+        step = self.step
+        kept = step.kept_output
         if kept is not None and kept == made.value:
             return False
         times = self._times()
         times["execution_seconds"] = times["execution_seconds"] or 0.0
         self.step = replace(
-            self.step,
+            step,
             **times,
             completed_at=self.now,
             output=made.value.text,
@@ -497,11 +498,12 @@ class Draft:
         if self.fence is not None:
             self.position = replace(self.position, last_settlement=_answered(self.fence, outcome))
         run, rules = self.run, self.rules
-        rests = run.is_terminal or run.status is RunStatus.BLOCKED  # else it announces nothing
-        told = announcement_of(self.before, run, self.events, self.now, rules) if rests else None
+        is_over, told = run.is_terminal, None
+        if is_over or run.status is RunStatus.BLOCKED:  # one that goes on announces nothing
+            told = announcement_of(self.before, run, self.events, self.now, rules)
         if told is not None:
             run = replace(run, announcement=told)
-        ends = run.is_terminal and not self.before.is_terminal
+        ends = is_over and not self.before.is_terminal
         if ends and leaves_artifacts(run):
             run = replace(run, archive=OwedArchive(ended_at=self.now))
         run = self._indexed(run)

@@ -7,6 +7,7 @@ as the run is at its step.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +17,6 @@ from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.archive import OwedArchive
-from leasehold.domain.artifact_name import life_of
 from leasehold.domain.checkpoint import CallResult, Checkpoint, KeptValue
 from leasehold.domain.manifest_parts import (
     NONE_ENDED,
@@ -276,6 +276,11 @@ class Manifest(RunFields):
                 texts.extend(one.output for one in record.trials)
         results = sum(call.size for call in self.position.calls) if self.position.calls else 0
         return len("".join(filter(None, texts)).encode()) + results + TRIAL_BYTES * most
+
+
+def life_of(nonce: str) -> str:
+    """Return the mark of the life that has this nonce; the nonce itself is for tasks alone."""
+    return hashlib.sha256(nonce.encode()).hexdigest()[:8]
 
 
 def is_run_id(text: str) -> bool:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from leasehold.domain import lifecycle
-from leasehold.domain.artifact_name import life_of
 from leasehold.domain.change import Change
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Manifest, life_of
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.notes import MadeOutput, Notes
 from leasehold.domain.status import BlockCode

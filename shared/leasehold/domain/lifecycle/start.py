@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.artifact_name import life_of
 from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
-from leasehold.domain.manifest import Manifest, Position
+from leasehold.domain.manifest import Manifest, Position, life_of
 from leasehold.domain.manifest_parts import InputFile, StepRecord
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import make
