@@ -170,13 +170,14 @@ class _OfClass:
 class _Plain:
     """A value with the methods of a pydantic model, and none of what that costs.
 
-    A model looks each of its attributes up in three ways before it reads it, as it has a
-    `__getattr__`: that took a fifteenth of a step's time, and to make its class a third of a
-    catalog's import. So a class of values has a model, which reads, checks and writes its instances
-    and is made when it is first needed; and the instances are plain.
+    A model has a `__getattr__`, so Python looks each attribute up three times: that took a
+    fifteenth of the time of a step. To make the classes of models took a quarter of the time of a
+    catalog's import. So each class of values has a model, which reads, checks and writes them; it
+    is made when it is first needed. The values themselves are plain.
     """
 
-    #: What pydantic sets of what it reads: the fields, further ones, and what is not used.
+    #: Pydantic sets them in each value that it reads: the fields, further ones, and two more that
+    #: are not used.
     __slots__ = (
         "__dict__",
         "__pydantic_extra__",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 
 import pydantic_core
@@ -81,6 +83,30 @@ def test_a_value_that_is_made_is_the_one_that_its_model_makes() -> None:
 
     assert made == TrialRecord(started_at=at, **fields)
     assert to_document(made) == to_document(TrialRecord(started_at=at, **fields))
+
+
+def test_an_attribute_of_a_value_is_looked_up_once(runs: Runs) -> None:
+    """A class with a `__getattr__` is asked for it first: hundreds of times in each step."""
+    assert not hasattr(type(runs.leased()), "__getattr__")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_value_can_be_pickled_and_is_equal_then(runs: Runs, state: str) -> None:
+    run = Manifest.model_validate({**to_document(getattr(runs, state)()), "laterField": [1]})
+
+    assert pickle.loads(pickle.dumps(run)) == run  # noqa: S301 - our own
+    assert run.model_extra == {"laterField": [1]}
+
+
+def test_a_value_cannot_be_changed(runs: Runs) -> None:
+    run = runs.pending()
+
+    with pytest.raises(FrozenInstanceError):
+        run.paused = True  # type: ignore[misc] # what is tested
+    with pytest.raises(FrozenInstanceError):
+        del run.paused
+
+    assert run.paused is False
 
 
 def test_any_other_dataclass_is_copied_too(runs: Runs) -> None:
