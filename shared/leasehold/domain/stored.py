@@ -114,7 +114,7 @@ S = TypeVar("S", bound="Stored")
 _CONFIG: Final = ConfigDict(
     frozen=True,
     extra="allow",
-    defer_build=True,  # it is built as a part of what is read or written
+    defer_build=True,  # most are built as parts of another one
     alias_generator=to_camel,
     validate_by_name=True,
     serialize_by_alias=True,
