@@ -29,6 +29,7 @@ from leasehold.presentation.event_line import event_reason, next_attempt
 from leasehold.presentation.run_state import kept_line, state_and_reason
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.setting_texts import Right
+from leasehold.services.count_runs import Figures, read_figures
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import page_mark, run_mark
 
@@ -125,6 +126,12 @@ def _mark_of_runs(engine: Engine, request: CallRequest[RunsQuery]) -> str:
     return page_mark(engine, query.to_filter(), query.limit, query.page_token)
 
 
+@call("GET", "", Figures, needs=Needs.EXPLAIN)
+def _figures(engine: Engine, _: CallRequest[None]) -> Figures:
+    """The figures of the store, as `/metrics` has them."""
+    return read_figures(engine)
+
+
 #: These have no address: pages ask them, as they ask every row.
 NOW: Final = _now
 
@@ -148,6 +155,19 @@ STATES: Final = (
     ("pending", "pending", "pending", {"status": "PENDING"}),
     ("completed", "completed", "completed", {"status": "COMPLETED"}),
 )
+#: Operations, those that help most first; and those that the runs of a status allow.
+_HELPFUL: Final = (
+    Operation.APPROVE,
+    Operation.RETRY,
+    Operation.RESUME,
+    Operation.RECREATE,
+    Operation.PAUSE,
+    Operation.CANCEL,
+)
+_BULK: Final[Mapping[str, tuple[Operation, ...]]] = {
+    "BLOCKED": (Operation.APPROVE, Operation.RETRY, Operation.PAUSE, Operation.CANCEL),
+    "COMPLETED": (Operation.RECREATE,),
+}
 #: Filters of runs that are said to go on.
 TROUBLES: Final[Mapping[str, str]] = {
     "retrying": "retrying: its attempts fail",
@@ -181,7 +201,7 @@ def _runs(at: PageRequest) -> Shown:
             "filters": filters,
             "texts": texts,
             "labels_of": dict(_texts_of(texts)),
-            "operations": _bulk(at),
+            "operations": _bulk(at, texts),
             "state_and_reason": state_and_reason,
             "words": _command_words(filters),
         },
@@ -204,9 +224,14 @@ def _moves(run: Any) -> bool:
     return not (is_over or run.paused or run.cancelled or run.dead_lettered)
 
 
-def _bulk(at: PageRequest) -> list[Operation]:
-    """Return what the reader may do to all runs of a filter."""
-    return [one for one in Operation if calls.OPERATIONS[one].needs.right in at.rights]
+def _bulk(at: PageRequest, texts: Mapping[str, Any]) -> list[Operation]:
+    """Return what the reader may do to all runs of a filter, what helps most first."""
+    possible: tuple[Operation, ...] = _HELPFUL
+    if texts.get("deadLettered") == "true" or "reason" in texts:
+        possible = (Operation.RECREATE,)
+    elif texts.get("status") in _BULK:
+        possible = _BULK[texts["status"]]
+    return [one for one in possible if calls.OPERATIONS[one].needs.right in at.rights]
 
 
 def _texts_of(texts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -292,16 +317,6 @@ def _operations(at: PageRequest, run: Manifest) -> list[Operation]:
     return sorted(possible, key=_HELPFUL.index)
 
 
-_HELPFUL: Final = (
-    Operation.APPROVE,
-    Operation.RETRY,
-    Operation.RESUME,
-    Operation.RECREATE,
-    Operation.PAUSE,
-    Operation.CANCEL,
-)
-
-
 def _details(run: Manifest) -> Any:
     """Return the details of its error as a value; a cut text is none any more."""
     if run.error is None or run.error.details is None:
@@ -323,7 +338,8 @@ def _batch(_: PageRequest, given: Any, answer: Any, form: Mapping[str, str]) -> 
 
 
 def _repaired(_: PageRequest, _given: Any, answer: Any, _form: Mapping[str, str]) -> Shown:
-    return Shown("audit.html", "Audit", {"audit": answer, "may_change": True})
+    values = {"audit": answer, "figures": None, "may_change": True}
+    return Shown("audit.html", "Audit", values)
 
 
 # -- the rest --------------------------------------------------------------------------------------
@@ -352,8 +368,11 @@ def _deliveries(at: PageRequest) -> Shown:
 
 
 def _audit(at: PageRequest) -> Shown:
-    """Look at every run: no poll does that again."""
-    values = {"audit": at.ask(calls.audit), "may_change": Right.CHANGE in at.rights}
+    """Show the figures of the store; every run is read only where the reader asks for that."""
+    may_change = Right.CHANGE in at.rights
+    audit = at.ask(calls.audit) if "look" in at.texts else None
+    figures = at.ask(_figures) if audit is None else None
+    values = {"audit": audit, "figures": figures, "may_change": may_change}
     return Shown("audit.html", "Audit", values)
 
 

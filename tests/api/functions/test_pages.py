@@ -98,11 +98,21 @@ def test_a_program_gets_json_and_a_browser_a_page_at_one_address(
 ) -> None:
     run_id = engine.start("three", {"n": 1}).run_id
 
-    for path in ("/", "/runs", f"/runs/{run_id}", "/registry", "/deliveries", "/workers", "/audit"):
+    for path in (
+        "/",
+        "/runs",
+        f"/runs/{run_id}",
+        "/registry",
+        "/deliveries",
+        "/workers",
+        "/audit",
+        "/audit?look=all",
+    ):
         page, answer = look(serve_api, path), serve_api.client.get(path)
         assert (page.status_code, page.mimetype) == (200, "text/html"), path
         assert (answer.status_code, answer.mimetype) == (200, "application/json"), path
         assert "Accept" in page.headers["Vary"]
+    assert "every run was looked at" in look(serve_api, "/audit?look=all").text
 
 
 def test_a_page_may_do_nothing_that_is_not_of_this_server(serve_api: Function) -> None:
