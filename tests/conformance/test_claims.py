@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from leasehold.attempt.attempt import Attempt, ThreadStack
+from leasehold.attempt.attempt import Attempt
 from leasehold.bootstrap import Bundle, boot
 from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.notes import ThreadStack
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import replace
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError

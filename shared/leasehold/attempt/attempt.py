@@ -39,7 +39,15 @@ from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_l
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
 from leasehold.domain.manifest_parts import Progress, StackRequest, StepRecord
-from leasehold.domain.notes import MadeOutput, Notes, TakenStack, progress_without_secrets
+from leasehold.domain.notes import (
+    MadeOutput,
+    Notes,
+    StackOf,
+    TakenStack,
+    ThreadStack,
+    no_stack,
+    progress_without_secrets,
+)
 from leasehold.domain.redaction import masked, without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
 from leasehold.domain.status import Termination
@@ -85,27 +93,6 @@ _NOT_IN_CODE: Final = (
     "No code of the project is running now: its process is being started, or its result written."
 )
 _REMOTE: Final = "A remote worker runs the attempt, and it alone knows what that does."
-
-
-class ThreadStack(NamedTuple):
-    """The calls of a thread.
-
-    Args:
-        text: frame by frame, the most recent last, secrets cut out; empty: none of the user's.
-        origin: the deepest call in the user's code as `file:line (function)`.
-    """
-
-    text: str = ""
-    origin: str | None = None
-
-
-#: Returns what a thread does in the code of a path, `module:function`.
-StackOf = Callable[[int, str], ThreadStack]
-
-
-def no_stack(_thread: int, _path: str) -> ThreadStack:
-    """Return nothing."""
-    return ThreadStack()
 
 
 class UserCall(NamedTuple):

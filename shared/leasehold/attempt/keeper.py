@@ -17,13 +17,12 @@ from typing import Final
 from leasehold.attempt.attempt import (
     RENEWAL_S,
     Attempt,
-    StackOf,
     UserCall,
-    no_stack,
 )
 from leasehold.bounded_calls import start_thread
 from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
+from leasehold.domain.notes import StackOf, no_stack
 from leasehold.domain.status import Termination
 from leasehold.logs.attempt import LinesOf
 from leasehold.ports.attempt_engine import AttemptEngine

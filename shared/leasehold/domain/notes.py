@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from leasehold.domain.checkpoint import KeptValue
@@ -44,6 +45,27 @@ class Phases(NamedTuple):
     execution_s: float
     is_cold: bool
     first_tool: str = ""
+
+
+class ThreadStack(NamedTuple):
+    """The calls of a thread.
+
+    Args:
+        text: frame by frame, the most recent last, secrets cut out; empty: none of the user's.
+        origin: the deepest call in the user's code as `file:line (function)`.
+    """
+
+    text: str = ""
+    origin: str | None = None
+
+
+#: Returns what a thread does in the code of a path, `module:function`.
+StackOf = Callable[[int, str], ThreadStack]
+
+
+def no_stack(_thread: int, _path: str) -> ThreadStack:
+    """Return nothing."""
+    return ThreadStack()
 
 
 class TakenStack(NamedTuple):

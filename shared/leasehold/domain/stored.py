@@ -194,12 +194,12 @@ class _Plain:
         _adapter(self.__class__).validator.validate_python(fields, self_instance=self)
 
     @classmethod
-    def model_validate(cls, value: Any) -> Any:
-        return _adapter(cls).validator.validate_python(value)
+    def model_validate(cls, value: Any, **how: Any) -> Any:
+        return _adapter(cls).validator.validate_python(value, **how)
 
     @classmethod
-    def model_validate_json(cls, text: str | bytes) -> Any:
-        return _adapter(cls).validator.validate_json(text)
+    def model_validate_json(cls, text: str | bytes, **how: Any) -> Any:
+        return _adapter(cls).validator.validate_json(text, **how)
 
     @classmethod
     def model_construct(cls, _: set[str] | None = None, **fields: Any) -> Any:

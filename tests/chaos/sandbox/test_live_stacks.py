@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.attempt.attempt import Attempt, ThreadStack
+from leasehold.attempt.attempt import Attempt
+from leasehold.domain.notes import ThreadStack
 from leasehold.domain.result import Failed, Finished, LimitExceeded
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import lasting

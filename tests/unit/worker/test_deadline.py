@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from leasehold.attempt.attempt import Attempt, ThreadStack
+from leasehold.attempt.attempt import Attempt
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import dispatch_task
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.notes import ThreadStack
 from leasehold.domain.override import override_ref
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.stored import Write

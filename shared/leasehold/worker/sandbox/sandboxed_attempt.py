@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from leasehold.attempt.attempt import Attempt, ThreadStack
+from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.notes import ThreadStack
 from leasehold.domain.status import Termination
 from leasehold.worker.sandbox.call_server import CallServer
 from leasehold.worker.sandbox.child.soft_limit import STACKS_SIGNAL

@@ -7,8 +7,8 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.attempt.attempt import ThreadStack
 from leasehold.domain.lifecycle.termination import MAX_STACKS_BYTES
+from leasehold.domain.notes import ThreadStack
 from leasehold.worker.failures.kept_text import cut
 
 if TYPE_CHECKING:  # what finds secrets is imported when there is a stack to be shown
