@@ -37,6 +37,8 @@ from leasehold.web.loopback_guard import refusal_of_page
 
 _LOG: Final = logging.getLogger("leasehold.callers")
 
+#: A browser sends one of these with each request of a page; a queue and a program send neither.
+_OF_BROWSERS: Final = frozenset({"HTTP_ORIGIN", "HTTP_SEC_FETCH_SITE"})
 #: Where it is kept that a request may come in; no header of a request can get there.
 _IS_CHECKED: Final = "leasehold.is_checked"
 #: And whose account that is, and what it may do; without a sign-in there is none.
@@ -112,7 +114,8 @@ class CallerCheck:
         """Return the answer to a request whose caller may not; None: it may, and is noted."""
         if _IS_CHECKED in request.environ:
             return None
-        refused = refusal_of_page(request.environ) or self._noted(request)
+        is_of_page = not _OF_BROWSERS.isdisjoint(request.environ)
+        refused = (refusal_of_page(request.environ) if is_of_page else None) or self._noted(request)
         if refused is not None:
             drop_rest(request, BODY_BYTES)
         return refused

@@ -106,7 +106,6 @@ def test_a_program_gets_json_and_a_browser_a_page_at_one_address(
         "/deliveries",
         "/workers",
         "/audit",
-        "/audit?look=all",
     ):
         page, answer = look(serve_api, path), serve_api.client.get(path)
         assert (page.status_code, page.mimetype) == (200, "text/html"), path
