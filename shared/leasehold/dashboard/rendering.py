@@ -81,7 +81,7 @@ def _environment() -> Environment:
         when=_when,
         command=_command,
         curl=_curl,
-        query=_query,
+        query=query_of,
         static=_static,
         counted=counted,
         overlay_of=overlay_of,
@@ -151,7 +151,7 @@ def _curl(url: str) -> str:
     return shlex.join(["curl", url])
 
 
-def _query(values: Mapping[str, Any], **changed: Any) -> str:
+def query_of(values: Mapping[str, Any], **changed: Any) -> str:
     """Return a query of an address with some values changed; None and empty ones left out."""
     wanted = {
         name: value for name, value in {**values, **changed}.items() if value not in (None, "")

@@ -8,7 +8,9 @@ its row, with a token that only a page of this server knows, and answered with a
 from __future__ import annotations
 
 import gzip
+import logging
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -29,34 +31,45 @@ from leasehold.dashboard.pages import (
     PageRequest,
     Shown,
 )
-from leasehold.dashboard.rendering import STATIC_TYPES, render, static_file, version_mark
+from leasehold.dashboard.rendering import (
+    STATIC_TYPES,
+    query_of,
+    render,
+    static_file,
+    version_mark,
+)
 from leasehold.domain.json_text import digest
 from leasehold.errors import (
     CallerNotAllowedError,
     InvalidRequestError,
     LeaseholdError,
+    TooLargeError,
 )
 from leasehold.registry.setting_texts import Right
 from leasehold.web.callers import actor_of, caller_of, check_right, page_rights
 from leasehold.web.entry import ASSETS, PAGE_HEADERS, EngineSource
 from leasehold.web.loopback_guard import is_same_origin
 
+_LOG: Final = logging.getLogger("leasehold.web")
+
 _LEAST_COMPRESSED: Final = 1024
 #: A page says things that pass without a write: that a time has come, that no server is there.
 _FRESH_S: Final = 30
 _YEAR: Final = "public, max-age=31536000, immutable"
-#: Stands for the token of the forms while a page is compared with the one that the reader has.
-_TOKEN: Final = "leasehold-form-token"  # noqa: S105 - only its place
+#: Stands for the token of the forms while a page is compared with the one that the reader has. No
+#: text of a stranger can have it: it would show the token, or send it along in a link.
+_TOKEN: Final = f"leasehold-form-token-{secrets.token_hex(16)}"
 
 #: The words of times, which pass by themselves: the script of the page keeps them right.
 _WITHOUT_AGES: Final = re.compile(r'(?<=">)[^<>]*(?=</time>)| data-now="[^"]*"')
 
 #: What a form has done, for the page that it leads to; anything else in an address says nothing.
+#: The address stays while the run goes on: what was done is said, and not how the run is.
 DONE: Final[Mapping[str, str]] = {
-    "pause": "The run is paused.",
-    "resume": "The run goes on.",
-    "cancel": "The run is cancelled.",
-    "retry": "The step is dispatched again.",
+    "pause": "The run was paused.",
+    "resume": "The run was resumed.",
+    "cancel": "The run was cancelled.",
+    "retry": "The step was dispatched again.",
     "approve": "The output is handed off.",
     "recreate": "This is the new run.",
     "stack": "The worker is asked: the stack of the attempt comes with its next heartbeat.",
@@ -69,9 +82,10 @@ _TITLES: Final[Mapping[int, str]] = {
     401: "Please sign in",
     403: "You may not do that",
     404: "There is no such page",
-    405: "There is no such page",
+    405: "That is not a page",
     409: "It has changed since you looked",
     413: "That is too much",
+    500: "Something failed",
     503: "Not available just now",
 }
 
@@ -107,11 +121,17 @@ def answer_browser(
         page = PAGES.get(row)
         return None if page is None else _answer_page(source, request, row, page, values)
     except MethodNotAllowed:
-        return None
+        problem = f"{request.path} is no page to open, and takes no form like this one."
+        return _error_page(request, 405, problem)
     except HTTPException:
         return _error_page(request, 404, f"{request.path} is not a page of this server.")
     except LeaseholdError as error:
+        if error.retryable and status_of(error.code) == HTTPStatus.SERVICE_UNAVAILABLE:
+            _LOG.warning("%s", error)
         return _error_page(request, status_of(error.code), error.message)
+    except Exception:  # noqa: BLE001 - logged whole; the reader gets a page
+        _LOG.exception("a page failed")
+        return _error_page(request, 500, "Something failed here; the log of the server has it.")
 
 
 def _answer_page(
@@ -131,7 +151,7 @@ def _answer_page(
     shown = page.show(look)
     html = _rendered(request, shown, look)
     if page.mark is None:
-        known = _etag(request, _WITHOUT_AGES.sub("", html))
+        known = _etag(request, _WITHOUT_AGES.sub("", html).replace(_TOKEN, ""))
         if request.headers.get("If-None-Match") == known:
             return _unchanged(known)
     answer = _page(request, html, 200 if look.problem is None else 400)
@@ -170,6 +190,9 @@ def _answer_form(
     source: EngineSource, request: flask.Request, row: AnyRow, values: Mapping[str, str]
 ) -> flask.Response:
     """Do what a form of a page asks for, and lead to where that is seen."""
+    size = request.content_length or 0
+    if size > row.limit:  # it was not read, and what it asks for is not known
+        raise TooLargeError(what="the form", size=size, limit=row.limit)
     form, secret = request.form.to_dict(), request.cookies.get(_cookie(request), "")
     if not (is_same_origin(request) and forms.is_token_of(form.get("formToken", ""), secret)):
         problem = "the form is not of this server, or the browser has dropped its cookie"
@@ -226,11 +249,22 @@ def _rendered(request: flask.Request, shown: Shown, look: PageRequest | None) ->
             "form_token": _TOKEN,
             "here": request.path,
             "address": request.full_path.rstrip("?"),
-            "url": request.url,
+            "json_url": _json_url(request, look),
             "done": done,
             "query_problem": None if look is None or not look.problem else look.problem.message,
         },
     )
+
+
+def _json_url(request: flask.Request, look: PageRequest | None) -> str | None:
+    """Return where a program reads what a page shows; None: nowhere.
+
+    A filter that was left empty, and what only the page knows, are no part of the row's query.
+    """
+    if request.method == "POST" or look is None:
+        return None
+    query = query_of({} if look.given is None else look.texts, done=None).removesuffix("?")
+    return f"{request.host_url.rstrip('/')}{quote(request.path)}{query}"
 
 
 def _page(request: flask.Request, html: str, status: int = 200) -> flask.Response:

@@ -58,3 +58,17 @@ def test_a_server_that_is_away_is_said_and_its_return_is_seen(pages: Pages, tab:
     expect(tab.locator("#away")).to_be_hidden()
     pages.let_go(run_id)
     expect(tab.locator(".headline .chip")).to_contain_text("completed")
+
+
+def test_a_page_without_news_to_come_asks_nothing_when_it_is_seen_again(tab: Page) -> None:
+    """The audit would read all runs again, and an answer to a form has no address."""
+    tab.clock.install()
+    tab.goto("/audit", wait_until="networkidle")
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+
+    tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    tab.clock.run_for(60_000)
+
+    assert asked == []
+    expect(tab.locator("#away")).to_be_hidden()

@@ -151,7 +151,7 @@
     show();
     document.querySelector(".who").append(" ", button);
   }
-  document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : look()));
+  document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : seconds() && look()));
   setInterval(() => document.hidden || paused || ages(), AGES_S * 1000);
   plan();
 })();

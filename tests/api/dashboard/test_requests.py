@@ -1,0 +1,104 @@
+"""What a browser sends and gets, without the browser: queries and forms that are strange."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.api.dashboard.conftest import Pages
+
+Answer = tuple[int, str, str]
+
+
+class Reader:
+    """A person's browser, which has opened a page."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._url, self._cookie = pages.api.url, ""
+        text = self.open("/registry")[2]
+        found = re.search(r'name="formToken" value="(\w+)"', text)
+        assert found is not None
+        self.token = found[1]
+
+    def open(self, path: str) -> Answer:
+        """Return status, content type and text of a page."""
+        return self._ask(path, None, {"Sec-Fetch-Site": "none"})
+
+    def send(self, path: str, **fields: Any) -> Answer:
+        """Send a form."""
+        body = urlencode({"formToken": self.token, **fields}).encode()
+        return self._ask(path, body, {"Sec-Fetch-Site": "same-origin"})
+
+    def _ask(self, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+        own = {"Accept": "text/html,*/*;q=0.8", "Cookie": self._cookie, **headers}
+        request = urllib.request.Request(f"{self._url}{path}", body, own)  # noqa: S310 - our own server
+        try:
+            answer = urllib.request.urlopen(request, timeout=30)  # noqa: S310 - as above
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            self._cookie = answer.headers.get("Set-Cookie", self._cookie).partition(";")[0]
+            return answer.status, answer.headers.get_content_type(), answer.read().decode()
+
+
+@pytest.fixture
+def reader(pages: Pages) -> Reader:
+    return Reader(pages)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/?pipeline=&status=&label=mode%3Aok&since=",
+        "/?label=team%3A%F0%9F%98%80%20x",
+        "/deliveries?state=&channel=",
+        "/budgets/draft?whatIf=5",
+        "/registry?done=override",
+        "/?done=cancel",
+    ],
+)
+def test_the_command_below_a_page_reads_its_json(reader: Reader, pages: Pages, path: str) -> None:
+    """Fields that were left empty, and what only the page knows, are not the row's."""
+    text = reader.open(path)[2]
+
+    found = re.search(r"JSON of this page: <code>(.*?)</code>", text)
+    assert found is not None
+    curl, url = shlex.split(html.unescape(found[1]))
+    assert curl == "curl"
+    assert isinstance(pages.api.call(url.removeprefix(pages.api.url)), dict)
+
+
+@pytest.mark.parametrize("path", ["/runs:batch", "/audit:repair", "/runs/r-0123456789abcdef:pause"])
+def test_the_address_of_a_form_is_no_page_and_a_page_says_so(reader: Reader, path: str) -> None:
+    status, kind, text = reader.open(path)
+
+    assert (status, kind) == (405, "text/html")
+    assert "All runs" in text
+
+
+@pytest.mark.parametrize("path", ["/", "/registry", "/runs/r-0123456789abcdef"])
+def test_a_form_to_what_takes_none_is_answered_with_a_page(reader: Reader, path: str) -> None:
+    status, kind, _ = reader.send(path, reason="x")
+
+    assert (status, kind) == (405, "text/html")
+
+
+def test_a_form_that_is_too_large_is_said_to_be(reader: Reader) -> None:
+    status, kind, text = reader.send("/runs/r-0123456789abcdef:approve", output="x" * 2_000_000)
+
+    assert (status, kind) == (413, "text/html")
+    assert "at most" in text
+
+
+def test_no_text_stands_for_the_token_of_a_form(reader: Reader) -> None:
+    """It would show the token, and send it along in the link of a label."""
+    page = reader.open("/?label=mode:leasehold-form-token")[2]
+
+    assert 'value="mode:leasehold-form-token"' in page
