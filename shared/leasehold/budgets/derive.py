@@ -48,6 +48,7 @@ def derive_budget(
     move = _move(evidence, target, current, now, settings)
     if settings.strategy is not Strategy.PHASE_DECOUPLED:
         move = _Move(declared, reasons.not_applied(settings.strategy))
+    total_s = move.limit.total_seconds
     return BudgetProposal(
         bootstrap=evidence.bootstrap,
         execution=evidence.execution,
@@ -58,7 +59,7 @@ def derive_budget(
         declared=declared,
         proposed=target.limit if target else declared,
         applied=move.limit,
-        changed_at=current.since if move.limit == current.limit else now,
+        changed_at=current.since if total_s == current.limit.total_seconds else now,
         only_proposed=target is not None and target.is_disputed,
         reasons=(move.reason, *_circumstances(evidence, target, declared, settings)),
     )

@@ -69,7 +69,7 @@ class LimitInForce:
 
     Args:
         limit: the limit.
-        since: when it last changed, in UTC: `BudgetProposal.changed_at` of that derivation.
+        since: when its total last changed, in UTC: `BudgetProposal.changed_at` of that derivation.
         handler_seconds: the hard limit of the handler that followed from it, for its bootstrap and
             its execution; None: it has the execution alone.
     """
@@ -126,8 +126,9 @@ class BudgetProposal:
         proposed: the limit that the samples ask for.
         applied: the limit of the next dispatch, on its way to the proposed one; the declared one
             unless the strategy is `phase_decoupled`.
-        changed_at: when `applied` last changed, or was first derived, in UTC: the next derivation
-            gets it as `LimitInForce.since`.
+        changed_at: when the total of `applied` last changed, or was first derived, in UTC: the next
+            derivation gets it as `LimitInForce.since`. Its execution rises by little most hours,
+            which is no reason for the total to stay.
         only_proposed: whether the estimates differ too much for the proposed limit to be applied.
         reasons: what changed and why, one English sentence each.
     """

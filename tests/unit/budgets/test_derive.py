@@ -157,6 +157,19 @@ def test_a_short_limit_goes_down_to_its_target_too() -> None:
     assert totals.count(120) >= 24 * 3, "half of it takes the three days of a fifth each"
 
 
+def test_an_execution_that_is_given_more_time_does_not_hold_the_total_up() -> None:
+    """By chance an estimate is higher in many hours; the limit stayed where it was for days."""
+    in_force = LimitInForce(Limit(720, 100), since=NOW - timedelta(hours=14))
+
+    found = derive_budget(
+        drawn(1000, median_s=20), now=NOW, declared=DECLARED, current=in_force, settings=APPLIED
+    )
+
+    assert found.applied.total_seconds == 720
+    assert found.applied.execution_seconds > 100
+    assert found.changed_at == in_force.since
+
+
 @pytest.mark.parametrize("settings", [APPLIED, BudgetSettings(Strategy.PHASE_DECOUPLED, 0.9, 0.95)])
 def test_three_clipped_in_a_row_double_the_limit(settings: BudgetSettings) -> None:
     """There is nothing to estimate from, and it must not go on like this."""
