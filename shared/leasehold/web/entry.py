@@ -22,7 +22,7 @@ import flask
 import pydantic_core
 from werkzeug import Request
 
-from leasehold.api.call_row import BODY_BYTES, Answer, CallRequest, CallRow, Given, PlainText
+from leasehold.api.call_row import BODY_BYTES, PlainText
 from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
 from leasehold.domain.json_text import json_object
 from leasehold.errors import (
@@ -80,14 +80,6 @@ class HasCallers(Protocol):
 
     def end_call(self) -> None:
         """Do what has to be done before a call is answered: its process may stand still then."""
-        ...
-
-
-class EngineSource(HasCallers, Protocol):
-    """Where rows are answered: with the engine of a function, or of a server that works itself."""
-
-    def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
-        """Answer a request with the engine; its stores may be opened by this."""
         ...
 
 

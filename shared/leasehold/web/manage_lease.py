@@ -7,8 +7,8 @@ from typing import Final
 import flask
 
 from leasehold.remote_workers.calls import LEASE_CALLS
-from leasehold.web.entry import EngineSource, entry
-from leasehold.web.routes import Routes
+from leasehold.web.entry import entry
+from leasehold.web.routes import EngineSource, Routes
 
 ROUTES: Final = Routes(LEASE_CALLS)
 

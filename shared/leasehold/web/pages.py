@@ -47,7 +47,7 @@ from leasehold.errors import (
 )
 from leasehold.registry.setting_texts import Right
 from leasehold.web.callers import actor_of, caller_of, check_right, page_rights
-from leasehold.web.entry import ASSETS, PAGE_HEADERS, EngineSource
+from leasehold.web.entry import ASSETS, PAGE_HEADERS
 from leasehold.web.loopback_guard import is_same_origin
 
 _LOG: Final = logging.getLogger("leasehold.web")
@@ -92,6 +92,8 @@ _TITLES: Final[Mapping[int, str]] = {
 
 #: Finds the row of a request, and the parts of its path.
 Match = Callable[[flask.Request], tuple[AnyRow, Mapping[str, str]]]
+#: Answers a row, with the engine.
+Answers = Callable[[AnyRow, CallRequest[Any]], Any]
 
 
 def answer_static(request: flask.Request) -> flask.Response:
@@ -108,7 +110,7 @@ def answer_static(request: flask.Request) -> flask.Response:
 
 
 def answer_browser(
-    match: Match, source: EngineSource, request: flask.Request
+    match: Match, answer_row: Answers, request: flask.Request
 ) -> flask.Response | None:
     """Answer a browser with a page; None: its path has none, and is answered as to a program.
 
@@ -117,9 +119,9 @@ def answer_browser(
     try:
         row, values = match(request)
         if request.method == "POST":
-            return _answer_form(source, request, row, values)
+            return _answer_form(answer_row, request, row, values)
         page = PAGES.get(row)
-        return None if page is None else _answer_page(source, request, row, page, values)
+        return None if page is None else _answer_page(answer_row, request, row, page, values)
     except MethodNotAllowed:
         problem = f"{request.path} is no page to open, and takes no form like this one."
         return _error_page(request, 405, problem)
@@ -135,13 +137,13 @@ def answer_browser(
 
 
 def _answer_page(
-    source: EngineSource,
+    answer_row: Answers,
     request: flask.Request,
     row: AnyRow,
     page: Page,
     values: Mapping[str, str],
 ) -> flask.Response:
-    look = _look(source, request, row, values)
+    look = _look(answer_row, request, row, values)
     known = None
     if page.mark is not None and look.problem is None and "If-None-Match" in request.headers:
         moment = str(int(look.now.timestamp()) // _FRESH_S)
@@ -161,13 +163,13 @@ def _answer_page(
 
 
 def _look(
-    source: EngineSource, request: flask.Request, row: AnyRow, values: Mapping[str, str]
+    answer_row: Answers, request: flask.Request, row: AnyRow, values: Mapping[str, str]
 ) -> PageRequest:
     """Return the look at a page; a query that cannot be used is its problem, not an error."""
 
     def ask(row: AnyRow, given: Any = None, *, run_id: str = "", step: str = "") -> Any:
         check_right(request, row.needed_for(given).right)
-        return source.answer(row, CallRequest(given, run_id=run_id, step=step))
+        return answer_row(row, CallRequest(given, run_id=run_id, step=step))
 
     texts = {
         name: found if len(found) > 1 else found[0]
@@ -187,7 +189,7 @@ def _look(
 
 
 def _answer_form(
-    source: EngineSource, request: flask.Request, row: AnyRow, values: Mapping[str, str]
+    answer_row: Answers, request: flask.Request, row: AnyRow, values: Mapping[str, str]
 ) -> flask.Response:
     """Do what a form of a page asks for, and lead to where that is seen."""
     size = request.content_length or 0
@@ -197,11 +199,11 @@ def _answer_form(
     if not (is_same_origin(request) and forms.is_token_of(form.get("formToken", ""), secret)):
         problem = "the form is not of this server, or the browser has dropped its cookie"
         raise CallerNotAllowedError(problem=f"{problem}; open the page again")
-    look = _look(source, request, NOW, values)
+    look = _look(answer_row, request, NOW, values)
     given = None if row.takes is None else row.takes.read(forms.body_of(row, form, look.now))
     check_right(request, row.needed_for(given).right, by_form=True)
     actor = actor_of(request.headers, caller_of(request), by_form=True)
-    answered = source.answer(row, CallRequest(given, actor=actor, **values))
+    answered = answer_row(row, CallRequest(given, actor=actor, **values))
     answer = answered.value if isinstance(answered, Created) else answered
     if row in RESULTS:
         return _page(request, _rendered(request, RESULTS[row](look, given, answer, form), look))

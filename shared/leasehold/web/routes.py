@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from threading import Semaphore
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 import flask
@@ -13,7 +13,16 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.http import dump_options_header
 from werkzeug.routing import BaseConverter, Map, Rule
 
-from leasehold.api.call_row import AnyRow, CallRequest, Created, JsonText, PlainText
+from leasehold.api.call_row import (
+    Answer,
+    AnyRow,
+    CallRequest,
+    CallRow,
+    Created,
+    Given,
+    JsonText,
+    PlainText,
+)
 from leasehold.api.request_model import RequestModel, fields_of
 from leasehold.api.results import SIZE_HEADER
 from leasehold.errors import InvalidRequestError
@@ -22,7 +31,7 @@ from leasehold.services.paging import SCAN_PAGE
 from leasehold.web.callers import actor_of, caller_of, check_right
 from leasehold.web.entry import (
     ASSETS,
-    EngineSource,
+    HasCallers,
     json_body,
     refuse_method,
     refuse_path,
@@ -46,6 +55,14 @@ _SAVE_ONLY: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+class EngineSource(HasCallers, Protocol):
+    """Where rows are answered: with the engine of a function, or of a server that works itself."""
+
+    def answer(self, row: CallRow[Given, Answer], request: CallRequest[Given]) -> Answer:
+        """Answer a request with the engine; its stores may be opened by this."""
+        ...
 
 
 class _PathPart(BaseConverter):
@@ -125,7 +142,7 @@ def _page(routes: Routes, source: EngineSource, request: flask.Request) -> flask
 
     if request.path.startswith(ASSETS):
         return answer_static(request)
-    return answer_browser(routes.match, source, request)
+    return answer_browser(routes.match, source.answer, request)
 
 
 def is_of_browser(request: flask.Request) -> bool:

@@ -8,8 +8,8 @@ from typing import Final
 import flask
 
 from leasehold.api.calls import CALLS
-from leasehold.web.entry import EngineSource, entry
-from leasehold.web.routes import Routes
+from leasehold.web.entry import entry
+from leasehold.web.routes import EngineSource, Routes
 
 ROUTES: Final = Routes(sorted(CALLS, key=attrgetter("path")), has_pages=True)
 
