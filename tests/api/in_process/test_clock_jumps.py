@@ -79,9 +79,9 @@ def machine(environ: dict[str, str]) -> Iterator[Machine]:
     [
         pytest.param((HOUR,), id="ahead"),
         pytest.param((-HOUR,), id="back"),
-        pytest.param((HOUR, timedelta()), id="ahead and back"),
-        pytest.param((-HOUR, timedelta()), id="back and ahead"),
-        pytest.param((HOUR, -HOUR, HOUR, timedelta()), id="to and fro"),
+        pytest.param((HOUR, timedelta()), id="ahead and back", marks=pytest.mark.nightly),
+        pytest.param((-HOUR, timedelta()), id="back and ahead", marks=pytest.mark.nightly),
+        pytest.param((HOUR, -HOUR, HOUR, timedelta()), id="to and fro", marks=pytest.mark.nightly),
     ],
 )
 def test_what_runs_failed_or_waits_is_not_given_up(
