@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from leasehold.api import calls
 from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, Needs, call
-from leasehold.api.results import FilesQuery
+from leasehold.api.results import FilesQuery, FilesResponse
 from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import ALLOWED, Operation
@@ -23,8 +23,8 @@ from leasehold.domain.summary import progress_of, summary_of
 from leasehold.domain.trace import TraceType
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
-from leasehold.errors import LeaseholdError
-from leasehold.presentation.attempts import WIDTH, attempt_bars
+from leasehold.errors import LeaseholdError, StoreUnavailableError
+from leasehold.presentation.attempts import MOST_BARS, WIDTH, attempt_bars
 from leasehold.presentation.event_line import event_reason, next_attempt
 from leasehold.presentation.run_state import kept_line, state_and_reason
 from leasehold.registry.dead_letters import DEAD_LETTERS
@@ -39,6 +39,8 @@ IDLE_S: Final = 10
 #: So many runs that need a person stand above the list, of each kind.
 _URGENT: Final = 3
 _FILES: Final = 50
+#: A run that goes on for weeks has more: the latest are shown, and the command has all.
+_EVENTS: Final = 200
 #: A limit that is tried; an attempt takes no longer.
 _LONGEST_LIMIT_S: Final = 7 * 86_400
 
@@ -201,7 +203,7 @@ def _runs(at: PageRequest) -> Shown:
             "filters": filters,
             "texts": texts,
             "labels_of": dict(_texts_of(texts)),
-            "operations": _bulk(at, texts),
+            "operations": _bulk(at, texts) if at.problem is None else [],
             "state_and_reason": state_and_reason,
             "words": _command_words(filters),
         },
@@ -263,9 +265,7 @@ def _command_words(filters: Mapping[str, Any]) -> list[str]:
 def _run(at: PageRequest) -> Shown:
     run = at.ask(calls.run, run_id=at.run_id).to_manifest()
     events = at.ask(calls.trace, run_id=at.run_id).events
-    files = (
-        at.ask(calls.files, FilesQuery(limit=_FILES), run_id=at.run_id) if run.has_files else None
-    )
+    files, files_problem = _files(at, run)
     entry = DEAD_LETTERS[run.dead_letter_reason.value] if run.dead_letter_reason else None
     deliveries = at.ask(calls.run_deliveries, run_id=at.run_id).deliveries
     owes = any(one.state is DeliveryState.DUE for one in deliveries)
@@ -281,13 +281,16 @@ def _run(at: PageRequest) -> Shown:
             "why": at.ask(calls.why, run_id=at.run_id),
             "dead_letter": entry,
             "next_attempt": next_attempt(run),
-            "bars": attempt_bars(run, events, at.now),
+            "bars": (bars := attempt_bars(run, events, at.now)),
+            "has_more_bars": len(bars) == MOST_BARS,
             "width": WIDTH,
-            "events": events,
+            "events": events[-_EVENTS:],
+            "earlier_events": max(len(events) - _EVENTS, 0),
             "event_reason": event_reason,
             "details": _details(run),
             "deliveries": deliveries,
             "files": files,
+            "files_problem": files_problem,
             "operations": _operations(at, run),
             "may_tell": Right.CHANGE in at.rights,
             "may_ask": calls.stack.needs.right in at.rights and run.position.lease is not None,
@@ -299,6 +302,16 @@ def _run(at: PageRequest) -> Shown:
         },
         poll_s=MOVING_S if run.is_moving else IDLE_S if owes or not run.is_terminal else 0,
     )
+
+
+def _files(at: PageRequest, run: Manifest) -> tuple[FilesResponse | None, str]:
+    """Return its first files, and why they cannot be listed: the run itself is in another store."""
+    if not run.has_files:
+        return None, ""
+    try:
+        return at.ask(calls.files, FilesQuery(limit=_FILES), run_id=at.run_id), ""
+    except StoreUnavailableError as error:
+        return None, error.message
 
 
 def _trials(run: Manifest) -> dict[str, list[TrialRecord]]:

@@ -14,6 +14,8 @@ from leasehold.presentation.formatting import duration, one_line
 
 #: The width of the line of time, in units of its drawing.
 WIDTH: Final = 1000
+#: A run that goes on for weeks has more attempts: a line of time shows the latest.
+MOST_BARS: Final = 100
 #: The share of the line that a pause takes at most, and an attempt at least.
 _LONGEST_PAUSE: Final = 0.02
 _SHORTEST: Final = 0.004
@@ -80,14 +82,14 @@ class AttemptBar:
 
 
 def attempt_bars(run: Manifest, events: Iterable[TraceEvent], now: datetime) -> list[AttemptBar]:
-    """Return the attempts of a run, the oldest first, placed on the line of time.
+    """Return the latest attempts of a run, the oldest first, placed on the line of time.
 
     Args:
         run: the run.
         events: its timeline.
         now: the store's time.
     """
-    return _placed([*_ended(events), *_running(run, now)])
+    return _placed([*_ended(events), *_running(run, now)][-MOST_BARS:])
 
 
 def _ended(events: Iterable[TraceEvent]) -> Iterator[AttemptBar]:

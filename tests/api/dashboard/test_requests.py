@@ -102,3 +102,53 @@ def test_no_text_stands_for_the_token_of_a_form(reader: Reader) -> None:
     page = reader.open("/?label=mode:leasehold-form-token")[2]
 
     assert 'value="mode:leasehold-form-token"' in page
+
+
+def test_a_filter_that_is_given_twice_is_said_on_the_page(reader: Reader) -> None:
+    status, kind, text = reader.open("/?status=ERROR&status=BLOCKED&deadLettered=x")
+
+    assert (status, kind) == (400, "text/html")
+    assert "PENDING, IN_PROGRESS" in text
+
+
+def test_a_page_shows_the_latest_of_many_events_and_the_command_for_all(
+    reader: Reader, pages: Pages
+) -> None:
+    """A run that goes on for weeks would make a page of megabytes, every other second."""
+    run_id = pages.start("hold")
+    for _ in range(103):
+        pages.post(f"/runs/{run_id}:pause", {"reason": "a break"})
+        pages.post(f"/runs/{run_id}:resume", {"reason": "it goes on"})
+
+    text = reader.open(f"/runs/{run_id}")[2]
+
+    assert text.count("it goes on") + text.count("a break") <= 200
+    assert re.search(r"The latest events; \d+ earlier: .*leasehold trace", text)
+    pages.let_go(run_id)
+
+
+def test_a_run_is_seen_while_its_files_are_away(reader: Reader, pages: Pages) -> None:
+    run_id = pages.start("dead")
+    pages.wait(run_id, lambda run: run["deadLettered"])
+    stored, away = pages.folder / "artifacts", pages.folder / "away"
+    stored.rename(away)
+    stored.touch()
+
+    status, _, text = reader.open(f"/runs/{run_id}")
+
+    stored.unlink()
+    away.rename(stored)
+    assert status == 200
+    assert "The files cannot be listed" in text
+    assert "Recreate this run" in text
+
+
+def test_a_value_that_is_cut_has_a_link_to_the_whole_of_it(reader: Reader, pages: Pages) -> None:
+    """It is longer as people read it than as it is kept."""
+    given = {"mode": "dead", "numbers": list(range(800))}
+    run_id = pages.api.start(given, pipeline="letters")
+
+    text = reader.open(f"/runs/{run_id}")[2]
+
+    assert "…</pre>" in text
+    assert f'<a href="/runs/{run_id}/input">The whole of it</a>' in text

@@ -65,3 +65,12 @@ def test_what_a_server_says_of_times_is_drawn_only_where_it_is_a_time(runs: Runs
 
     assert len(bars) == len(lies)
     assert all(0 <= bar.x <= WIDTH and bar.bootstrap_width >= 0 for bar in bars)
+
+
+def test_the_latest_of_many_attempts_have_the_line_for_themselves(runs: Runs) -> None:
+    events = [_ended(TraceType.STEP_ERROR, number, number * 60) for number in range(1, 151)]
+
+    bars = attempt_bars(runs.pending(), events, NOW)
+
+    assert [bars[0].attempt, bars[-1].attempt, len(bars)] == [51, 150, 100]
+    assert bars[0].x == 0
