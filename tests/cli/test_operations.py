@@ -287,6 +287,8 @@ def test_what_why_shows_of_a_run_that_heals_by_itself_can_be_pasted_after_a_look
     renamed = catalog.replace('step("reserve"', 'step("book"').replace('=("reserve"', '=("book"')
     (shell.folder / "shop.py").write_text(renamed)
     shell.run(*ORDER, "--idempotency-key", "k", "--in-process", PIPELINE_DISPATCH_GRACE_S="1")
+    unknown = shell.run("why", run_id)
+    (shell.folder / "shop.py").write_text(catalog)
 
     deployed = {"LEASEHOLD_TASKS": "cloud-tasks://p/l"} | {
         "LEASEHOLD_FUNCTION_URL": "https://f",
@@ -295,6 +297,7 @@ def test_what_why_shows_of_a_run_that_heals_by_itself_can_be_pasted_after_a_look
     retry, cancel = shell.run("why", run_id, **deployed).stderr.splitlines()
     looked, cancelled = pasted(shell, retry), pasted(shell, cancel)
 
+    assert "retry it with" not in unknown.stderr  # it would be refused
     assert (looked.returncode, looked.stdout) == (0, f"run {run_id} PENDING\n")
     assert (cancelled.returncode, shell.json("show", run_id)["cancelled"]) == (0, True)
 
