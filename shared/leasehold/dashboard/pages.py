@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
+from urllib.parse import urlencode
 
 from leasehold.api import calls
 from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, Needs, call
@@ -343,9 +344,21 @@ def _details(run: Manifest) -> Any:
 # -- what forms lead to ----------------------------------------------------------------------------
 
 
-def _batch(_: PageRequest, given: Any, answer: Any, form: Mapping[str, str]) -> Shown:
-    """Show what a batch came to, or would come to."""
-    values = {"given": given, "result": answer, "form": form, "kept_line": kept_line}
+def _batch(at: PageRequest, given: Any, answer: Any, form: Mapping[str, str]) -> Shown:
+    """Show what a batch came to, or would come to.
+
+    A run that begins after the count was not counted, and is not acted on.
+    """
+    asked = form.get("filter", "")
+    counted = asked if given.filter.until else f"{asked}&{urlencode({'until': at.now.isoformat()})}"
+    values = {
+        "given": given,
+        "result": answer,
+        "filter": asked,
+        "form": {**form, "filter": counted},
+        "is_cut": answer.matched - len(answer.refused) >= given.limit,
+        "kept_line": kept_line,
+    }
     title = f"{given.action} of many runs"
     return Shown("batch.html", title, values)
 

@@ -152,3 +152,18 @@ def test_a_value_that_is_cut_has_a_link_to_the_whole_of_it(reader: Reader, pages
 
     assert "…</pre>" in text
     assert f'<a href="/runs/{run_id}/input">The whole of it</a>' in text
+
+
+def test_a_run_that_begins_after_the_count_is_not_acted_on(reader: Reader, pages: Pages) -> None:
+    counted = pages.api.start({"mode": "retry"}, pipeline="letters", labels={"team": "counted"})
+    asked = {"filter": "label=team:counted", "limit": 1, "action": "pause", "reason": "a break"}
+    text = reader.send("/runs:batch", dryRun="true", **asked)[2]
+    assert "1 run looked at" in text
+    assert "more may fit the filter" in text
+    late = pages.api.start({"mode": "retry"}, pipeline="letters", labels={"team": "counted"})
+
+    act = dict(re.findall(r'name="(\w+)" value="([^"]*)"', text))
+    reader.send("/runs:batch", **{name: html.unescape(it) for name, it in act.items()})
+
+    assert pages.run(counted)["paused"]
+    assert not pages.run(late)["paused"]
