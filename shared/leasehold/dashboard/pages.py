@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from leasehold.api import calls
-from leasehold.api.call_row import Answer, AnyRow, CallRequest, CallRow, Given, Needs, call
+from leasehold.api.call_row import AnyRow, CallRequest, Needs, call
 from leasehold.api.results import FilesQuery, FilesResponse
 from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
@@ -46,19 +46,8 @@ _EVENTS: Final = 200
 _LONGEST_LIMIT_S: Final = 7 * 86_400
 
 
-class Ask(Protocol):
-    """Asks a row of the table of calls, with the rights of the reader."""
-
-    def __call__(
-        self,
-        row: CallRow[Given, Answer],
-        given: Given = ...,
-        *,
-        run_id: str = "",
-        step: str = "",
-    ) -> Answer:
-        """Return its answer, or raise its error."""
-        ...
+#: Asks a row, with what it takes, and the `run_id` and `step` of its path; by the reader's rights.
+Ask = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +129,11 @@ NOW: Final = _now
 
 
 def _run_is(at: PageRequest) -> str:
-    return at.ask(_mark_of_run, run_id=at.run_id)
+    return str(at.ask(_mark_of_run, run_id=at.run_id))
 
 
 def _runs_are(at: PageRequest) -> str:
-    return at.ask(_mark_of_runs, at.given)
+    return str(at.ask(_mark_of_runs, at.given))
 
 
 # -- runs ------------------------------------------------------------------------------------------
