@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from leasehold.domain.json_text import digest
@@ -53,15 +53,24 @@ def version_mark() -> str:
         installed = version("leasehold")
     except PackageNotFoundError:
         installed = ""
-    templates = sorted((_FOLDER / "templates").iterdir())
-    return digest("".join([installed, *(one.read_text() for one in templates)]))[:12]
+    return digest("".join([installed, *_templates().values()]))[:12]
+
+
+@functools.cache
+def _templates() -> Mapping[str, str]:
+    """Return all templates by their names, read at once.
+
+    Those of another version may take their place while the process runs, and ask for other values.
+    """
+    files = sorted((_FOLDER / "templates").iterdir())
+    return {one.name: one.read_text() for one in files}
 
 
 @functools.cache
 def _environment() -> Environment:
     """Return the templates: every text that a template shows is escaped, and none is left out."""
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER / "templates"),
+        loader=DictLoader(_templates()),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,0 +1,32 @@
+"""Templates of the pages."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from leasehold.dashboard import rendering
+
+
+def test_a_process_keeps_its_templates_while_another_version_takes_their_place(
+    tmp_path: Path,
+) -> None:
+    """Those of the other version would ask for values that this one does not give."""
+    shutil.copytree(Path(rendering.__file__).parent, tmp_path, dirs_exist_ok=True)
+    spec = spec_from_file_location("rendering_of_a_process", tmp_path / "rendering.py")
+    assert spec is not None
+    assert spec.loader is not None
+    process = module_from_spec(spec)
+    spec.loader.exec_module(process)
+    texts = ("problem", "account", "here", "address", "done", "query_problem", "json_url", "now")
+    values: dict[str, Any] = dict.fromkeys(texts, "")
+    values |= {"title": "Gone", "status": 404, "poll_s": 0, "has_session": False}
+    values |= {"may": {"change": True}, "form_token": "token"}
+    before = process.render("error.html", values)
+
+    for path in (tmp_path / "templates").iterdir():
+        path.write_text("{{ of_another_version }}")
+
+    assert process.render("error.html", values) == before
