@@ -148,7 +148,6 @@ OF_A_FORM = "application/x-www-form-urlencoded"
     "headers",
     [
         *({"Content_Type": kind} for kind in ("text/plain", "multipart/form-data", "json")),
-        {"Content_Type": OF_A_FORM, "Origin": "http://127.0.0.1:{port}"},
         {"Content_Type": OF_A_FORM, "Referer": "http://127.0.0.1:{port}/"},
         {"Content_Type": "", "Sec_Fetch_Site": "same-origin"},
     ],
@@ -160,6 +159,17 @@ def test_a_body_that_a_form_can_send_is_refused(place: Place, headers: dict[str,
 
     assert answered.status == 415
     assert "application/json" in json.loads(answered.error)["error"]["message"]
+
+
+def test_a_form_without_the_token_of_a_page_is_refused(place: Place) -> None:
+    """Its origin is right: a place with pages takes their forms, and the others take none."""
+    origin = f"http://127.0.0.1:{place.port}"
+
+    answered = ask(
+        place, "POST", b"pipeline=both", Content_Type=OF_A_FORM, Origin=origin, Accept="text/html"
+    )
+
+    assert answered.status in (403, 415)
 
 
 @pytest.mark.parametrize(
