@@ -142,7 +142,7 @@ def _runs_are(at: PageRequest) -> str:
 STATES: Final = (
     ("dead-lettered", "dead", "dead_lettered", {"deadLettered": "true"}),
     ("blocked", "blocked", "blocked", {"status": "BLOCKED"}),
-    ("retrying", "error", "retrying", {"status": "ERROR", "deadLettered": "false"}),
+    ("retrying", "error", "retrying", {"trouble": "retrying"}),
     ("running", "running", "in_progress", {"status": "IN_PROGRESS"}),
     ("pending", "pending", "pending", {"status": "PENDING"}),
     ("completed", "completed", "completed", {"status": "COMPLETED"}),
@@ -195,7 +195,7 @@ def _runs(at: PageRequest) -> Shown:
             "labels_of": dict(_texts_of(texts)),
             "operations": _bulk(at, texts) if at.problem is None else [],
             "state_and_reason": state_and_reason,
-            "words": _command_words(filters),
+            "words": command_words(filters),
         },
         poll_s=MOVING_S if moves else IDLE_S,
     )
@@ -234,18 +234,22 @@ def _texts_of(texts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "label", " ".join(labels) if isinstance(labels, list | tuple) else str(labels)
 
 
-_OPTIONS: Final = {"deadLettered": "--dead-lettered", "idPrefix": "--id-prefix"}
+#: Options of the commands that are not called as the field of the filter.
+_OPTIONS: Final = {"idPrefix": "--id-prefix", "reason": "--dead-letter-reason"}
+_FLAGS: Final = {
+    "deadLettered": "--dead-lettered",
+    "paused": "--paused",
+    "cancelled": "--cancelled",
+}
 
 
-def _command_words(filters: Mapping[str, Any]) -> list[str]:
-    """Return the options of the commands for the same filter."""
-    words: list[str] = []
+def command_words(filters: Mapping[str, Any]) -> list[str]:
+    """Return the options of `leasehold runs` for the same filter, as far as it has them."""
+    words = [option for name, option in _FLAGS.items() if filters.get(name) == "true"]
     for name, value in filters.items():
-        if name == "deadLettered":
-            words.append("--dead-lettered" if value == "true" else "--no-dead-lettered")
-            continue
-        for one in value if isinstance(value, list | tuple) else (value,):
-            words += [_OPTIONS.get(name, f"--{name}"), str(one)]
+        if name not in _FLAGS:
+            for one in value if isinstance(value, list | tuple) else (value,):
+                words += [_OPTIONS.get(name, f"--{name}"), str(one)]
     return words
 
 
