@@ -179,7 +179,7 @@ def _runs(at: PageRequest) -> Shown:
     moves = any(_moves(run) for run in runs)
     return Shown(
         "runs.html",
-        "Runs",
+        "Dead letters" if texts.get("deadLettered") == "true" else "Runs",
         {
             "runs": runs,
             "next": page and page.next_page_token,

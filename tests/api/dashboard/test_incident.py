@@ -11,6 +11,15 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.api.dashboard.conftest import Pages, serve
 
+#: The other pages, by the names of their pictures.
+PLACES = {
+    "limits": "/registry",
+    "budget": "/budgets/draft?whatIf=1",
+    "announcements": "/deliveries",
+    "workers": "/workers",
+    "audit": "/audit",
+}
+
 Picture = Callable[[str], None]
 
 
@@ -61,8 +70,9 @@ def test_an_incident_goes_from_the_skull_to_the_new_run(
     tab.goto(f"/runs/{killed}")
     expect(tab.locator("rect.spared").first).to_be_attached()
     picture("run")
-    tab.goto("/registry")
-    picture("limits")
+    for name, path in PLACES.items():
+        tab.goto(path)
+        picture(name)
 
     tab.goto("/?deadLettered=true")
     picture("incident-1")
