@@ -83,9 +83,9 @@ def test_the_way_of_a_hint_is_traced_in_the_worker_and_in_its_child() -> None:
     """Its counts are the same in every run, so the gate can check them."""
     rows = {row.name: row.value for row in hint_trace.measure()}
 
-    assert rows["files of a hint, inline"] <= 45
+    assert rows["files of a hint, inline"] <= 44
     assert rows["files of a hint, process"] <= 70
-    assert rows["calls of a hint, inline"] <= 340
+    assert rows["calls of a hint, inline"] <= 338
     assert rows["calls between services and worker, inline"] <= 3
     assert rows["Protocols of what runs"] <= 27
 
