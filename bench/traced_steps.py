@@ -23,8 +23,9 @@ def no_op(ctx, given):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201, A
 
 
 def _begin():  # type: ignore[no-untyped-def] # noqa: ANN202
-    sys.setprofile(_note)
-    threading.setprofile(_note)
+    if FOLDER in os.environ:  # else it is a fork of a process that only imported this, as of tests
+        sys.setprofile(_note)
+        threading.setprofile(_note)
 
 
 def _note(frame, event, _argument):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
