@@ -773,6 +773,10 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             lifecycle.on_request(approval, partial(lifecycle.approve, **words)),
             NotAllowedError,
         ),
+        "request_stack": (
+            partial(lifecycle.request_stack, **rules, actor="ann"),
+            NotAllowedError,
+        ),
         "start": (partial(lifecycle.start, **rules, **start), LeaseholdError),
         "purge": (partial(lifecycle.purge, ended_before=run.ended_at), NotAllowedError),
         "follow_clock": (partial(lifecycle.follow_clock, **rules, step=step), "in_order"),

@@ -14,7 +14,7 @@ from werkzeug.serving import make_server
 from tests.worlds.runs_api import Quiet
 from tests.worlds.serving import while_serving
 
-TOKEN = "a-token"  # noqa: S105 - of this test
+TOKEN = "a-token-of-an-account"  # noqa: S105 - of this test
 BY_TOKEN = {"LEASEHOLD_TOKEN": TOKEN}
 
 

@@ -192,8 +192,7 @@ class World(RuleBasedStateMachine):
         assert manifest.position.lease.expires_at == known.ends_at
         resumed = [e.model_dump() for e in change.events if e.type is TraceType.CHECKPOINT_RESUMED]
         facts = [(event.get("phase", ""), event["iterationCount"]) for event in resumed]
-        block = manifest.position.dispatch.after_block
-        looks_on = block is not None and block.looks > 0
+        looks_on = manifest.position.dispatch.after_block is not None
         assert facts == ([] if known.checkpoint is None or looks_on else [known.checkpoint[:2]])
         fence = Fence(lease_id, manifest.fencing_token)
         self.workers.append(Worker(run_id, fence, self.seen(run_id)))

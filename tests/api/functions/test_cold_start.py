@@ -63,7 +63,6 @@ COSTLY = {
     "leasehold.google_clients": "what is deployed",
     "leasehold.services.deliver_notification": "announcements",
     "leasehold.dashboard": "pages",
-    "jinja2.loaders": "templates",
     "leasehold.telemetry": "telemetry",
     "opentelemetry.sdk": "the SDK of telemetry",
     "opentelemetry.exporter.otlp": "the exporter of telemetry",
