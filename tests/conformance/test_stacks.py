@@ -26,6 +26,7 @@ from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.operate import request_stack
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.worker.sandbox import sandboxed_attempt
 from tests.chaos.sandbox import lasting
 from tests.worlds.waiting import until
 
@@ -95,7 +96,10 @@ class Worker:
 
 
 @pytest.fixture
-def worker(documents: Documents, tmp_path: Path) -> Iterator[Worker]:
+def worker(
+    documents: Documents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Worker]:
+    monkeypatch.setattr(sandboxed_attempt, "_LIVE_WITHIN_S", 30.0)  # a busy machine is slow
     settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"}
     here, other = (boot(settings, catalog=catalog(), documents=documents) for _ in range(2))
     worker = Worker(here.engine, other.engine, tmp_path / "go-on")

@@ -11,7 +11,6 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import functions_framework
 import pytest
 
 import leasehold
@@ -39,10 +38,6 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     )
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    # the framework keeps that of the last function that a test served, which takes no more
-    monkeypatch.setattr(
-        functions_framework, "errorhandler", functions_framework.DummyErrorHandler()
-    )
     return settings
 
 

@@ -70,6 +70,7 @@ def function_of(name: str) -> Iterator[Function]:
     yield function
     function.provider.close()
     del sys.modules[name]
+    functions_framework.errorhandler = functions_framework.DummyErrorHandler()  # it kept this one's
 
 
 @pytest.fixture
