@@ -50,6 +50,7 @@ from leasehold.domain.notes import (
 )
 from leasehold.domain.redaction import masked, without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
+from leasehold.domain.spend import Spend
 from leasehold.domain.status import Termination
 from leasehold.domain.stored import Document, Write, replace
 from leasehold.domain.trace import TraceType, event_of, loss_ref
@@ -152,6 +153,10 @@ class Attempt:
     is_settled = False
     _progress: Progress | None = None
     _calls_spared: int | None = None
+    _calls_diverged: int | None = None
+    _spared: Spend | None = None
+    _spent: Spend | None = None
+    _recorded: Spend | None = None
     _leaves_file = False
     _stores_files = False
     _unpublished: Change | None = None
@@ -208,6 +213,10 @@ class Attempt:
             stores_files=self._stores_files,
             phases=self.phases.so_far(self.engine.clock.monotonic()),
             stack=self._stack,
+            calls_diverged=self._calls_diverged,
+            spared=self._spared,
+            spent=self._spent,
+            recorded=self._recorded,
         )
 
     @property
@@ -234,12 +243,39 @@ class Attempt:
         if self._is_remote:
             self.renew()
 
-    def note_spared_call(self) -> None:
-        """Count a call that its recorded result has spared; what is kept is the step's total."""
+    def note_spared_call(self, spend: Spend | None = None) -> None:
+        """Count a call that its recorded result has spared; what is kept is the step's total.
+
+        Args:
+            spend: what the call had spent, and is not spent again; None: nothing.
+        """
         with _COUNTING:
             if self._calls_spared is None:
                 self._calls_spared = (self._record.calls or CallCount()).spared
             self._calls_spared += 1
+            if spend is not None and not spend.is_nothing:
+                self._spared = spend.plus(self._spared or self._record.spared)
+
+    def note_diverged_call(self) -> None:
+        """Count a call that is made although there is a result, for another request."""
+        with _COUNTING:
+            if self._calls_diverged is None:
+                self._calls_diverged = (self._record.calls or CallCount()).diverged or 0
+            self._calls_diverged += 1
+
+    def note_spend(self, spend: Spend) -> None:
+        """Count what was spent beside recorded calls; it is kept with the next write."""
+        with _COUNTING:
+            self._spent = spend.plus(self._spent)
+
+    def note_recorded_spend(self, spend: Spend) -> None:
+        """Count what a recorded call has spent, or all those that earlier attempts recorded.
+
+        Those of the attempt's own step and trial alone: what an earlier attempt recorded and did
+        not live to count is counted by that.
+        """
+        with _COUNTING:
+            self._recorded = spend.plus(self._recorded)
 
     def note_stored_file(self) -> None:
         """Note that a file of the run may be there from now on, which its end is to see to."""
@@ -740,10 +776,12 @@ class Attempt:
         return self.manifest.steps[self.name.step]
 
     def _has_news(self) -> bool:
-        """Return whether there is something that is not stored yet: progress, or an output."""
+        """Return whether there is something that is not stored yet: progress, spend, an output."""
         record = self._record
         is_made = self.output is not None and self.output.value != record.kept_output
-        return is_made or self._progress not in (None, record.progress)
+        lease = self.manifest.position.lease
+        has_spent = self._spent is not None and lease is not None and lease.spent != self._spent
+        return is_made or has_spent or self._progress not in (None, record.progress)
 
     def _check_unsettled(self) -> None:
         """Refuse what a handler does that goes on after its attempt was settled."""

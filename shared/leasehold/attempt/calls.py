@@ -24,6 +24,7 @@ from leasehold.domain.once_results import (
     expected_reference,
     recorded_call,
 )
+from leasehold.domain.spend import Spend
 from leasehold.domain.stored import replace
 from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.domain.trial_record import TrialRecord
@@ -148,6 +149,10 @@ class ContextCalls(Protocol):
         """Have the progress stored with the next write."""
         ...
 
+    def note_spend(self, spend: Spend) -> None:
+        """Have what was spent, beside calls that are recorded, stored with the next write."""
+        ...
+
     def mark_bootstrap(self, tool: str) -> None:
         """Note the first tool call of the handler: its execution begins."""
         ...
@@ -228,6 +233,10 @@ class AttemptCalls:
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
         self._attempt.progress = progress
+
+    def note_spend(self, spend: Spend) -> None:
+        """Have what was spent, beside calls that are recorded, stored with the next write."""
+        self._attempt.note_spend(spend)
 
     def mark_bootstrap(self, tool: str) -> None:
         """Note the first tool call of the handler."""

@@ -31,6 +31,7 @@ from leasehold.domain.manifest_parts import (
     StepRecord,
 )
 from leasehold.domain.notes import MadeOutput, Notes, Phases, TakenStack
+from leasehold.domain.spend import NOTHING, Spend
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import (
     DecideDocument,
@@ -306,9 +307,9 @@ class Draft:
         """Keep what the attempt has to say beside its result."""
         if notes.progress is not None:
             self.step = replace(self.step, progress=notes.progress)
-        if notes.calls_spared is not None:
-            calls = self.step.calls or CallCount()
-            self.step = replace(self.step, calls=replace(calls, spared=notes.calls_spared))
+        self._note_calls(notes)
+        if notes.spent is not None or notes.recorded is not None:
+            self._count_spend(notes.spent or NOTHING, notes.recorded or NOTHING)
         if notes.leaves_file:
             self.owe_folder()
         if notes.stores_files:
@@ -319,6 +320,30 @@ class Draft:
             self._answer_stack_request(notes.stack)
         if notes.output is not None and self.keep_output(notes.output):
             self.count_anew()
+
+    def _note_calls(self, notes: Notes) -> None:
+        """Keep how many calls of the step were spared, or made for another request."""
+        counts = {"spared": notes.calls_spared, "diverged": notes.calls_diverged}
+        if known := {name: count for name, count in counts.items() if count is not None}:
+            calls = self.step.calls or CallCount()
+            self.step = replace(self.step, calls=replace(calls, **known))
+        if notes.spared is not None:
+            self.step = replace(self.step, spared=notes.spared)
+
+    def _count_spend(self, spent: Spend, recorded: Spend) -> None:
+        """Count what was not counted before: the lease and the position say how much was."""
+        at, lease = self.position, self.position.lease
+        of_attempt = spent.beyond(None if lease is None else lease.spent)
+        of_calls = recorded.beyond(at.recorded)
+        if of_attempt.is_nothing and of_calls.is_nothing:
+            return
+        counted = of_attempt.plus(of_calls)
+        self.step = replace(self.step, spend=counted.plus(self.step.spend))
+        if lease is not None and not of_attempt.is_nothing:
+            lease = replace(lease, spent=of_attempt.plus(lease.spent))
+        if not of_calls.is_nothing:
+            at = replace(at, recorded=of_calls.plus(at.recorded))
+        self.position = replace(at, lease=lease)
 
     def _answer_stack_request(self, taken: TakenStack) -> None:
         """Trace the stack that was asked for, unless that was done, or another is asked for."""

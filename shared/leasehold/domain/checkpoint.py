@@ -77,10 +77,14 @@ class CallResult(Stored):
 
 
 class CallCount(Stored):
-    """How many calls a step made once, and how many later ones their results spared."""
+    """How many calls a step made once, and how many later ones their results spared.
+
+    `diverged`: of those made, how many had a result for another request.
+    """
 
     made: int = 0
     spared: int = 0
+    diverged: int | None = None  # None: none
 
 
 class KeptCounts(Stored):

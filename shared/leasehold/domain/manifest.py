@@ -30,6 +30,7 @@ from leasehold.domain.manifest_parts import (
     Settlement,
     StepRecord,
 )
+from leasehold.domain.spend import Spend
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import (
     Document,
@@ -87,6 +88,7 @@ class AtStep(Stored):
     continuations: int = 0
     checkpoint: Checkpoint | None = None
     calls: tuple[CallResult, ...] = ()  # of the step, and those that are kept
+    recorded: Spend | None = None  # what its recorded calls have spent, as far as it is counted
     note: str | None = None  # a person's words for the attempts of the step
 
 

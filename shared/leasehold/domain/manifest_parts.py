@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from pydantic import AwareDatetime
 
 from leasehold.domain.checkpoint import CallCount, KeptCounts, KeptValue
+from leasehold.domain.spend import Spend
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import Stored, make, replace
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict
@@ -34,6 +35,7 @@ class Lease(Stored):
     expires_at: AwareDatetime
     max_expires_at: AwareDatetime
     stack_request: StackRequest | None = None  # until it is answered; it ends with the lease
+    spent: Spend | None = None  # what its attempt has spent beside recorded calls, and is counted
 
 
 class RetryRule(Stored):
@@ -227,7 +229,8 @@ class StepRecord(Stored):
     says whether it was the first attempt of its process. `earlier_attempts` has those of others.
 
     Where there are trials, `trials` has those that are over, and `trial` says which one the output
-    is of.
+    is of. `spend` is that of all attempts and trials; `spared` is what recorded results have spared
+    those that came later.
     """
 
     status: RunStatus
@@ -246,6 +249,8 @@ class StepRecord(Stored):
     progress: Progress | None = None
     attempts: Attempts = NONE_ENDED
     calls: CallCount | None = None
+    spend: Spend | None = None  # None: nothing
+    spared: Spend | None = None
     rejected: int | None = None  # checkpoints that could not be used; None: none
     verdict: TrialVerdict | None = None
     trial: int | None = None

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest_parts import Progress, StackRequest
 from leasehold.domain.printable import one_line
+from leasehold.domain.spend import Spend
 from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialVerdict
 
@@ -94,6 +95,12 @@ class Notes(NamedTuple):
         stores_files: whether files of the run may be there since the attempt began.
         phases: how long it has taken so far; None: not known, or its handler was not called.
         stack: what it did when it was last asked; None: it was not asked.
+        calls_diverged: how many calls of the step had a result for another request, likewise.
+        spared: what recorded results have spared the step so far, likewise.
+        spent: what the attempt has spent so far beside its recorded calls: all of it, so that to
+            write it twice does no harm. None: nothing that is known here.
+        recorded: what the recorded calls of this step and trial have spent, those of all attempts;
+            likewise.
     """
 
     progress: Progress | None = None
@@ -103,6 +110,10 @@ class Notes(NamedTuple):
     stores_files: bool = False
     phases: Phases | None = None
     stack: TakenStack | None = None
+    calls_diverged: int | None = None
+    spared: Spend | None = None
+    spent: Spend | None = None
+    recorded: Spend | None = None
 
 
 NO_NOTES: Final = Notes()

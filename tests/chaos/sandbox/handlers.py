@@ -59,6 +59,8 @@ def model(ctx: StepContext, given: Page) -> Page:
 
 def all_calls(ctx: StepContext, given: Any) -> Any:
     ctx.progress(0.5, "half")
+    ctx.spend(tokens=1000, usd=0.1)
+    ctx.spend(usd=0.2)
     ctx.checkpoint(3, {"pages": [1, 2]}, "reading")
     ctx.artifacts.put("a/b.bin", bytes(range(256)))
     ctx.artifacts.put("empty", b"")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.result import Failed, Finished, Unable
+from leasehold.domain.spend import Spend
 from leasehold.worker.context.step_context import IncrementalState
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import handlers
@@ -78,6 +79,7 @@ def test_every_call_of_the_context_is_answered(attempts: Attempts) -> None:
     assert attempts.checkpoints == [IncrementalState("reading", 3, {"pages": [1, 2]})]
     assert held.progress is not None
     assert (held.progress.fraction, held.progress.message) == (0.5, "half")
+    assert held.notes.spent == Spend(tokens=1000, usd=0.3)
 
 
 def test_what_a_call_raises_is_raised_in_the_handler(attempts: Attempts) -> None:

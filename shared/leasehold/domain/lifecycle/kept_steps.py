@@ -122,6 +122,7 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
             dispatch=dispatch,
             checkpoint=_kept_checkpoint(old, trial, gone),
             calls=_kept_calls(old, created, trial, gone),
+            recorded=old.position.recorded,
         ),
     )
     others = sorted({name.split("/")[1] for name in kept_files(kept)})
@@ -135,7 +136,7 @@ def without_own_work(run: Manifest) -> Manifest:
         looped = {step: replace(steps[step], trial=None, trials=None) for step in run.looped_steps}
         steps = {**steps, **looped}
     calls = tuple(call for call in run.position.calls if call.step != run.position.step)
-    position = replace(run.position, trial=1, checkpoint=None, calls=calls)
+    position = replace(run.position, trial=1, checkpoint=None, calls=calls, recorded=None)
     return replace(run, steps=steps, position=position)
 
 

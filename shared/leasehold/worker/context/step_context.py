@@ -22,6 +22,7 @@ from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import MAX_TOOL, progress_message, said
 from leasehold.domain.printable import one_line
 from leasehold.domain.result import OutputStatus
+from leasehold.domain.spend import checked_spend
 from leasehold.errors import (
     CheckpointMisusedError,
     ContinuedError,
@@ -30,6 +31,7 @@ from leasehold.errors import (
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.context.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops, Pace
 from leasehold.worker.context.once import CallsMadeOnce
+from leasehold.worker.context.spending import add_to_call
 from leasehold.worker.context.typed_json import plain_json_text_of
 from leasehold.worker.failures.failures import safe_text
 
@@ -333,6 +335,23 @@ class StepContext:
         A coroutine function is called in the loop, any other in its own thread.
         """
         return await self._once.amake(key, call, args, keep)
+
+    def spend(self, *, tokens: int = 0, usd: float = 0.0) -> None:
+        """Note what the work has cost, beside what was noted before.
+
+        It is kept with the step over all its attempts, trials and retries. Within a call by `once`
+        it is recorded with the result: an attempt that is given the result is spared it.
+
+        Args:
+            tokens: how many more were used.
+            usd: how many US dollars more were spent.
+
+        Raises:
+            InvalidRequestError: an amount is not a number from 0 on; nothing was noted.
+        """
+        spend = checked_spend(tokens, usd)
+        if not (spend.is_nothing or add_to_call(spend)):
+            self._calls.note_spend(spend)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Record how far the work is: a share of 1, and a short message.

@@ -18,6 +18,7 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import ThreadStack
+from leasehold.domain.spend import spend_of
 from leasehold.domain.status import Termination
 from leasehold.worker.sandbox.call_server import CallServer
 from leasehold.worker.sandbox.child.soft_limit import STACKS_SIGNAL
@@ -40,6 +41,7 @@ from leasehold.worker.sandbox.wire.messages import (
     LogLine,
     ProgressNote,
     SoftLimitNote,
+    SpendNote,
     StacksNote,
     Stop,
     UnableNote,
@@ -345,8 +347,8 @@ class SandboxedAttempt:
                 self.last = last, frame.body
                 has_result = isinstance(last, FinishedNote)
                 self._held.phases.note_returned(time.monotonic(), has_result=has_result)
-            case ProgressNote(fraction=fraction, message=message):
-                self._calls.note_progress(Progress(fraction=fraction, message=message))
+            case ProgressNote() | SpendNote() as note:
+                self._note(note)
             case BootstrapNote() | ExecutionNote() as mark:
                 self._mark(mark)
             case LogLine() as line:
@@ -358,6 +360,13 @@ class SandboxedAttempt:
                 self._held.phases.note_entered(begun_at)
                 if is_fit:
                     self._note_fit()
+
+    def _note(self, note: ProgressNote | SpendNote) -> None:
+        match note:
+            case ProgressNote(fraction=fraction, message=message):
+                self._calls.note_progress(Progress(fraction=fraction, message=message))
+            case SpendNote(tokens=tokens, usd=usd):
+                self._calls.note_spend(spend_of(tokens, usd))
 
     def _mark(self, mark: BootstrapNote | ExecutionNote) -> None:
         if isinstance(mark, BootstrapNote):

@@ -26,6 +26,7 @@ from leasehold.attempt.files import RunFiles
 from leasehold.attempt.stop import StopSignal
 from leasehold.domain.artifact_name import RunLife, check_artifact_name, files_folder
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.spend import Spend
 from leasehold.errors import TooLargeError, restored_error
 from leasehold.worker.failures.kept_text import cut
 from leasehold.worker.sandbox.wire.frames import Frame, FrameReader, GarbledError, encoded
@@ -52,6 +53,7 @@ from leasehold.worker.sandbox.wire.messages import (
     RecordResultCall,
     Refusal,
     RejectCall,
+    SpendNote,
     StatusCall,
     from_worker,
 )
@@ -386,6 +388,10 @@ class ChildCalls:
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
         self._link.say(ProgressNote(fraction=progress.fraction, message=progress.message))
+
+    def note_spend(self, spend: Spend) -> None:
+        """Have what was spent, beside calls that are recorded, stored with the next write."""
+        self._link.say(SpendNote(tokens=spend.tokens, usd=spend.usd))
 
     def mark_bootstrap(self, tool: str) -> None:
         """Note the first tool call of the handler."""

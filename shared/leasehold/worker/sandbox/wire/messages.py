@@ -12,6 +12,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
 from leasehold.domain.once_results import MAX_KEY, MAX_TYPE
 from leasehold.domain.result import OutputStatus
+from leasehold.domain.spend import MAX_TOKENS, MAX_USD
 from leasehold.domain.status import BlockCode, Termination
 
 #: No file of a run that crosses is larger.
@@ -235,6 +236,14 @@ class ProgressNote(Message):
     message: Annotated[str, Field(max_length=200)]
 
 
+class SpendNote(Message):
+    """An amount that the handler has spent, beside those before."""
+
+    kind: Literal["spend"] = "spend"
+    tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+    usd: Annotated[float, Field(ge=0, le=MAX_USD)]
+
+
 class BootstrapNote(Message):
     """The handler makes its first tool call; `at` is a time as in `Imported`."""
 
@@ -337,7 +346,7 @@ AnyCall = (
     | ExistsCall
     | ListCall
 )
-Note = Imported | ProgressNote | BootstrapNote | ExecutionNote | LogLine | LeftNote
+Note = Imported | ProgressNote | SpendNote | BootstrapNote | ExecutionNote | LogLine | LeftNote
 Ending = FinishedNote | FailedNote | UnableNote | DeferredNote | ContinuedNote
 FromChild = AnyCall | Note | Ending
 
