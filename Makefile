@@ -29,7 +29,29 @@ test: .venv/.dev ## run the tests
 
 .PHONY: check
 check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, prose, tests
-	@$(MAKE) --no-print-directory -j 2 static test
+	@$(BIN)/python -m tests.worlds.emulators $(MAKE) --no-print-directory -j 3 static test integrations
+
+# The integrations of agent libraries, each in its own environment: see tests/integrations/.
+INTEGRATIONS ?= $(patsubst tests/integrations/%/requirements.txt,%,$(wildcard tests/integrations/*/requirements.txt))
+.PHONY: integrations
+integrations: .venv/.dev ## test the integrations of agent libraries, or those of INTEGRATIONS="adk langgraph", with the pinned versions; TYPES=1 checks their types too
+	@$(BIN)/python -m tests.worlds.emulators $(MAKE) --no-print-directory test-integrations KIND=integrations
+
+.PHONY: integrations-newest
+integrations-newest: .venv/.dev ## as integrations with TYPES=1, with the releases that are the newest now
+	@rm -rf .venv/integrations-newest
+	@$(BIN)/python -m tests.worlds.emulators $(MAKE) --no-print-directory test-integrations KIND=integrations-newest TYPES=1
+
+# All of them are tested, whatever one of them says; the output of each comes at its end.
+.PHONY: test-integrations
+test-integrations:
+	@failed=; for name in $(INTEGRATIONS); do \
+	  python=.venv/$(KIND)/$$name/bin/python; \
+	  output=$$({ $(MAKE) --no-print-directory .venv/$(KIND)/$$name/.made && \
+	    $$python -m pytest -m 'not nightly' --forks 2 tests/integrations \
+	    $(if $(TYPES),&& $(BIN)/mypy --python-executable $$python shared/leasehold/integrations/$$name); } 2>&1) || failed="$$failed $$name"; \
+	  echo "$(KIND)/$$name: $$output"; \
+	done; [ -z "$$failed" ] || { echo "error: these integrations failed:$$failed" >&2; exit 1; }
 
 .PHONY: static
 static: .venv/.dev ## the gate but for the tests; it runs beside them, so its output comes at its end
@@ -61,6 +83,7 @@ pythons: ## run the tests of ROOMS with each of PYTHONS, by default all that are
 .PHONY: nightly
 nightly: .venv/.dev ## what is too long for the gate: all cases of its matrices, many more examples of its property tests, workers killed at every point (an hour)
 	@$(BIN)/python -m tests.worlds.emulators $(BIN)/pytest -m nightly --forks 2 tests
+	@$(MAKE) --no-print-directory integrations TYPES=1
 	@$(MAKE) --no-print-directory storm
 	@$(MAKE) --no-print-directory coverage
 
@@ -156,6 +179,17 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 	@echo "installing Leasehold and its development tools into $(@D) (once)"
 	@python$* -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
+	@touch $@
+
+# An environment of an integration has the library, and what else that needs in another version than
+# .venv has; all the rest it finds there. What pip says of others' requirements is of .venv's tools.
+.venv/integrations%/.made: $(wildcard tests/integrations/*/*.txt) .venv/.dev
+	@rm -rf $(@D) && $(BIN)/python -m venv --without-pip $(@D)
+	@$(BIN)/python -c 'import sys, sysconfig; into, of = (sysconfig.get_path("purelib", vars={"base": it}) for it in ("$(@D)", sys.prefix)); \
+	  open(f"{into}/leasehold.pth", "w").write(f"import site; site.addsitedir({of!r})\n")'
+	@output=$$($(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-compile \
+	  -r tests/integrations/$(notdir $*)/requirements.txt \
+	  $(if $(findstring newest,$@),,-c tests/integrations/$(notdir $*)/constraints.txt) 2>&1) || { echo "$$output" >&2; exit 1; }
 	@touch $@
 
 .venv/.coverage: pyproject.toml | .venv/.dev

@@ -4,7 +4,8 @@ The first test that needs one starts it; all tests of a process share it, each w
 project. It ends with the process that started it, however that ends.
 
 `python -m tests.worlds.emulators COMMAND...` starts those of Firestore and Pub/Sub once for all
-processes of a command: each one for itself would spend more on warming up than on its tests.
+processes of a command: each one for itself would spend more on warming up than on its tests. Within
+such a command, another one uses the same emulators.
 """
 
 from __future__ import annotations
@@ -245,7 +246,8 @@ def _keep_preconditions_of_deletions() -> None:
 def main() -> int:
     """Run a command whose processes share the emulators; return its exit code."""
     with contextlib.suppress(MissingEmulatorError):  # its tests say so
-        os.environ[_LENT_PUBSUB] = _start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN)[0]
+        if _LENT_PUBSUB not in os.environ:
+            os.environ[_LENT_PUBSUB] = _start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN)[0]
     with contextlib.suppress(MissingEmulatorError):
         os.environ[_LENT] = firestore_host()
     command = subprocess.Popen(sys.argv[1:])

@@ -1,0 +1,18 @@
+"""The tests of an integration run in its own environment alone: see `make integrations`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+#: The integration whose environment this is; in another environment, not the name of any.
+HERE: Final = Path(sys.prefix).name
+_INTEGRATIONS: Final = {path.parent for path in Path(__file__).parent.glob("*/requirements.txt")}
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the tests of libraries that are not installed here."""
+    if HERE in {path.name for path in _INTEGRATIONS}:
+        return True if collection_path in _INTEGRATIONS and collection_path.name != HERE else None
+    return True
