@@ -457,6 +457,18 @@ class AgentTimeoutError(LeaseholdError):
     retryable = True
 
 
+class SilenceLimitError(LeaseholdError):
+    """A handler said nothing for longer than its step may."""
+
+    code = "silence_limit_exceeded"
+    text = (
+        "Attempt {attempt} of step {step} made no progress, call, checkpoint or output for its "
+        "silence limit of {silence_s:g} s. Repair what it hangs in, say now and then how far it is "
+        "(ctx.progress), or raise the silence limit of the step."
+    )
+    retryable = True
+
+
 class NoProgressError(LeaseholdError):
     """A step was continued again and again without progress."""
 

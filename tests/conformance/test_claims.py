@@ -213,7 +213,7 @@ def test_what_an_attempt_did_at_its_limit_is_kept_with_the_run_and_in_its_trace(
     )
     attempt.progress = Progress(fraction=0.5)
 
-    attempt.call("handler", "shop:charge", attempt.end_at_deadline)
+    attempt.call("handler", "shop:charge", attempt.end_at_limit)
 
     run = get_run(engine, run_id)
     (event,) = [event for event in timeline_of(engine, run_id) if event.stacks]

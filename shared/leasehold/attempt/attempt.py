@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from leasehold.attempt.outage import outlast, pause
 from leasehold.attempt.phases import PhaseClock
+from leasehold.attempt.silence import Silence
 from leasehold.attempt.stop import StopSignal
 from leasehold.attempt.values import (
     PackedFile,
@@ -36,7 +37,7 @@ from leasehold.domain.checkpoint import CallCount, CallResult, Checkpoint
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
-from leasehold.domain.lifecycle.termination import deadline_error
+from leasehold.domain.lifecycle.termination import limit_error
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
 from leasehold.domain.manifest_parts import Progress, StackRequest, StepRecord
 from leasehold.domain.notes import (
@@ -85,6 +86,12 @@ SLOW_S: Final = 1.0
 _RETRY_S: Final = 1.0
 #: The store's time may be this far ahead of the estimate here.
 _AHEAD: Final = timedelta(seconds=1)
+
+#: What a worker ends the code in its own threads for.
+LIMITS_OF_THREADS: Final = (
+    Termination.DISPATCH_DEADLINE_EXCEEDED,
+    Termination.SILENCE_LIMIT_EXCEEDED,
+)
 
 _COUNTING: Final = threading.Lock()
 _NO_THREAD: Final = "The system had no thread to renew the lease with."
@@ -135,6 +142,8 @@ class Attempt:
         outage: what its handler waits for now: a store that is away. None: it waits for none.
         user_call: the call of a handler or a gate that has not returned yet.
         stack_of_process: returns what the handler does in its process; None: it has none now.
+        silence: how long its handler has said nothing; None: it may, or it has its own process,
+            which the worker that serves it listens to.
         output: what the gates judge now; None: nothing, or there are none.
         phases: how long it takes until its first tool call, and from there to its result.
         settled: what ended the attempt; None: nothing has, or it was lost.
@@ -148,6 +157,7 @@ class Attempt:
     outage: StoreUnavailableError | None = None
     user_call: UserCall | None = None
     stack_of_process: Callable[[], ThreadStack] | None = None
+    silence: Silence | None = None
     output: MadeOutput | None = None
     settled: Committed[Change] | None = None
     is_settled = False
@@ -162,6 +172,7 @@ class Attempt:
     _unpublished: Change | None = None
     _stack: TakenStack | None = None
     _is_overrun = False
+    _is_silent = False
     _is_unanswered = False  # a settlement was sent, and may stand
     _sent_at: float | None = None  # when a write was sent that has had no answer so far
     _is_refused = False  # the store was away for the last write
@@ -226,6 +237,7 @@ class Attempt:
 
     @progress.setter
     def progress(self, progress: Progress) -> None:
+        self._note_sign()
         self._progress = progress_without_secrets(progress)
 
     def note_output(self, output: MadeOutput) -> None:
@@ -249,6 +261,7 @@ class Attempt:
         Args:
             spend: what the call had spent, and is not spent again; None: nothing.
         """
+        self._note_sign()
         with _COUNTING:
             if self._calls_spared is None:
                 self._calls_spared = (self._record.calls or CallCount()).spared
@@ -484,7 +497,10 @@ class Attempt:
 
     def fetch(self, call: Callable[[], T]) -> T:
         """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
-        return self.insist(call, patience=self._patience)
+        try:
+            return self.insist(call, patience=self._patience)
+        finally:
+            self._note_sign()
 
     # --- for its keeper ---
 
@@ -544,6 +560,13 @@ class Attempt:
             return False
         return self._end_at <= self.engine.clock.monotonic()
 
+    def listen(self) -> None:
+        """Have its handler end, if that runs in a thread here and has said nothing for too long."""
+        silence, now = self.silence, self.engine.clock.monotonic()
+        waits = self.outage is not None or self.is_cut_off
+        if silence is not None and silence.listen(now, waits=waits):
+            self.silence, self._is_silent, self._end_at = None, True, now
+
     def beat(self, *, waits: bool = True) -> None:
         """Let the lease run on, until the dispatch deadline: then end what is still at work.
 
@@ -562,7 +585,7 @@ class Attempt:
             now = self.engine.clock.monotonic()
             self.renew_at, self._progress_at = now + (self.renew_every or 0.0), now + PROGRESS_S
             if self.is_overdue:
-                self.end_at_deadline()
+                self.end_at_limit()
             elif self.stop.reason is Termination.LEASE_EXPIRED:
                 self.look()
             elif now < self.answer_by:
@@ -578,23 +601,26 @@ class Attempt:
             if ended is not None:  # its own worker may be at work forever
                 self.engine.publish_or_leave(ended)
 
-    def end_at_deadline(self) -> None:
+    def end_at_limit(self) -> None:
         """End the attempt as failed, with what its user code does now, and ask that to stop.
 
-        Where the store is away, it is tried again. The thread that is at work may go on forever:
-        whatever it brings later is refused, and the effects are published in its place.
+        The limit is the dispatch deadline, or that of a handler's silence. Where the store is away,
+        it is tried again. The thread that is at work may go on forever: whatever it brings later is
+        refused, and the effects are published in its place.
         """
         self._end_at = self.engine.clock.monotonic() + _RETRY_S
         call = self.user_call
         if call is None:  # it came back this very moment, and is about to settle
             return
         stack = self._stack_of(call.thread, call.path)
+        at_deadline, of_silence = LIMITS_OF_THREADS
+        reason = of_silence if self._is_silent else at_deadline
         ending = partial(
             lifecycle.exceed_limit,
             rules=self.engine.dispatch_rules(),
             fence=self.fence,
-            reason=Termination.DISPATCH_DEADLINE_EXCEEDED,
-            error=replace(deadline_error(self.manifest), origin=stack.origin),
+            reason=reason,
+            error=replace(limit_error(self.manifest, reason), origin=stack.origin),
             stacks=stack.text,
             notes=self.notes,
         )
@@ -603,7 +629,7 @@ class Attempt:
             self._unpublished = self.settled.answer
             self._end()
         finally:
-            self.ask_to_stop(Termination.DISPATCH_DEADLINE_EXCEEDED)
+            self.ask_to_stop(reason)
 
     # --- how it writes ---
 
@@ -702,6 +728,11 @@ class Attempt:
         self.ends_at = _end_of_lease(run, self._snapshot) - took  # as if answered when it was sent
         return committed
 
+    def _note_sign(self) -> None:
+        """Note that its handler says something."""
+        if self.silence is not None:
+            self.silence.hear()
+
     def _persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
         """Write, and ask a store that does not answer again while the lease can still be held.
 
@@ -724,6 +755,8 @@ class Attempt:
             if self.settled is None and not self._is_remote:  # else it was released here
                 self._lost(error)
             raise
+        finally:
+            self._note_sign()
 
     def _outlast(
         self,
@@ -785,6 +818,7 @@ class Attempt:
 
     def _check_unsettled(self) -> None:
         """Refuse what a handler does that goes on after its attempt was settled."""
+        self._note_sign()
         if self.settled is not None:
             self._refuse("its attempt is over")
 

@@ -181,6 +181,7 @@ class LeaseKeeper:
             self._note_late(attempt)
         running = [attempt for attempt in self.held_attempts() if not attempt.is_settled]
         for attempt in running:
+            attempt.listen()
             if attempt.stop_at <= now:
                 attempt.ask_to_stop(Termination.LEASE_EXPIRED)
         self._renewing = {of: one for of, one in self._renewing.items() if one.is_alive()}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.attempt import LIMITS_OF_THREADS, Attempt
 from leasehold.attempt.values import inline, put
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Transition
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
-from leasehold.domain.lifecycle.termination import deadline_error
+from leasehold.domain.lifecycle.termination import limit_error
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.notes import MadeOutput
 from leasehold.domain.result import (
@@ -55,8 +55,8 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
         case LimitExceeded(reason, failure, stacks):
             facts |= {"error": failure, "stacks": stacks}
             return partial(lifecycle.exceed_limit, **facts, reason=reason)
-        case Stopped(Termination.DISPATCH_DEADLINE_EXCEEDED as reason):
-            failure = deadline_error(attempt.manifest)
+        case Stopped(reason) if reason in LIMITS_OF_THREADS:
+            failure = limit_error(attempt.manifest, reason)
             return partial(lifecycle.exceed_limit, **facts, reason=reason, error=failure)
         case Stopped(reason, detail):
             facts |= {"detail": detail or attempt.stop_detail, "killed": attempt.is_killed}

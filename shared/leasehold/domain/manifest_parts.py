@@ -88,7 +88,7 @@ class Block(Stored):
 
 
 #: The fields of a `Dispatch` that are the entry's of the step, as it was at the dispatch.
-ENTRY_OPTIONS: Final = ("cleanup_ms", "memory_limit_bytes")
+ENTRY_OPTIONS: Final = ("cleanup_ms", "memory_limit_bytes", "silence_limit_ms")
 
 
 class Dispatch(Stored):
@@ -109,6 +109,7 @@ class Dispatch(Stored):
     heartbeat_s: float | None = None
     cleanup_ms: int
     memory_limit_bytes: int | None = None  # None: as much as there is
+    silence_limit_ms: int | None = None  # None: the handler may say nothing
     queue: str
     sources: Mapping[str, str]
     nonce: str
@@ -146,6 +147,12 @@ class Dispatch(Stored):
     def soft_limit(self) -> timedelta:
         """When a handler is to finish: its clean-up time before the hard limit."""
         return self.hard_limit - self.cleanup
+
+    @property
+    def silence_limit(self) -> timedelta | None:
+        """How long a handler may say nothing; None: there is no limit."""
+        limit = self.silence_limit_ms
+        return None if limit is None else timedelta(milliseconds=limit)
 
     @property
     def cleanup(self) -> timedelta:

@@ -193,6 +193,7 @@ class Termination(StrEnum):
         "dispatch_deadline_exceeded"  # its last heartbeat is past it: it hung
     )
     AGENT_TIMEOUT_EXCEEDED = "agent_timeout_exceeded"  # the handler did not end at its limit
+    SILENCE_LIMIT_EXCEEDED = "silence_limit_exceeded"  # the handler said nothing for too long
     MEMORY_LIMIT_EXCEEDED = "memory_limit_exceeded"  # the handler took more than its step may
     CANCELLED = "cancelled"
     STORE_UNAVAILABLE = "store_unavailable"  # an outage: the attempt is put off

@@ -46,6 +46,8 @@ _OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {
 }
 #: One for each attempt whose handler runs in this process.
 _UNDER_WAY: Final[list[AttemptName]] = []
+#: What is called with each line of those that may not be silent for too long.
+_LISTENERS: Final[dict[AttemptName, Callable[[], object]]] = {}
 _CURRENT: Final[ContextVar[AttemptName]] = ContextVar("leasehold_attempt", default=_NONE)
 
 
@@ -61,6 +63,8 @@ class AttemptLogRecord(logging.LogRecord):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._attempt = _CURRENT.get()
+        if hear := _LISTENERS.get(self._attempt):
+            hear()
         self._words: str | None = None
 
     def getMessage(self) -> str:  # noqa: N802 - as its base has it
@@ -134,22 +138,32 @@ def span_of_attempt(attempt: AttemptName) -> LogSpan | None:
 
 
 class LinesOf:
-    """Has what is logged inside name this attempt; each enters it, so it is no generator."""
+    """Has what is logged inside name this attempt; each enters it, so it is no generator.
 
-    __slots__ = ("_name", "_token")
+    Args:
+        name: the attempt.
+        hear: called with each line; None: nothing is.
+    """
 
-    def __init__(self, name: AttemptName) -> None:
+    __slots__ = ("_hear", "_name", "_token")
+
+    def __init__(self, name: AttemptName, hear: Callable[[], object] | None = None) -> None:
         self._name = name
+        self._hear = hear
 
     def __enter__(self) -> None:
         self._token = _CURRENT.set(self._name)
         if self._name.run_id:
             _UNDER_WAY.append(self._name)
+        if self._hear is not None:
+            _LISTENERS[self._name] = self._hear
 
     def __exit__(self, *_: object) -> None:
         _CURRENT.reset(self._token)
         if self._name.run_id:
             _UNDER_WAY.remove(self._name)
+        if self._hear is not None:
+            _LISTENERS.pop(self._name, None)
 
 
 def is_event(record: logging.LogRecord) -> bool:

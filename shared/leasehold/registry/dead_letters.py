@@ -46,8 +46,8 @@ DEAD_LETTERS: Final = Registry(
             "repeated without progress, or too often in all.",
             "Read the error of the last attempt; repair the cause (agent_timeout_exceeded, "
             "dispatch_deadline_exceeded, memory_limit_exceeded: a handler that does with less, or "
-            "a higher limit; the error has the line it was at), then recreate the run from this "
-            "step.",
+            "a higher limit; silence_limit_exceeded: what it hangs in; the error has the line it "
+            "was at), then recreate the run from this step.",
             ("PIPELINE_MAX_RETRIES", "PIPELINE_MAX_FAILURES"),
         ),
         DeadLetterEntry(

@@ -130,6 +130,12 @@ MIN_MEMORY_LIMIT: Final = 64 * 1024**2
 MAX_MEMORY_LIMIT: Final = 1024**4
 _MEMORY_WORDS: Final = "bytes, from 64 MiB (64 * 1024**2) to 1 TiB (1024**4), or None"
 
+#: A worker listens to its handlers about this often.
+_SHORTEST_SILENCE: Final = timedelta(seconds=1)
+_SILENCE_REMOTE_WORDS: Final = (
+    "None: no worker here hears what a remote worker does between its calls"
+)
+
 _REUSE_WORDS: Final = "a whole number, 1 or more"
 _REUSE_ALONE_WORDS: Final = (
     "1: only the process of a handler (isolation='process') can be used again"
@@ -196,6 +202,12 @@ OPTIONS: Final[Mapping[str, StepOption]] = {
         lambda limit: limit is None or MIN_MEMORY_LIMIT <= limit <= MAX_MEMORY_LIMIT,
         field="memory_limit_bytes",
     ),
+    "silence_limit": StepOption(
+        timedelta | None,
+        "a timedelta, or None",
+        field="silence_limit_ms",
+        plain=lambda limit: None if limit is None else _milliseconds(limit),
+    ),
     "reuse": _named(int, _REUSE_WORDS, lambda reuse: reuse >= 1),
     "max_retries": _named(int | None, "a whole number, 0 or more, or None"),
     "retry": _named(RetryPolicy | None, "a RetryPolicy, or None"),
@@ -256,6 +268,9 @@ class StepDispatchEntry:
         cleanup_ttl: what is left between the soft limit and the hard one; at most half of it.
         memory_limit: how many bytes the handler's process may use, its own children included; None:
             as many as there are.
+        silence_limit: how long the handler may say nothing: without progress, checkpoint, call of
+            `ctx`, log line or printed text for that time its attempt has failed; 1 s or more, below
+            `agent_timeout`. None: there is no limit.
         reuse: how many attempts of the step a process may serve, one after the other, as long as
             each ends well and leaves nothing behind; 1: each attempt has a fresh process.
         max_retries: None: the threshold PIPELINE_MAX_RETRIES.
@@ -285,6 +300,7 @@ class StepDispatchEntry:
     isolation: Isolation = "process"
     cleanup_ttl: timedelta = DEFAULT_CLEANUP
     memory_limit: int | None = None
+    silence_limit: timedelta | None = None
     reuse: int = 1
     max_retries: int | None = None
     retry: RetryPolicy | None = None
@@ -309,6 +325,7 @@ class StepDispatchEntry:
             isolation: Isolation = ...,
             cleanup_ttl: timedelta = ...,
             memory_limit: int | None = ...,
+            silence_limit: timedelta | None = ...,
             reuse: int = ...,
             max_retries: int | None = ...,
             retry: RetryPolicy | None = ...,
@@ -391,6 +408,7 @@ class StepDispatchEntry:
         can_hold = limit is None or has_process
         alone = "None: only a handler in its own process (isolation='process') is held to it"
         yield can_hold, "memory_limit", limit, alone
+        yield from self._silence_checks()
         yield self.reuse == 1 or has_process, "reuse", self.reuse, _REUSE_ALONE_WORDS
         waits = self.schedule_to_start >= timedelta(seconds=1)
         yield waits, "schedule_to_start", str(self.schedule_to_start), "1 s or more"
@@ -402,6 +420,14 @@ class StepDispatchEntry:
             yield variable not in ENGINE_VARIABLES, "step_type", name, allowed
         timeout_ms, deadline_s = self.env_overrides
         yield timeout_ms != deadline_s, "env_overrides", timeout_ms, "one variable for each limit"
+
+    def _silence_checks(self) -> Iterator[Check]:
+        if (limit := self.silence_limit) is None:
+            return
+        yield self.handler != REMOTE, "silence_limit", str(limit), _SILENCE_REMOTE_WORDS
+        fits = _SHORTEST_SILENCE <= limit < self.agent_timeout
+        allowed = f"1 s or more, and below the agent timeout ({self.agent_timeout})"
+        yield fits, "silence_limit", str(limit), allowed
 
     def _entry_action_checks(self) -> Iterator[tuple[bool, str, object, str]]:
         actions = self.entry_actions

@@ -37,6 +37,7 @@ _LIMITS: Final[Mapping[str, str]] = {
     "heartbeat_s": "heartbeat in s",
     "cleanup_ms": "cleanup in ms",
     "memory_limit_bytes": "memory limit in bytes",
+    "silence_limit_ms": "silence limit in ms",
     "schedule_to_start_s": "schedule to start in s",
     "remote": "remote",
 }

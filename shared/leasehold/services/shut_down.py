@@ -30,6 +30,7 @@ _DEATH_S: Final = 0.2
 _SHUT_DOWN: Final = "the instance was shut down; the lease was released."
 _LIMITS: Final = (
     Termination.AGENT_TIMEOUT_EXCEEDED,
+    Termination.SILENCE_LIMIT_EXCEEDED,
     Termination.MEMORY_LIMIT_EXCEEDED,
     Termination.DISPATCH_DEADLINE_EXCEEDED,
 )

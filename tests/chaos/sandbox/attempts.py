@@ -63,6 +63,7 @@ class Attempts:
         timeout: float = 120,
         cleanup: float = 5,
         memory: int | None = None,
+        silence: float | None = None,
         outputs: Mapping[str, Any] | None = None,
         resume: IncrementalState | None = None,
         lease: float = LEASE.total_seconds(),
@@ -74,6 +75,7 @@ class Attempts:
             run.position.dispatch,
             cleanup_ms=round(cleanup * 1000),
             memory_limit_bytes=memory,
+            silence_limit_ms=None if silence is None else round(silence * 1000),
             deadline_s=3600,
         )
         now = run.updated_at

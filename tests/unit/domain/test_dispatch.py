@@ -71,4 +71,8 @@ def test_a_reader_without_a_catalog_sees_the_limits_of_the_dispatch(
 
     settings = as_dispatched(tight, dispatch).known_settings("draft")
 
-    assert settings.options == {"cleanup_ms": 2000, "memory_limit_bytes": GIB}
+    assert settings.options == {
+        "cleanup_ms": 2000,
+        "memory_limit_bytes": GIB,
+        "silence_limit_ms": None,
+    }

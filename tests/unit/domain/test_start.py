@@ -47,6 +47,7 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "heartbeatS": 10.0,
         "cleanupMs": 5000,
         "memoryLimitBytes": None,
+        "silenceLimitMs": None,
         "queue": "draft",
         "remote": False,
         "scheduleToStartS": None,

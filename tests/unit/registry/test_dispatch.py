@@ -240,6 +240,43 @@ def test_a_memory_limit_that_nothing_would_hold_is_refused(
         entry(memory_limit=512 * MIB, **where)
 
 
+@pytest.mark.parametrize("limit", [None, 1 * S, 60 * S])
+def test_a_silence_limit_is_below_the_agent_timeout(entry: Entry, limit: timedelta | None) -> None:
+    taken = entry(agent_timeout=61 * S, silence_limit=limit)
+
+    assert taken.silence_limit == limit
+    frozen_ms = None if limit is None else limit // timedelta(milliseconds=1)
+    assert taken.frozen_options()["silence_limit_ms"] == frozen_ms
+    assert taken.listed_options() == ({} if limit is None else {"silence_limit_ms": frozen_ms})
+
+
+@pytest.mark.parametrize("limit", [0 * S, 0.5 * S, 61 * S, 3600 * S])
+def test_a_silence_limit_that_nothing_would_reach_is_refused(
+    entry: Entry, limit: timedelta
+) -> None:
+    with pytest.raises(InvalidEntryError) as refused:
+        entry(agent_timeout=61 * S, silence_limit=limit)
+
+    assert refused.value.message == (
+        f"silence_limit of 'extraction' in the dispatch registry is '{limit}'; "
+        "allowed: 1 s or more, and below the agent timeout (0:01:01)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ({"silence_limit": 60}, "allowed: a timedelta, or None."),
+        ({"silence_limit": 60 * S, "handler": "remote"}, "allowed: None: no worker here hears"),
+    ],
+)
+def test_a_silence_limit_that_no_worker_would_hold_is_refused(
+    entry: Entry, where: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InvalidEntryError, match=words):
+        entry(**where)
+
+
 @pytest.mark.parametrize("reuse", [1, 2, 100])
 def test_reuse_is_a_number_of_attempts(entry: Entry, reuse: int) -> None:
     assert entry(reuse=reuse).reuse == reuse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,6 +22,8 @@ from leasehold import (
 THERE: dict[str, threading.Event] = {}
 GO_ON: dict[str, threading.Event] = {}
 MET: dict[str, list[object]] = {}
+#: By run: how it says something; empty: it returns.
+SAYS: dict[str, str] = {}
 
 
 def hang(ctx: StepContext, given: Any) -> Any:
@@ -54,6 +57,26 @@ def obey(ctx: StepContext, given: Any) -> Any:
     if ctx.wait_or_shutdown(60):
         raise RuntimeError("asked to stop")
     return given
+
+
+def mutter(ctx: StepContext, given: Any) -> Any:
+    """Say something each time a test asks for it; hear nothing."""
+    said = 0
+    ways: dict[str, Callable[[], object]] = {
+        "progress": lambda: ctx.progress(0.5, f"{said}"),
+        "checkpoint": lambda: ctx.checkpoint(said, [said]),
+        "call": lambda: ctx.once(f"call-{said}", int),
+        "its log": lambda: ctx.log.warning("still here"),
+        "any logger": lambda: logging.getLogger("shop").warning("still here"),
+    }
+    while True:
+        THERE[ctx.run_id].set()
+        GO_ON[ctx.run_id].wait(60)
+        if not SAYS.get(ctx.run_id):
+            return {"late": True}
+        GO_ON[ctx.run_id].clear()
+        said += 1
+        ways[SAYS[ctx.run_id]]()
 
 
 def done(ctx: StepContext, given: Any) -> Any:
@@ -98,6 +121,7 @@ STEPS = Registry(
         _entry("hang_later"),
         _entry("recurse"),
         _entry("obey"),
+        _entry("mutter", silence_limit=timedelta(seconds=30)),
         _entry("done", gates=("ponder",)),
     ],
 )

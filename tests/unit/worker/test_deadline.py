@@ -33,7 +33,7 @@ from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.stopping.thread_stacks import stack_of
 from tests.unit.worker import hanging
-from tests.unit.worker.hanging import GO_ON, MET, THERE
+from tests.unit.worker.hanging import GO_ON, MET, SAYS, THERE
 from tests.unit.worker.leased_world import World, holding, world_of
 from tests.worlds.waiting import until
 
@@ -79,6 +79,12 @@ class Hung:
         """Let time pass as it does: whatever is due is done."""
         for _ in range(seconds // 5):
             self.world.clock.advance(5)
+            self.world.engine.leases.look()
+
+    def hear_nothing(self, seconds: int) -> None:
+        """Let time pass in which its worker listens."""
+        for _ in range(seconds):
+            self.world.clock.advance(1)
             self.world.engine.leases.look()
 
     def change(self, operation: Any) -> None:
@@ -315,6 +321,71 @@ def test_the_retry_has_the_override_that_was_set_while_the_attempt_hung(
     assert attempt.run.position.attempts.failed == 1
     assert attempt.run.position.dispatch.timeout_ms == 30_000
     attempt.come_back()
+
+
+@pytest.mark.parametrize("says", ["progress", "checkpoint", "call", "its log", "any logger"])
+def test_a_handler_that_says_nothing_for_too_long_is_ended(world: World, says: str) -> None:
+    """It has a minute, and whatever it says in between lets it go on."""
+    attempt = hung(world, "mutter")
+    SAYS[attempt.run_id] = says
+    attempt.hear_nothing(20)
+    THERE[attempt.run_id].clear()
+    GO_ON[attempt.run_id].set()
+    assert THERE[attempt.run_id].wait(30)
+    attempt.hear_nothing(29)
+    before = attempt.run
+
+    attempt.hear_nothing(2)
+    run = attempt.run
+    SAYS[attempt.run_id] = ""
+    attempt.come_back()
+
+    assert before.position.lease is not None
+    assert (run.status, run.position.lease, run.position.attempts.failed) == ("ERROR", None, 1)
+    assert run.error is not None
+    assert run.error.code == "silence_limit_exceeded"
+    assert "for its silence limit of 30 s" in run.error.message
+    (event,) = [event for event in attempt.events if event.type == "step_terminated"]
+    assert event.reason == "silence_limit_exceeded"
+    assert "in mutter\n" in (event.stacks or "")
+    assert attempt.run == run
+
+
+def test_time_in_which_a_worker_was_frozen_is_no_silence_of_its_handler(world: World) -> None:
+    attempt = hung(world, "mutter")
+    attempt.hear_nothing(20)
+
+    world.clock.advance(12)  # less than its lease: nothing else ends it
+    attempt.hear_nothing(8)
+
+    before = attempt.run
+    attempt.hear_nothing(2)
+    SAYS[attempt.run_id] = ""
+    attempt.come_back()
+
+    assert before.position.lease is not None
+    assert [event.reason for event in attempt.events] == ["silence_limit_exceeded"]
+
+
+def test_a_handler_that_waits_for_a_store_is_not_silent(world: World) -> None:
+    attempt = hung(world, "mutter")
+    SAYS[attempt.run_id] = "checkpoint"
+    THERE[attempt.run_id].clear()
+    world.store.is_down = True
+    GO_ON[attempt.run_id].set()
+    until(lambda: any(held.outage for held in world.engine.leases.held_attempts()))
+
+    for _ in range(20):
+        attempt.hear_nothing(1)
+    world.store.is_down = False
+
+    is_there = THERE[attempt.run_id].wait(30)
+    run = attempt.run
+    SAYS[attempt.run_id] = ""
+    attempt.come_back()
+
+    assert is_there
+    assert run.position.lease is not None
 
 
 def test_a_cancelled_run_ended_with_its_cancellation(world: World) -> None:

@@ -177,8 +177,9 @@ ALERTS: Final = Registry(
             "One is no reason to worry: the step is tried again. This many of one reason are.\n\n"
             "`lease_expired`: workers die, or a handler blocks the interpreter. "
             "`memory_limit_exceeded`, `agent_timeout_exceeded`, `dispatch_deadline_exceeded`: a "
-            "step needs more of that, or checkpoints. `…_unavailable`: an outage; runs wait and "
-            "are not given up. `leasehold trace RUN` has each with its holder.",
+            "step needs more of that, or checkpoints. `silence_limit_exceeded`: a step hangs in "
+            "the line that the trace shows. `…_unavailable`: an outage; runs wait and are not "
+            "given up. `leasehold trace RUN` has each with its holder.",
             _of(
                 METRICS["terminated-attempts"],
                 *(f'metric.label.reason != "{reason}"' for reason in _PLANNED),

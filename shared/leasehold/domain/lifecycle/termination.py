@@ -16,7 +16,7 @@ from leasehold.domain.retry import is_listed
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
-from leasehold.errors import DispatchDeadlineError
+from leasehold.errors import DispatchDeadlineError, SilenceLimitError
 
 #: What an attempt did when it was ended, at most: as the traceback of one that raised.
 MAX_STACKS_BYTES: Final = 8 * 1024
@@ -69,6 +69,15 @@ def deadline_error(run: Manifest) -> ErrorRecord:
         step=step, attempt=attempt, deadline_s=run.position.dispatch.deadline_s
     )
     return ErrorRecord(type=type(error).__name__, code=error.code, message=error.message)
+
+
+def limit_error(run: Manifest, reason: Termination) -> ErrorRecord:
+    """Return the error of an attempt that a worker ended at its deadline, or for its silence."""
+    if reason is not Termination.SILENCE_LIMIT_EXCEEDED:
+        return deadline_error(run)
+    step, attempt = run.position.step, run.position.attempt
+    silence_s = (run.position.dispatch.silence_limit_ms or 0) / 1000
+    return ErrorRecord.of(SilenceLimitError(step=step, attempt=attempt, silence_s=silence_s))
 
 
 def expired(run: Manifest, lease: Lease) -> str:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
+from leasehold.attempt.silence import Silence
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import (
     OUTPUT_STATUSES,
@@ -264,9 +265,14 @@ class InlineRunner:
         """Call the handler and judge what it does; do not begin what is to stop already."""
         if end := attempt.end_before_it_begins():
             return end
-        with LinesOf(attempt.name):
-            begin, end_by = partial(_begin, attempt), partial(self._end_by, attempt, step)
+        limit, silence = attempt.manifest.position.dispatch.silence_limit, None
+        if limit is not None:
+            silence = Silence(limit, attempt.engine.clock.monotonic())
+        with LinesOf(attempt.name, None if silence is None else silence.hear):
+            begin = partial(_begin, attempt, silence)
+            end_by = partial(self._end_by, attempt, step)
             result = call_handler(step, given, begin=begin, end_by=end_by)
+        attempt.silence = None
         has_result = isinstance(result, Finished)
         attempt.phases.note_returned(attempt.engine.clock.monotonic(), has_result=has_result)
         return result
@@ -285,8 +291,9 @@ class InlineRunner:
         )
 
 
-def _begin(attempt: Attempt) -> StepContext | Result:
+def _begin(attempt: Attempt, silence: Silence | None) -> StepContext | Result:
     context = StepContext(AttemptCalls(attempt))
+    attempt.silence = silence
     attempt.phases.note_entered(attempt.engine.clock.monotonic())
     return attempt.end_before_it_begins() or context  # it may have waited for its checkpoint
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Container
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final, Self
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
+from leasehold.attempt.silence import Silence
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import ThreadStack
 from leasehold.domain.spend import spend_of
@@ -73,6 +75,7 @@ class Limits:
         deadline_at: the dispatch deadline, which comes first where the attempt began late.
         cleanup_s: how long a handler may take to end that is asked to.
         memory: in bytes; None: no limit.
+        silence: how long the handler may say nothing; None: there is no limit.
     """
 
     begun_at: float
@@ -82,6 +85,7 @@ class Limits:
     deadline_at: float
     cleanup_s: float
     memory: int | None
+    silence: timedelta | None
 
     @classmethod
     def of(cls, held: Attempt, now: float, import_s: float) -> Self:
@@ -103,12 +107,17 @@ class Limits:
             deadline_at=deadline_at,
             cleanup_s=hard - soft,
             memory=dispatch.memory_limit_bytes,
+            silence=dispatch.silence_limit,
         )
 
     def from_import(self, now: float) -> Self:
         """Return the limits of a handler that is imported now."""
         hard_at = now + self.timeout_s
         return replace(self, soft_at=hard_at - self.cleanup_s, hard_at=hard_at)
+
+    def from_soft(self, now: float) -> Self:
+        """Return the limits of a handler that is given its soft limit now."""
+        return replace(self, soft_at=now, hard_at=min(self.hard_at, now + self.cleanup_s))
 
     def kill_at(self, reason: Termination | None, held: Attempt, now: float) -> float:
         """Return the time of the kill if a handler is asked to stop now."""
@@ -185,7 +194,8 @@ class SandboxedAttempt:
         limits: when it is to end.
         is_imported: whether its handler is imported and may be called, so that its time has begun.
         last: what the child said last, if it came so far.
-        limit: the limit at which it was killed, or past which it raised; None: none.
+        limit: the limit at which it was killed; None: none.
+        soft_limit: the limit that its soft one was for: of its time, or of its silence.
         garbled: what was wrong with what it sent; empty: nothing.
         taken: the memory that it took when it was killed for that.
         left: what it has left in its process, in words; None: it did not come so far.
@@ -205,6 +215,7 @@ class SandboxedAttempt:
         self.is_imported = False
         self.last: tuple[Ending, bytes] | None = None
         self.limit: Termination | None = None
+        self.soft_limit = Termination.AGENT_TIMEOUT_EXCEEDED
         self.garbled = ""
         self.taken = 0
         self.left: str | None = None
@@ -219,6 +230,7 @@ class SandboxedAttempt:
         self._desk = CallServer(calls, self._wake)
         self._kill_at: float | None = None
         self._is_soft_given = False
+        self._silence: Silence | None = None
         self._live: _LiveStack | None = None
         self._ready: set[int] = set()  # by the last poll: each look at a descriptor takes a switch
 
@@ -308,6 +320,8 @@ class SandboxedAttempt:
             ends.append(self._kill_at)
         elif not self._is_soft_given:
             ends.append(limits.soft_at)
+            if self._silence is not None:
+                ends.append(now + self._silence.left_s)
         if self._live is not None:
             ends.append(self._live.look_at)
         return min(ends)
@@ -317,6 +331,7 @@ class SandboxedAttempt:
             with suppress(BlockingIOError):
                 self._woken.recv(_WAKES)
         if self._child.output in self._ready:
+            self._note_sign()
             self.prints.read(time.monotonic() + _LISTEN_S)
         if self._live is not None and self._child.stacks in self._ready:
             self._live.read(time.monotonic())
@@ -324,6 +339,7 @@ class SandboxedAttempt:
             self._channel.flush()
         if self._may_hear and self._child.call.fileno() in self._ready:
             for frame in self._channel.received(time.monotonic() + _LISTEN_S):
+                self._note_sign()
                 self._hear(frame)
         if self._channel.is_over and not self.last and not self._has_ended_within(_EXIT_S):
             raise GarbledError("it closed its connection to the worker")
@@ -332,6 +348,10 @@ class SandboxedAttempt:
     def _may_hear(self) -> bool:
         """Whether there is room for more calls: what they carry and are answered is kept here."""
         return not (self._channel.is_behind or self._desk.is_full)
+
+    def _note_sign(self) -> None:
+        if self._silence is not None:
+            self._silence.hear()
 
     def _hear(self, frame: Frame) -> None:
         if self.last is not None:  # it had said its last word
@@ -358,6 +378,7 @@ class SandboxedAttempt:
                 begun_at = min(at, time.monotonic())
                 self.limits = self.limits.from_import(begun_at)
                 self._held.phases.note_entered(begun_at)
+                self._silence = Silence(self.limits.silence, begun_at)
                 if is_fit:
                     self._note_fit()
 
@@ -384,19 +405,36 @@ class SandboxedAttempt:
         elif limits.deadline_at <= now:
             self._kill(Termination.DISPATCH_DEADLINE_EXCEEDED)
         elif limits.hard_at <= now:
-            self._kill(Termination.AGENT_TIMEOUT_EXCEEDED)
+            self._kill(self.soft_limit)
         elif limits.memory is not None and self._child.memory() > limits.memory:
             self.taken = self._child.memory()
             self._kill(Termination.MEMORY_LIMIT_EXCEEDED)
-        elif limits.soft_at <= now and not self._is_soft_given and not self.was_stopped:
-            self._is_soft_given = True
-            self.stacks.clear()
-            self._channel.send(SoftLimitNote())
-            if not self._has_stacks_within(min(_ANSWER_S, (limits.hard_at - limits.soft_at) / 4)):
-                self._take_stacks()
+        elif not self._is_soft_given and not self.was_stopped:
+            if limits.soft_at <= now:
+                self._give_soft_limit(now)
+            elif self._is_silent(now):
+                self.soft_limit = Termination.SILENCE_LIMIT_EXCEEDED
+                self._give_soft_limit(now)
 
         if self._live is not None and self._live.look_at <= now:
             self._take_live(self._live, now)
+
+    def _is_silent(self, now: float) -> bool:
+        """Return whether the handler has said nothing for too long; its calls may wait here."""
+        silence, waits = self._silence, self._desk.is_busy or self._held.outage is not None
+        if silence is None or not silence.listen(now, waits=waits):
+            return False
+        self._wait(0.0)  # this worker may have been frozen since the last poll
+        self._read()
+        return silence.listen(now)
+
+    def _give_soft_limit(self, now: float) -> None:
+        self._is_soft_given = True
+        self.limits = limits = self.limits.from_soft(now)
+        self.stacks.clear()
+        self._channel.send(SoftLimitNote(reason=self.soft_limit, hard_at=limits.hard_at))
+        if not self._has_stacks_within(min(_ANSWER_S, (limits.hard_at - now) / 4)):
+            self._take_stacks()
 
     def _take_live(self, live: _LiveStack, now: float) -> None:
         """Have a child that goes on write its stacks, by and by more urgently."""

@@ -30,6 +30,7 @@ from leasehold.errors import (
     HandlerNotFoundError,
     LeaseholdError,
     MemoryLimitError,
+    SilenceLimitError,
 )
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures.failures import record_of_child, safe_text
@@ -132,7 +133,7 @@ class _Verdict:
         It had been warned of its time before that, and memory it takes at its own risk.
         """
         limit, is_told = self._attempt.limit, self._attempt.is_past_soft_limit
-        is_late = limit is Termination.AGENT_TIMEOUT_EXCEEDED and is_told
+        is_late = limit is self._attempt.soft_limit and is_told
         return is_late or limit is Termination.MEMORY_LIMIT_EXCEEDED
 
     def _on_last_word(self, note: messages.Ending, body: bytes) -> Result:
@@ -157,7 +158,7 @@ class _Verdict:
         """Return what it comes to that the handler raised: the limit, where it was past one."""
         attempt = self._attempt
         if attempt.is_past_soft_limit or (attempt.limit and not attempt.was_stopped):
-            return self._exceeded(attempt.limit or Termination.AGENT_TIMEOUT_EXCEEDED, record)
+            return self._exceeded(attempt.limit or attempt.soft_limit, record)
         if self._held.stop.is_requested:
             return self._stopped()
         if note.lacked_memory and self._limits.memory is not None:
@@ -173,7 +174,7 @@ class _Verdict:
         attempt, limits = self._attempt, self._limits
         is_late = attempt.is_past_soft_limit or limits.hard_at <= time.monotonic()
         if is_late and (attempt.is_past_soft_limit or ending.exit_code == OUT_OF_TIME):
-            return self._exceeded(Termination.AGENT_TIMEOUT_EXCEEDED)
+            return self._exceeded(attempt.soft_limit)
         if ending.signal == signal.SIGKILL and limits.memory is not None:
             return self._on_limit(Termination.MEMORY_LIMIT_EXCEEDED)
         if self._held.stop.is_requested:
@@ -247,6 +248,9 @@ class _Verdict:
                 return MemoryLimitError(**self._facts, **sizes)
             case Termination.DISPATCH_DEADLINE_EXCEEDED:
                 return DispatchDeadlineError(**self._facts, deadline_s=dispatch.deadline_s)
+            case Termination.SILENCE_LIMIT_EXCEEDED:
+                silence_s = (dispatch.silence_limit_ms or 0) / 1000
+                return SilenceLimitError(**self._facts, silence_s=silence_s)
         return AgentTimeoutError(**self._facts, timeout_s=dispatch.timeout_ms / 1000)
 
 

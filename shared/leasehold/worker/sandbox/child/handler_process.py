@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result, Unable
-from leasehold.domain.status import Termination
 from leasehold.errors import TooLargeError
 from leasehold.logs.attempt import AttemptName, LinesOf, keep, name_attempts_in_records
 from leasehold.ports.handler_runner import EnteredStep
@@ -279,10 +278,11 @@ class HandlerProcess:
             case StacksNote(by=by):
                 if time.monotonic() < by:  # else its worker waits for them no more
                     self._stacks.write(self._soft)
-            case SoftLimitNote():
+            case SoftLimitNote(reason=reason, hard_at=hard_at):
                 self._stacks.expect_no_more()
                 self._stacks.write(self._soft)
-                self._calls.stop.request(Termination.AGENT_TIMEOUT_EXCEEDED)
+                self._link.hard_at = min(hard_at, self._link.hard_at)
+                self._calls.stop.request(reason)
                 self._soft.give()
 
     def _end_by(self, error: BaseException, path: str) -> Result:

@@ -81,9 +81,11 @@ class Stop(Message):
 
 
 class SoftLimitNote(Message):
-    """The soft limit is reached."""
+    """The soft limit is reached; the process is killed at `hard_at`, a time as in `Imported`."""
 
     kind: Literal["soft_limit"] = "soft_limit"
+    reason: Annotated[Termination, Field(strict=False)]
+    hard_at: Annotated[float, Field(allow_inf_nan=False)]
 
 
 class StacksNote(Message):
@@ -364,7 +366,7 @@ def build_readers() -> None:
     for message in (*get_args(FromWorker), *get_args(FromChild)):
         message.model_rebuild()
     _child_adapter()
-    from_worker(SoftLimitNote().model_dump_json().encode())
+    from_worker(StacksNote(by=0.0).model_dump_json().encode())
 
 
 def from_child(header: bytes) -> Message:
