@@ -167,11 +167,11 @@ TROUBLES: Final[Mapping[str, str]] = {
     "overdue": "overdue: its alarm has passed",
     "announcement": "owes an announcement",
 }
-_NOT_A_FILTER: Final = ("limit", "pageToken", "done")
+_NOT_A_FILTER: Final = ("limit", "pageToken")
 
 
 def _runs(at: PageRequest) -> Shown:
-    texts = {name: text for name, text in at.texts.items() if name != "done"}
+    texts = at.texts
     filters = {name: text for name, text in texts.items() if name not in _NOT_A_FILTER}
     page = at.ask(calls.overview, at.given) if at.problem is None else None
     runs = page.runs if page else []
@@ -378,7 +378,7 @@ def _deliveries(at: PageRequest) -> Shown:
         {
             "deliveries": page.deliveries if page else [],
             "next": page and page.next_page_token,
-            "texts": {name: text for name, text in at.texts.items() if name != "done"},
+            "texts": at.texts,
             "delivery_states": list(DeliveryState),
             "may_tell": Right.CHANGE in at.rights,
         },

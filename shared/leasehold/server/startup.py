@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.errors import NotReadyError, SettingError
 from leasehold.registry.settings import check_sign_in, read_settings
+from leasehold.web.plain_page import PAGE_HEADERS, page_of_refusal, wants_page
 
 # The socket that the server listens on, or which option is wrong.
 
@@ -115,12 +116,10 @@ def answer(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> It
     """Answer a request, as WSGI has it: the same to every caller, so none needs a check."""
     asks = environ["PATH_INFO"] == "/health" and environ["REQUEST_METHOD"] in ("GET", "HEAD")
     status, body = ("200 OK", _HEALTHY) if asks else ("503 Service Unavailable", _REFUSED)
-    start_response(
-        status,
-        [
-            ("Content-Type", "application/json"),
-            ("Content-Length", str(len(body))),
-            ("X-Content-Type-Options", "nosniff"),
-        ],
-    )
+    headers = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+    if not asks and wants_page(environ):
+        body = page_of_refusal(environ, 503, _STARTING.code, _STARTING.message).encode()
+        headers = {**PAGE_HEADERS, "Content-Type": "text/html; charset=utf-8"}
+    headers |= {"Content-Length": str(len(body)), "Cache-Control": "no-store", "Vary": "Accept"}
+    start_response(status, [*headers.items()])
     return () if environ["REQUEST_METHOD"] == "HEAD" else (body,)

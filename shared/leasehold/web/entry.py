@@ -3,7 +3,7 @@
 One decorator does it, for events too, in this order: what is logged meanwhile names the trace of
 the request; who may not call gets no further, before a body is read; an error is answered, and
 never a traceback; and what is left of the body is dropped. A body is read within its limit, and
-never left half read; values and errors are answered as JSON.
+never left half read; values and errors are answered as JSON, and to a browser an error is a page.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from leasehold.errors import (
     TooLargeError,
 )
 from leasehold.logs.stderr_log import lines_of_request
+from leasehold.web.plain_page import PAGE_HEADERS, page_of_refusal, wants_page
 
 _LOG: Final = logging.getLogger("leasehold.web")
 
@@ -40,18 +41,6 @@ _LONGEST_MESSAGE: Final = 1000
 
 #: The files of all pages lie below this path: the framework answers /static itself.
 ASSETS: Final = "/assets/"
-#: What a page may do in a browser: nothing that is not of this server.
-PAGE_HEADERS: Final[Mapping[str, str]] = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 _OUTAGE: Final = 503
 
 #: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
@@ -96,7 +85,8 @@ def entry(
     def answer_entered(opened: Opened, request: AnyRequest) -> flask.Response:
         with entered(opened, request) as refused:
             try:
-                return refused or guarded(partial(answer, opened, request))
+                answered = refused or guarded(partial(answer, opened, request))
+                return shown(request.environ, answered)
             finally:
                 drop_rest(request)
                 opened.end_call()
@@ -120,7 +110,7 @@ def check_every_request(opened: HasCallers) -> None:
 
     def refused() -> flask.Response | None:
         with entered(opened, flask.request) as refused:
-            return refused
+            return refused and shown(flask.request.environ, refused)
 
     if flask.has_app_context():
         flask.current_app.before_request(refused)
@@ -146,13 +136,43 @@ def respond_text(text: PlainText) -> flask.Response:
     return answer
 
 
+class Refusal(flask.Response):
+    """An answer that is an error, as JSON.
+
+    Attributes:
+        error: what it says.
+    """
+
+    error: ErrorInfo
+
+
+def shown(environ: Mapping[str, Any], answer: flask.Response) -> flask.Response:
+    """Return an answer as its reader can read it: an error as a page, where a browser asks for one.
+
+    Args:
+        environ: the request, as WSGI has it.
+        answer: the answer.
+    """
+    if isinstance(answer, Refusal) and wants_page(environ):
+        error, status = answer.error, answer.status_code
+        answer.set_data(page_of_refusal(environ, status, error.code or "", error.message))
+        answer.mimetype = "text/html"
+        answer.headers.update({**PAGE_HEADERS, "Cache-Control": "no-store"})
+        answer.vary.add("Accept")
+    return answer
+
+
 def refuse(
     status: int, code: str, message: str, details: Mapping[str, Any] | None = None
-) -> flask.Response:
+) -> Refusal:
     """Answer with an error: `{"error": {"code", "message", "details"}}`."""
     cut = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
     error = ErrorInfo(code=code, message=cut, details=details or {})
-    return respond(ErrorResponse(error=error), status)
+    body = pydantic_core.to_json(ErrorResponse(error=error), by_alias=True, fallback=str)
+    refused = Refusal(body, status, mimetype="application/json")
+    refused.headers["X-Content-Type-Options"] = "nosniff"
+    refused.error = error
+    return refused
 
 
 def refuse_path(path: str, known: Iterable[str]) -> flask.Response:

@@ -15,7 +15,8 @@ from typing import Any, Final
 from flask import Response
 from werkzeug import Request
 
-from leasehold.web.entry import drop_rest, refuse
+from leasehold.web.entry import drop_rest, refuse, shown
+from leasehold.web.plain_page import wants_page
 
 #: The hosts by which programs of this machine call it.
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -64,7 +65,7 @@ class LoopbackGuard:
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer
         drop_rest(Request(environ))
-        return refused(environ, start_response)
+        return shown(environ, refused)(environ, start_response)
 
 
 def refusal_of(
@@ -109,6 +110,13 @@ def is_form(request: Request) -> bool:
     """Return whether the body is that of a form of a page, and not JSON of a program."""
     environ = request.environ
     return _kind(environ) == _FORM and _is_from_browser(environ)
+
+
+def is_of_browser(request: Request) -> bool:
+    """Return whether a person waits for a page: by opening an address, or by sending a form."""
+    if request.method in ("GET", "HEAD"):
+        return wants_page(request.environ)
+    return request.method == "POST" and is_form(request)
 
 
 def refuse_content(environ: dict[str, Any]) -> Response:

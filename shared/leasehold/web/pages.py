@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import flask
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
@@ -43,12 +43,12 @@ from leasehold.errors import (
     CallerNotAllowedError,
     InvalidRequestError,
     LeaseholdError,
-    TooLargeError,
 )
 from leasehold.registry.setting_texts import Right
 from leasehold.web.callers import actor_of, caller_of, check_right, page_rights
-from leasehold.web.entry import ASSETS, PAGE_HEADERS
+from leasehold.web.entry import ASSETS
 from leasehold.web.loopback_guard import is_same_origin
+from leasehold.web.plain_page import AGAIN_S, PAGE_HEADERS, looks_again, remedy_of, title_of
 
 _LOG: Final = logging.getLogger("leasehold.web")
 
@@ -63,8 +63,9 @@ _TOKEN: Final = f"leasehold-form-token-{secrets.token_hex(16)}"
 #: The words of times, which pass by themselves: the script of the page keeps them right.
 _WITHOUT_AGES: Final = re.compile(r'(?<=">)[^<>]*(?=</time>)| data-now="[^"]*"')
 
-#: What a form has done, for the page that it leads to; anything else in an address says nothing.
-#: The address stays while the run goes on: what was done is said, and not how the run is.
+#: What a form has done, for the page that it leads to. A cookie of that page carries it, and not
+#: the address, which would say it to each reader of a link.
+_SAID_S: Final = 60
 DONE: Final[Mapping[str, str]] = {
     "pause": "The run was paused.",
     "resume": "The run was resumed.",
@@ -76,17 +77,6 @@ DONE: Final[Mapping[str, str]] = {
     "deliver": "The announcement is due again.",
     "override": "The override is set: it holds from the next dispatch on.",
     "clearOverride": "The override is cleared: the step has its own limits again.",
-}
-_TITLES: Final[Mapping[int, str]] = {
-    400: "That cannot be asked for",
-    401: "Please sign in",
-    403: "You may not do that",
-    404: "There is no such page",
-    405: "That is not a page",
-    409: "It has changed since you looked",
-    413: "That is too much",
-    500: "Something failed",
-    503: "Not available just now",
 }
 
 
@@ -147,7 +137,7 @@ def _answer_page(
     known = None
     if page.mark is not None and look.problem is None and "If-None-Match" in request.headers:
         moment = str(int(look.now.timestamp()) // _FRESH_S)
-        known = _etag(request, page.mark(look), moment)
+        known = _etag(request, page.mark(look), moment, _done(request))
         if request.headers["If-None-Match"] == known:
             return _unchanged(known)
     shown = page.show(look)
@@ -179,7 +169,7 @@ def _look(
     given, problem = None, None
     if row.takes is not None:
         try:
-            given = row.takes.read({name: it for name, it in texts.items() if name != "done"})
+            given = row.takes.read(texts)
         except InvalidRequestError as error:
             if row not in FILTERED:
                 raise
@@ -194,8 +184,9 @@ def _answer_form(
     """Do what a form of a page asks for, and lead to where that is seen."""
     size = request.content_length or 0
     if size > row.limit:  # it was not read, and what it asks for is not known
-        raise TooLargeError(what="the form", size=size, limit=row.limit)
-    form, secret = request.form.to_dict(), request.cookies.get(_cookie(request), "")
+        problem = f"The form has {size:,} bytes, and at most {row.limit:,} are read."
+        return _error_page(request, 413, problem)
+    form, secret = request.form.to_dict(), request.cookies.get(_cookie(request, _FORM_COOKIE), "")
     if not (is_same_origin(request) and forms.is_token_of(form.get("formToken", ""), secret)):
         problem = "the form is not of this server, or the browser has dropped its cookie"
         raise CallerNotAllowedError(problem=f"{problem}; open the page again")
@@ -207,7 +198,7 @@ def _answer_form(
     answer = answered.value if isinstance(answered, Created) else answered
     if row in RESULTS:
         return _page(request, _rendered(request, RESULTS[row](look, given, answer, form), look))
-    return _redirect(_next_path(answer, values), row.name)
+    return _redirect(request, _next_path(answer, values), row.name)
 
 
 def _next_path(answer: Any, values: Mapping[str, str]) -> str:
@@ -216,28 +207,31 @@ def _next_path(answer: Any, values: Mapping[str, str]) -> str:
     return f"/runs/{quote(run_id, safe='')}" if run_id else "/registry"
 
 
-def _redirect(path: str, done: str) -> flask.Response:
+def _redirect(request: flask.Request, path: str, done: str) -> flask.Response:
+    """Lead to a page, which says for a while what was done."""
     answer = flask.Response(status=303)
-    answer.headers["Location"] = f"{path}?{urlencode({'done': done})}"
+    answer.headers["Location"] = path
     answer.headers.update(PAGE_HEADERS)
+    _set_cookie(request, answer, _DONE_COOKIE, done, path=path, max_age=_SAID_S)
     return answer
 
 
+def _done(request: flask.Request) -> str:
+    """Return what a form has done that led to this page."""
+    done = request.cookies.get(_cookie(request, _DONE_COOKIE), "")
+    return DONE.get(done, "") if request.method == "GET" else ""
+
+
 def _error_page(request: flask.Request, status: int, message: str) -> flask.Response:
-    values = {
-        "status": status,
-        "problem": message,
-        "path": request.path,
-    }
-    title = _TITLES.get(status, HTTPStatus(status).phrase)
-    shown = Shown("error.html", title, values)
+    values = {"problem": message, "remedy": remedy_of(request.environ, status)}
+    poll_s = AGAIN_S if looks_again(request.environ, status) else 0
+    shown = Shown("error.html", title_of(status), values, poll_s)
     return _page(request, _rendered(request, shown, None), status)
 
 
 def _rendered(request: flask.Request, shown: Shown, look: PageRequest | None) -> str:
     """Return a page, with a mark where the token of its forms is to stand."""
     account, rights = page_rights(request)
-    done = DONE.get(request.args.get("done", ""), "") if request.method == "GET" else ""
     return render(
         shown.template,
         {
@@ -252,7 +246,7 @@ def _rendered(request: flask.Request, shown: Shown, look: PageRequest | None) ->
             "here": request.path,
             "address": request.full_path.rstrip("?"),
             "json_url": _json_url(request, look),
-            "done": done,
+            "done": _done(request),
             "query_problem": None if look is None or not look.problem else look.problem.message,
         },
     )
@@ -261,18 +255,17 @@ def _rendered(request: flask.Request, shown: Shown, look: PageRequest | None) ->
 def _json_url(request: flask.Request, look: PageRequest | None) -> str | None:
     """Return where a program reads what a page shows; None: nowhere.
 
-    A filter that was left empty, and what only the page knows, are no part of the row's query.
+    A filter that was left empty is no part of the row's query.
     """
     if request.method == "POST" or look is None:
         return None
-    query = query_of({} if look.given is None else look.texts, done=None).removesuffix("?")
+    query = query_of({} if look.given is None else look.texts).removesuffix("?")
     return f"{request.host_url.rstrip('/')}{quote(request.path)}{query}"
 
 
 def _page(request: flask.Request, html: str, status: int = 200) -> flask.Response:
     """Answer with a page; its forms get their token, and the browser the cookie behind it."""
-    name = _cookie(request)
-    secret = request.cookies.get(name, "")
+    secret = request.cookies.get(_cookie(request, _FORM_COOKIE), "")
     is_new = not forms.is_secret(secret)
     secret = forms.new_secret() if is_new else secret
     body = html.replace(_TOKEN, forms.token_of(secret))
@@ -281,8 +274,7 @@ def _page(request: flask.Request, html: str, status: int = 200) -> flask.Respons
     answer.headers["Cache-Control"] = "no-store"
     answer.vary.update(("Accept", "Cookie"))
     if is_new and _TOKEN in html:
-        secure = request.is_secure or request.headers.get("X-Forwarded-Proto") == "https"
-        answer.set_cookie(name, secret, secure=secure, httponly=True, samesite="Strict")
+        _set_cookie(request, answer, _FORM_COOKIE, secret)
     return _compressed(request, answer)
 
 
@@ -310,6 +302,18 @@ def _etag(request: flask.Request, *parts: str) -> str:
     return f'"{digest(repr((*reader, *parts)))[:24]}"'
 
 
-def _cookie(request: flask.Request) -> str:
-    """Return the name of the cookie: cookies do not tell the ports of a machine apart."""
-    return f"leasehold-form-{request.environ.get('SERVER_PORT', '')}"
+_FORM_COOKIE: Final = "form"
+_DONE_COOKIE: Final = "done"
+
+
+def _cookie(request: flask.Request, kind: str) -> str:
+    """Return the name of a cookie: cookies do not tell the ports of a machine apart."""
+    return f"leasehold-{kind}-{request.environ.get('SERVER_PORT', '')}"
+
+
+def _set_cookie(
+    request: flask.Request, answer: flask.Response, kind: str, value: str, **options: Any
+) -> None:
+    secure = request.is_secure or request.headers.get("X-Forwarded-Proto") == "https"
+    name = _cookie(request, kind)
+    answer.set_cookie(name, value, secure=secure, httponly=True, samesite="Strict", **options)

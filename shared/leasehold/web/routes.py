@@ -39,7 +39,7 @@ from leasehold.web.entry import (
     respond_json_text,
     respond_text,
 )
-from leasehold.web.loopback_guard import is_form, refuse_content
+from leasehold.web.loopback_guard import is_form, is_of_browser, refuse_content
 
 #: Long lists are made two at a time: each takes some megabytes, which a process does not give back,
 #: and more at once are no faster, as Python makes them in one thread at a time.
@@ -143,14 +143,6 @@ def _page(routes: Routes, source: EngineSource, request: flask.Request) -> flask
     if request.path.startswith(ASSETS):
         return answer_static(request)
     return answer_browser(routes.match, source.answer, request)
-
-
-def is_of_browser(request: flask.Request) -> bool:
-    """Return whether a request is a browser's: it wants a page, or sends a form."""
-    if request.method == "POST":
-        return is_form(request)
-    accepts = request.accept_mimetypes
-    return request.method in ("GET", "HEAD") and accepts["text/html"] > accepts["application/json"]
 
 
 def _given(row: AnyRow, request: flask.Request) -> Any:

@@ -40,8 +40,9 @@ from leasehold.registry.setting_texts import ROLES, Right
 from leasehold.registry.settings import check_sign_in
 from leasehold.services.limits import MAX_ACTOR
 from leasehold.web.callers import decoded_header, note_account
-from leasehold.web.entry import ASSETS, PAGE_HEADERS, refuse_for, refuse_method
-from leasehold.web.loopback_guard import is_form, is_same_origin, refusal_of
+from leasehold.web.entry import ASSETS, refuse_for, refuse_method
+from leasehold.web.loopback_guard import is_of_browser, is_same_origin, refusal_of
+from leasehold.web.plain_page import PAGE_HEADERS, plain_page
 
 _LOG: Final = logging.getLogger("leasehold.callers")
 
@@ -114,7 +115,7 @@ class ServerCallers:
         try:
             account = self._account_of(request)
         except LeaseholdError as error:
-            if isinstance(error, UnauthenticatedError) and _is_of_page(request):
+            if isinstance(error, UnauthenticatedError) and is_of_browser(request):
                 return self._page(request, 401)
             self._warn(f"a call of {_peer_of(request.environ)} is refused: {error}")
             return _refused(error)
@@ -258,14 +259,12 @@ class ServerCallers:
         again = ""
         if self._tokens and is_first and request.headers.get("Sec-Fetch-Site") in _OTHER_SITES:
             again = f"{_SIGN_IN}?{urlencode({'next': path})}"
-        content = _FORM.format(path=escape(path), action=_SIGN_IN) if self._tokens else ""
+        content = _PROBLEM.format(problem=escape(problem)) if problem else ""
+        if self._tokens:
+            content += _FORM.format(path=escape(path), action=_SIGN_IN)
         if self._header:
             content += _BY_PROXY.format(header=escape(self._header))
-        page = _PAGE.format(
-            refresh=_REFRESH.format(url=escape(again)) if again else "",
-            problem=_PROBLEM.format(problem=escape(problem)) if problem else "",
-            content=content,
-        )
+        page = plain_page("Sign in", content, f"0;url={again}" if again else "")
         answer = _with_headers(Response(page, status, mimetype="text/html"))
         if status == 401:  # noqa: PLR2004 - as below
             answer.headers["WWW-Authenticate"] = "Bearer"
@@ -310,13 +309,6 @@ def _peer_of(environ: Mapping[str, Any]) -> str:
     return str(ipaddress.ip_network((found, 64), strict=False))
 
 
-def _is_of_page(request: AnyRequest) -> bool:
-    """Return whether a person waits for a page, also by a form whose session is over."""
-    accepts = request.accept_mimetypes
-    wants_page = request.method in _READS and accepts["text/html"] > accepts["application/json"]
-    return wants_page or is_form(request)
-
-
 def _target_of(request: AnyRequest) -> str:
     """Return the path and the query of a request."""
     query = request.query_string.decode("latin-1")
@@ -357,25 +349,6 @@ _PROBLEMS: Final[Mapping[type[LeaseholdError], str]] = {
     UnauthenticatedError: "That is not a token of this server.",
     TooManyAttemptsError: "Too many wrong tokens came from your address. Try again in a moment.",
 }
-_PAGE: Final = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-{refresh}<title>Sign in · Leasehold</title>
-<link rel="icon" href="/assets/icon.svg">
-<link rel="stylesheet" href="/assets/dashboard.css">
-</head>
-<body>
-<main id="main">
-<h1>Sign in</h1>
-{problem}{content}</main>
-</body>
-</html>
-"""
-_REFRESH: Final = """<meta http-equiv="refresh" content="0;url={url}">
-"""
 _PROBLEM: Final = """<p class="notice bad" role="alert">{problem}</p>
 """
 _FORM: Final = """<form method="post" action="{action}">

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 from playwright.sync_api import Page, expect
 
 from tests.api.dashboard.conftest import Pages
@@ -72,3 +75,17 @@ def test_a_page_without_news_to_come_asks_nothing_when_it_is_seen_again(tab: Pag
 
     assert asked == []
     expect(tab.locator("#away")).to_be_hidden()
+
+
+def test_a_page_of_a_run_that_is_gone_says_so_and_asks_no_more(pages: Pages, tab: Page) -> None:
+    """Its store was put back to an earlier state while the page was open."""
+    run_id = pages.start("retry")
+    pages.wait(run_id, lambda run: run["status"] == "ERROR")
+    tab.goto(f"/runs/{run_id}")
+    file = sqlite3.connect(pages.folder / "leasehold.db")
+    with contextlib.closing(file), file:
+        assert file.execute("DELETE FROM runs WHERE id = ?", (run_id,)).rowcount == 1
+
+    expect(tab.locator("#away")).to_contain_text("is not in the store")
+    expect(tab.get_by_role("button", name="Paused: look again")).to_be_visible()
+    expect(tab.get_by_role("heading", level=1)).to_have_text(f"Run {run_id}")

@@ -24,7 +24,7 @@ import os, pathlib, time
 while not pathlib.Path(os.environ["BUNDLE_TEST_FOLDER"], "go-on").exists():
     time.sleep(0.01)
 """
-_WHOLE = f"{_SLOW}from tests.chaos.bundle.catalog import *\n"
+WHOLE = f"{_SLOW}from tests.chaos.bundle.catalog import *\n"
 #: As dataclasses and named tuples run the text that they make.
 _IN_EXEC = f"exec({_SLOW!r})\n"
 _BROKEN = f"{_SLOW}import no_such_module\n"
@@ -37,12 +37,12 @@ print(*{"flask", "pydantic", "leasehold.bootstrap", "leasehold.domain.manifest"}
 
 
 @contextmanager
-def _starting(
-    folder: Path, catalog: str, command: str = "serve"
+def starting(
+    folder: Path, catalog: str, command: str = "serve", port: int | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], Api]]:
     """Give a server whose catalog is being imported, once it answers."""
     (folder / "slow_catalog.py").write_text(catalog)
-    port = own_port()
+    port = port or own_port()
     environ = settings(folder) | {
         "LEASEHOLD_CATALOG": "slow_catalog",
         "LEASEHOLD_STORE": f"sqlite:///{folder / 'leasehold.db'}",
@@ -77,7 +77,7 @@ def _health(api: Api) -> Answer | None:
 def test_it_is_healthy_and_not_ready_while_its_catalog_is_imported(
     tmp_path: Path, command: str
 ) -> None:
-    with _starting(tmp_path, _WHOLE, command) as (process, api):
+    with starting(tmp_path, WHOLE, command) as (process, api):
         assert process.stderr is not None
         said = process.stderr.readline()
         health = api.ask("GET", "/health")
@@ -100,7 +100,7 @@ def test_a_body_that_comes_while_it_starts_is_there_for_the_api(tmp_path: Path) 
     body = b'{"pipeline": "notes", "input": {}}'
     head = f"POST /runs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     with (
-        _starting(tmp_path, _WHOLE) as (_, api),
+        starting(tmp_path, WHOLE) as (_, api),
         socket.create_connection(("127.0.0.1", api.port), timeout=30) as caller,
     ):
         caller.sendall(f"{head}\r\nHost: 127.0.0.1:{api.port}\r\n\r\n".encode() + body[:10])
@@ -113,7 +113,7 @@ def test_a_body_that_comes_while_it_starts_is_there_for_the_api(tmp_path: Path) 
 
 
 def test_the_dev_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
-    with _starting(tmp_path, _WHOLE, "dev") as (process, api):
+    with starting(tmp_path, WHOLE, "dev") as (process, api):
         assert process.stdout is not None
         (tmp_path / "go-on").touch()
         answers = [api.ask("GET", "/health"), api.ask("GET", "/ready")]
@@ -126,12 +126,12 @@ def test_the_dev_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
     assert started.status == 201
 
 
-@pytest.mark.parametrize("catalog", [_WHOLE, _IN_EXEC], ids=["imports", "executes"])
+@pytest.mark.parametrize("catalog", [WHOLE, _IN_EXEC], ids=["imports", "executes"])
 @pytest.mark.parametrize("command", ["serve", "dev"])
 def test_a_server_that_is_told_to_end_while_it_starts_says_so(
     tmp_path: Path, command: str, catalog: str
 ) -> None:
-    with _starting(tmp_path, catalog, command) as (process, _):
+    with starting(tmp_path, catalog, command) as (process, _):
         assert process.stderr is not None
         process.stderr.readline()  # it imports the catalog
         process.terminate()
@@ -142,7 +142,7 @@ def test_a_server_that_is_told_to_end_while_it_starts_says_so(
 
 
 def test_it_ends_where_the_catalog_cannot_be_imported(tmp_path: Path) -> None:
-    with _starting(tmp_path, _BROKEN) as (process, _):
+    with starting(tmp_path, _BROKEN) as (process, _):
         (tmp_path / "go-on").touch()
         _, said = process.communicate(timeout=60)
 

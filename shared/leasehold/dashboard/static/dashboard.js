@@ -4,12 +4,14 @@
 (() => {
   const WAIT_AFTER_ERROR_S = 5;
   const AGES_S = 10;
+  const ENDS = [400, 403, 404, 405]; // to ask again gives the same
   let etag = '""'; // asks for one
   let timer = null;
   let paused = false;
   let busy = false;
 
   const main = () => document.getElementById("main");
+  const isProblem = () => "problem" in document.body.dataset;
   const seconds = () => Number(document.body.dataset.poll) || 0;
 
   // -- when to look ----------------------------------------------------------------------------
@@ -25,16 +27,18 @@
     try {
       const headers = { Accept: "text/html", "If-None-Match": etag };
       const answer = await fetch(location.href, { headers, cache: "no-store" });
-      if (answer.status === 200) {
+      const text = await answer.text();
+      if (answer.status === 401 || (isProblem() && answer.status !== 503)) {
+        location.reload(); // the session is over, or the problem is
+      } else if (answer.ok) {
         etag = answer.headers.get("ETag") ?? etag;
-        swap(await answer.text());
-      } else if (answer.status === 401) {
-        location.reload(); // the session is over
+        swap(text);
       } else if (answer.status !== 304) {
         next = WAIT_AFTER_ERROR_S;
-        tell(`The server answers ${answer.status}; this page shows what it was before.`);
+        paused ||= ENDS.includes(answer.status);
+        tell(`${sentenceOf(text, answer.status)} This page shows what it was before.`);
       }
-      if (answer.status === 200 || answer.status === 304) tell("");
+      if (answer.ok || answer.status === 304) tell("");
     } catch {
       next = WAIT_AFTER_ERROR_S;
       tell("The server does not answer; this page shows what it was before.");
@@ -44,7 +48,14 @@
     plan(next);
   }
 
+  function sentenceOf(html, status) {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    return page.querySelector("[role=alert]")?.textContent ?? `The server answers ${status}.`;
+  }
+
   function tell(words) {
+    show();
+    if (isProblem()) return; // it says so itself
     const said = document.getElementById("away");
     if (said.textContent !== words) said.textContent = words;
     said.hidden = !words;
@@ -135,14 +146,15 @@
   Object.assign(away, { id: "away", className: "notice bad", hidden: true });
   away.setAttribute("role", "status");
   document.querySelector("header").after(away);
+  const button = document.createElement("button");
+  function show() {
+    const words = paused ? "Paused: look again" : "Live: pause";
+    if (button.textContent !== words) button.textContent = words;
+    button.setAttribute("aria-pressed", String(paused));
+  }
   if (seconds()) {
-    const button = document.createElement("button");
     button.type = "button";
     button.className = "live";
-    const show = () => {
-      button.textContent = paused ? "Paused: look again" : "Live: pause";
-      button.setAttribute("aria-pressed", String(paused));
-    };
     button.addEventListener("click", () => {
       paused = !paused;
       show();
