@@ -59,7 +59,9 @@ _ENVIRON: Final = slice(47, 49)
 NAME: Final = "zygote"
 
 #: Packages that are not imported before: few processes need them, and to import some has effects.
-_LATER: Final = frozenset({"child", "deploy", "doctor", "functions", "live", "testing"})
+_LATER: Final = frozenset(
+    {"child", "deploy", "doctor", "functions", "integrations", "live", "testing"}
+)
 _LATER_ADAPTERS: Final = ("firestore", "pubsub", "cloud_storage")
 
 #: Variables that are applied after a fork; any other of these groups has a process started.
