@@ -15,7 +15,7 @@ from tests.worlds.runs_api import Quiet
 from tests.worlds.serving import while_serving
 
 TOKEN = "a-token-of-an-account"  # noqa: S105 - of this test
-BY_TOKEN = {"LEASEHOLD_TOKEN": TOKEN}
+BY_TOKEN = {"LEASEHOLD_IDENTITY_TOKEN": TOKEN}
 
 
 @dataclass

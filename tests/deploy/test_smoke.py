@@ -210,7 +210,9 @@ def test_an_address_without_a_server_is_reported() -> None:
 def test_something_else_at_the_address_is_found(run: CloudRun) -> None:
     with cloud_run(run.url + "/serve-api") as other:  # it lets nobody in either
         other.public = {"serve-api"}
-        found = Smoke(ServiceCalls(PLACE, {EMULATOR: other.url, "LEASEHOLD_TOKEN": "x"}), "b", 0.05)
+        found = Smoke(
+            ServiceCalls(PLACE, {EMULATOR: other.url, "LEASEHOLD_IDENTITY_TOKEN": "x"}), "b", 0.05
+        )
 
         with pytest.raises(SmokeError, match=r"answered by something else: \{\}"):
             found.check_api()
@@ -269,9 +271,9 @@ def test_input_that_is_not_json_is_one_line(text: str, capsys: pytest.CaptureFix
 
 
 def test_a_text_that_is_not_a_token_is_reported_and_not_repeated(run: CloudRun) -> None:
-    environ = {EMULATOR: run.url, "LEASEHOLD_TOKEN": "ERROR: log in\nX-Other: header"}
+    environ = {EMULATOR: run.url, "LEASEHOLD_IDENTITY_TOKEN": "ERROR: log in\nX-Other: header"}
 
-    with pytest.raises(SmokeError, match="LEASEHOLD_TOKEN is not a token") as refused:
+    with pytest.raises(SmokeError, match="LEASEHOLD_IDENTITY_TOKEN is not a token") as refused:
         Smoke(ServiceCalls(PLACE, environ), "b-1", 60).check_api()
 
     assert "log in" not in str(refused.value)
@@ -289,9 +291,21 @@ def test_a_token_without_an_email_is_reported_before_any_call(run: CloudRun) -> 
     )
 
     for token, told in ((without, r"names no e-mail.*--include-email"), (with_it, "is answered")):
-        environ = {EMULATOR: run.url, "LEASEHOLD_TOKEN": token}
+        environ = {EMULATOR: run.url, "LEASEHOLD_IDENTITY_TOKEN": token}
         with pytest.raises(SmokeError, match=told):
             Smoke(ServiceCalls(PLACE, environ), "b-1", 0.05, lambda _: None).check_api()
+
+
+def test_an_identity_token_in_the_place_of_the_secret_of_serve_is_said_and_not_sent(
+    run: CloudRun,
+) -> None:
+    """It had that place before, and a secret of `serve` is none of Google's business."""
+    environ = {EMULATOR: run.url, "LEASEHOLD_TOKEN": "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"}
+
+    with pytest.raises(SmokeError, match="set LEASEHOLD_IDENTITY_TOKEN in its place"):
+        Smoke(ServiceCalls(PLACE, environ), "b-1", 60).check_api()
+
+    assert run.called == []
 
 
 class Metadata:

@@ -115,9 +115,10 @@ def token_for(url: str, settings: Mapping[str, str], warn: Callable[[str], objec
     """
     setting = SETTINGS["LEASEHOLD_TOKEN"]
     try:
-        token = str(setting.read(settings.get(setting.name, setting.default)))
+        tokens = setting.read(settings.get(setting.name, setting.default))
     except ValueError:
         raise SettingError(name=setting.name, value=NOT_SHOWN, allowed=setting.allowed) from None
+    token = str(tokens[0]) if tokens else ""
     parts = urlsplit(url)
     if token and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         warn(f"LEASEHOLD_TOKEN is sent to {url} without encryption: https keeps it secret")

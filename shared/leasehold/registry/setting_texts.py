@@ -28,7 +28,9 @@ ANYBODY: Final = "*"
 ANY_PROGRAM: Final = "*=read+change+cancel"
 #: An account of a proxy may be any name: not only an email.
 _NAME: Final = re.compile(r"[\w.!#$%&'/:?^`{}~\\-]+", re.ASCII)
-_SECRET: Final = re.compile(r"[\x21-\x7e]{16,4096}")
+_SECRET: Final = re.compile(r"[\x21-\x2b\x2d-\x7e]{16,4096}")
+#: While a secret is changed, there is the one before.
+_MOST_SECRETS: Final = 2
 _HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 #: Headers that browsers and programs send themselves, or that say something else here.
 _NOT_IDENTITY: Final = frozenset(
@@ -257,11 +259,12 @@ def is_email(account: str) -> bool:
     return _EMAIL.fullmatch(account) is not None
 
 
-def secret(text: str) -> str:
-    """Return a secret that callers send; nothing: there is none."""
-    if text and not _SECRET.fullmatch(text):
+def secrets(text: str) -> tuple[str, ...]:
+    """Return the secrets that callers may send, the one that is sent first; nothing: none."""
+    found = _list(text, _SECRET)
+    if len(found) > _MOST_SECRETS:
         raise ValueError(text)
-    return text
+    return found
 
 
 def identity_header(text: str) -> str:

@@ -32,7 +32,7 @@ from leasehold.registry.setting_texts import (
     public_url,
     rights,
     seconds_up_to,
-    secret,
+    secrets,
     store_address,
     tasks_address,
     web_address,
@@ -47,7 +47,8 @@ _SECONDS: Final = "seconds above 0, at most 86400"
 _MILLISECONDS: Final = f"whole milliseconds from 1 to {_WEEK_MS}"
 _seconds: Final = seconds_up_to(_DAY_S)
 _MAX_ENV: Final = 64
-_PRINTABLE: Final = "16 to 4096 printable characters of ASCII, without blanks"
+_PRINTABLE: Final = "16 to 4096 printable characters of ASCII, without blanks and commas"
+_ALSO: Final = "or NEW,OLD while it is changed"
 
 
 def _deployment(text: str) -> str:
@@ -146,18 +147,18 @@ SETTINGS: Final = Registry(
         SettingEntry(
             "LEASEHOLD_TOKEN",
             "",
-            _PRINTABLE,
+            f"{_PRINTABLE}; {_ALSO}",
             "the secret with which callers of `leasehold serve` sign in, and which commands with "
             "--url and clients send ([security.md](security.md#leasehold-serve))",
-            secret,
+            secrets,
             is_secret=True,
         ),
         SettingEntry(
             "LEASEHOLD_VIEWER_TOKEN",
             "",
-            f"{_PRINTABLE}; another than LEASEHOLD_TOKEN, which it needs",
+            f"{_PRINTABLE}; {_ALSO}; another than LEASEHOLD_TOKEN, which it needs",
             "the secret with which callers of `leasehold serve` may read, and change nothing",
-            secret,
+            secrets,
             is_secret=True,
         ),
         SettingEntry(
@@ -656,8 +657,8 @@ def check_sign_in(settings: Settings, host: str | None = None) -> None:
         SettingError: there is no sign-in, or half of one.
     """
     operator, viewer = settings["LEASEHOLD_TOKEN"], settings["LEASEHOLD_VIEWER_TOKEN"]
-    if viewer and viewer == operator:
-        raise _refused(SETTINGS["LEASEHOLD_VIEWER_TOKEN"], viewer)
+    if set(viewer) & set(operator):
+        raise _refused(SETTINGS["LEASEHOLD_VIEWER_TOKEN"], NOT_SHOWN)
     is_safe = operator or settings["LEASEHOLD_IDENTITY_HEADER"]
     if is_safe or (host is None and not viewer):
         return

@@ -94,8 +94,8 @@ class ServerCallers:
         check_sign_in(settings)
         self._hosts = hosts
         names = {"operator": "LEASEHOLD_TOKEN", "viewer": "LEASEHOLD_VIEWER_TOKEN"}
-        tokens = {role: settings[name] for role, name in names.items() if settings[name]}
-        self._tokens = {role: _digest(token) for role, token in tokens.items()}
+        tokens = [(role, token) for role, name in names.items() for token in settings[name]]
+        self._tokens = [(role, _digest(token)) for role, token in tokens]
         self._sessions = _Sessions(tokens, clock or system_clock())
         self._header: str = settings["LEASEHOLD_IDENTITY_HEADER"]
         self._rights: Mapping[str, frozenset[Right]] | None = settings["LEASEHOLD_RIGHTS"]
@@ -196,7 +196,7 @@ class ServerCallers:
         if not self._guesses.are_left(peer):
             raise TooManyAttemptsError
         digest, found = _digest(given), ""
-        for role, right in self._tokens.items():
+        for role, right in self._tokens:
             if hmac.compare_digest(digest, right):
                 found = role
         if found:
@@ -372,24 +372,23 @@ class _Sessions:
     """Makes and reads cookies: `ROLE.SECOND.NONCE.SIGNATURE`.
 
     Args:
-        tokens: the token of each role.
+        tokens: those of each role, with the first of which its sessions are made.
         clock: says which are over.
     """
 
-    def __init__(self, tokens: Mapping[str, str], clock: Clock) -> None:
+    def __init__(self, tokens: Sequence[tuple[str, str]], clock: Clock) -> None:
         self._clock = clock
-        self._keys = {
-            role: hashlib.pbkdf2_hmac(
-                "sha256", token.encode(), b"leasehold session " + role.encode(), _ROUNDS
-            )
-            for role, token in tokens.items()
-        }
+        self._keys: dict[str, list[bytes]] = {}
+        for role, token in tokens:
+            salt = b"leasehold session " + role.encode()
+            key = hashlib.pbkdf2_hmac("sha256", token.encode(), salt, _ROUNDS)
+            self._keys.setdefault(role, []).append(key)
 
     def make(self, role: str) -> str:
         """Return the cookie of a session that begins."""
         over_at = int(self._clock.now().timestamp()) + _SESSION_S
         text = f"{role}.{over_at}.{secrets.token_hex(8)}"
-        return f"{text}.{self._signature(role, text)}"
+        return f"{text}.{_signature(self._keys[role][0], text)}"
 
     def role_of(self, request: AnyRequest) -> str | None:
         """Return the role of the session that goes on; None: there is none."""
@@ -405,12 +404,14 @@ class _Sessions:
         over_at = rest.partition(".")[0]
         if role not in self._keys or not cookie.isascii():
             return None
-        if not hmac.compare_digest(signature, self._signature(role, text)):
+        signatures = [_signature(key, text) for key in self._keys[role]]
+        if not any(hmac.compare_digest(signature, one) for one in signatures):
             return None
         return role if int(over_at) > self._clock.now().timestamp() else None
 
-    def _signature(self, role: str, text: str) -> str:
-        return hmac.new(self._keys[role], text.encode(), hashlib.sha256).hexdigest()
+
+def _signature(key: bytes, text: str) -> str:
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def _sessions_in(request: AnyRequest) -> Iterator[tuple[str, str]]:

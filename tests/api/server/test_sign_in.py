@@ -491,6 +491,25 @@ def test_servers_with_one_token_believe_each_other_s_sessions_and_another_token_
     assert role_of(callers(**BOTH | {"LEASEHOLD_TOKEN": VIEWER + "x"}), cookie) is None
 
 
+def test_while_a_token_is_changed_both_are_good_and_so_are_the_sessions_of_both(
+    serve: Serve,
+) -> None:
+    """Programs get the new one one after the other, and no person has to sign in meanwhile."""
+    new = "the-token-after-the-change"
+    before = callers(**BOTH)._sessions.make("operator")  # noqa: SLF001 - as above
+    after = callers(LEASEHOLD_TOKEN=new)._sessions.make("operator")  # noqa: SLF001 - as above
+    changing = BOTH | {"LEASEHOLD_TOKEN": f"{new},{TOKEN}"}
+    server = serve(**changing)
+
+    for token in (new, TOKEN):
+        assert ask(server, "GET", "/runs", {"Authorization": f"Bearer {token}"}).status == 200
+    assert ask(server, "GET", "/runs", {"Authorization": f"Bearer {new},{TOKEN}"}).status == 401
+    assert [role_of(callers(**changing), one) for one in (before, after)] == ["operator"] * 2
+    assert role_of(callers(LEASEHOLD_TOKEN=new), before) is None
+    with Client(server.url, environ=changing) as client:
+        assert client.start("away", {"n": 1}).run_id
+
+
 def test_a_session_is_over_after_twelve_hours() -> None:
     clock = FrozenClock()
     server = callers(clock, **BOTH)
@@ -574,7 +593,16 @@ def test_no_headers_of_a_stranger_let_it_in_or_break_the_server(
 
 @pytest.mark.parametrize("name", ["LEASEHOLD_TOKEN", "LEASEHOLD_VIEWER_TOKEN"])
 @pytest.mark.parametrize(
-    "text", ["short", "with a blank in it 123", "x" * 4097, "ü" * 20, "a\n" * 9]
+    "text",
+    [
+        "short",
+        "with a blank in it 123",
+        f"{TOKEN},",
+        f"{TOKEN},a-second-1234567890,a-third-1234567890",
+        "x" * 4097,
+        "ü" * 20,
+        "a\n" * 9,
+    ],
 )
 def test_an_invalid_token_is_refused_and_not_shown(name: str, text: str) -> None:
     with pytest.raises(SettingError, match="16 to 4096 printable") as refused:

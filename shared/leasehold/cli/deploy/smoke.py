@@ -44,10 +44,14 @@ from leasehold.registry.functions import FunctionEntry
 #: `http://HOST:PORT`, a local server in place of all functions: `/SERVICE/…` is what one is called.
 EMULATOR: Final = "LEASEHOLD_FUNCTIONS_EMULATOR"
 #: An identity token, for a person who calls: `gcloud auth print-identity-token` prints it.
-TOKEN: Final = "LEASEHOLD_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN: Final = "LEASEHOLD_IDENTITY_TOKEN"  # noqa: S105 - the name of a variable
+#: The secret of `leasehold serve`, which no function of Google's is to get.
+_OF_SERVE: Final = "LEASEHOLD_TOKEN"
 
 #: What a header can hold.
 _TOKEN: Final = re.compile(r"[\w.~+/=-]+", re.ASCII)
+#: An identity token is a JSON Web Token: three parts, the first of them JSON.
+_IDENTITY: Final = re.compile(r"eyJ[\w-]*\.[\w-]+\.[\w-]+", re.ASCII)
 
 #: An instance may start cold.
 _TIMEOUT_S: Final = 60.0
@@ -130,6 +134,11 @@ class ServiceCalls:
                 )
             _check_email(given)
             return given
+        if _IDENTITY.fullmatch(self.environ.get(_OF_SERVE, "").strip()):
+            raise NoTokenError(
+                f"{_OF_SERVE} has an identity token, and is the secret of `leasehold serve`; "
+                f"set {TOKEN} in its place"
+            )
         try:
             require_extra("google", f"a call without {TOKEN}")
         except MissingExtraError as error:
