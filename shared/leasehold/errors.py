@@ -178,7 +178,8 @@ class HandlerNotFoundError(LeaseholdError):
         kind, _, gate = str(details["step"]).partition(" ")
         if gate:  # no name of a step has a blank
             words = self.message.replace(f"step '{kind} {gate}'", f"{kind} {gate!r}", 1)
-            self.args = (words.replace("Handler", "Check", 1),)
+            what = "Summary" if kind == "pipeline" else "Check"
+            self.args = (words.replace("Handler", what, 1),)
 
 
 class EntryActionNotFoundError(HandlerNotFoundError):

@@ -47,7 +47,7 @@ from leasehold.registry.dispatch import (
 )
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.gates import NO_GATES, GateEntry
-from leasehold.registry.pipelines import Catalog, catalog_problems
+from leasehold.registry.pipelines import Catalog, PipelineEntry, catalog_problems
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
@@ -187,6 +187,7 @@ def unresolved(catalog: Catalog, name: str) -> Iterator[Finding]:
     file = _file_of(name)
     yield from _handlers(file, catalog.steps)
     yield from _gates(file, catalog.gates)
+    yield from _summaries(file, catalog.pipelines)
     yield from _channels(file, catalog.channels)
     yield from _gates_of_steps(catalog)
     yield from _chains(catalog)
@@ -215,6 +216,7 @@ def _registries(
         yield from _limits(steps, environ)
         yield from _handlers(file, steps)
         yield from _gates(file, gates)
+        yield from _summaries(file, module.PIPELINES)
         yield from _channels(file, channels)
 
 
@@ -278,6 +280,15 @@ def _gates(file: str | None, gates: Registry[GateEntry]) -> Iterator[Finding]:
             handler_of(gate)
         except HandlerNotFoundError as error:
             yield _finding(error, _place_in(error) or _line_with(file, gate.name))
+
+
+def _summaries(file: str | None, pipelines: Registry[PipelineEntry]) -> Iterator[Finding]:
+    for entry in pipelines:
+        try:
+            if entry.summary:
+                handler_of(entry.summary_function)
+        except HandlerNotFoundError as error:
+            yield _finding(error, _place_in(error) or _line_with(file, entry.name))
 
 
 def _channels(file: str | None, channels: Registry[ChannelEntry]) -> Iterator[Finding]:

@@ -304,6 +304,23 @@ def test_a_gate_that_no_output_of_its_step_fits_is_found(shell: Shell) -> None:
     assert (mended.returncode, mended.stderr) == (0, "")
 
 
+def test_a_summary_that_cannot_be_imported_is_found_and_a_run_is_started(shell: Shell) -> None:
+    """It is announced without, so it is no reason to refuse work."""
+    catalog = GATED.replace("output: Rated", "output: Page")
+    catalog = catalog.replace('steps=("read",)', 'steps=("read",), summary="gated:in_a_word"')
+    (shell.folder / "gated.py").write_text(catalog)
+
+    found = shell.run("check", LEASEHOLD_CATALOG="gated")
+    given = ("--input", '{"title": "Leases"}', "--in-process")
+    ended = shell.run("start", "pages", *given, LEASEHOLD_CATALOG="gated")
+
+    assert found.returncode == 1
+    assert "Summary 'gated:in_a_word' of pipeline 'pages' does not resolve: 'gated' has no" in (
+        only_line(found.stdout)
+    )
+    assert ended.returncode == 0
+
+
 def test_a_run_of_a_catalog_of_functions_runs_in_processes_of_its_own(shell: Shell) -> None:
     (shell.folder / "gated.py").write_text(GATED.replace("output: Rated", "output: Page"))
     words = ("start", "pages", "--input", '{"title": "x"}', "--in-process", "--json")

@@ -14,7 +14,7 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
 from leasehold.domain.lifecycle.termination import limit_error
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.notes import MadeOutput
+from leasehold.domain.notes import MadeOutput, summary_of_output
 from leasehold.domain.result import (
     Continued,
     Deferred,
@@ -90,6 +90,7 @@ def _judged(
     except TooLargeError as error:
         return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error), permanent=True)
     facts |= {"output": made.value, "output_status": made.status, "verdict": made.verdict}
+    facts["summary"] = made.summary
     if isinstance(result, Refused):
         return partial(lifecycle.block, **facts, found=result.found)
     return partial(lifecycle.complete, **facts)
@@ -110,10 +111,11 @@ def made_output(attempt: Attempt, made: Finished | Refused) -> MadeOutput:
         TooLargeError: no output may be as large; nothing was stored.
         StoreUnavailableError: it could not be stored.
     """
+    summary = summary_of_output(made.summary)
     if attempt.output is not None:
-        return attempt.output
+        return attempt.output._replace(summary=summary)
     verdict = None if attempt.manifest.trials is None else verdict_in(attempt.manifest, made.output)
-    return MadeOutput(_stored_output(attempt, made.output), made.status, verdict)
+    return MadeOutput(_stored_output(attempt, made.output), made.status, verdict, summary)
 
 
 def _stored_output(attempt: Attempt, output: str) -> KeptValue:

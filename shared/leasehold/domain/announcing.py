@@ -16,7 +16,14 @@ from leasehold.domain.announcement import (
     Priority,
     next_occurrence,
 )
-from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, Delivery, DeliveryState
+from leasehold.domain.delivery import (
+    MAX_DETAIL,
+    MAX_OUTPUT_SUMMARY,
+    MAX_REASON,
+    MAX_SUMMARY,
+    Delivery,
+    DeliveryState,
+)
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import one_line
@@ -151,10 +158,12 @@ def _why(run: Manifest, told: Announcement) -> tuple[str | None, str | None]:
 def _summary(
     run: Manifest, event: AnnouncedEvent | str, reason: str | None, detail: str | None
 ) -> str:
-    """Return who came to what, where and why, as one plain line."""
+    """Return who came to what, where and why, or what the author says of an output: one line."""
     who = f"Run {run.run_id} of pipeline {run.pipeline}"
     at = f"at step {run.position.step}"
     why = "".join(f": {part}" for part in (reason, detail) if part)
+    if event == AnnouncedEvent.RUN_COMPLETED and (summary := run.steps[run.plan[-1]].summary):
+        return one_line(summary, MAX_OUTPUT_SUMMARY)
     if event == AnnouncedEvent.RUN_COMPLETED:
         line = f"{who} is completed."
     elif event == AnnouncedEvent.RUN_CANCELLED:

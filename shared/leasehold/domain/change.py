@@ -364,6 +364,7 @@ class Draft:
         step = self.step
         kept = step.kept_output
         if kept is not None and kept == made.value:
+            self.step = replace(step, summary=made.summary or step.summary)
             return False
         times = self._times()
         times["execution_seconds"] = times["execution_seconds"] or 0.0
@@ -374,6 +375,7 @@ class Draft:
             output=made.value.text,
             output_ref=made.value.ref,
             output_status=made.status,
+            summary=made.summary,
             verdict=made.verdict,
         )
         return True

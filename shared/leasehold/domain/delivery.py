@@ -28,6 +28,8 @@ from leasehold.errors import UnreadableDeliveryError
 
 #: What a summary, a detail and a reason are cut to, in characters.
 MAX_SUMMARY: Final = 300
+#: Likewise the author's own summary of an output, in place of the engine's sentence.
+MAX_OUTPUT_SUMMARY: Final = 500
 MAX_DETAIL: Final = 500
 MAX_REASON: Final = 100
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, Delivery
+from leasehold.domain.delivery import MAX_DETAIL, MAX_OUTPUT_SUMMARY, MAX_REASON, Delivery
 from leasehold.domain.printable import one_line
 from leasehold.domain.timestamps import moment_text
 
@@ -16,7 +16,7 @@ TYPE_PREFIX: Final = "leasehold."
 
 #: Characters of an attribute: a bus that takes 1,024 bytes would refuse all messages of its call.
 _MOST: Final = 256
-_MOST_OF: Final = {"summary": MAX_SUMMARY, "reason": MAX_REASON, "detail": MAX_DETAIL}
+_MOST_OF: Final = {"summary": MAX_OUTPUT_SUMMARY, "reason": MAX_REASON, "detail": MAX_DETAIL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class EventMessage:
 def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:
     """Return the announcement: the event and a link, never an input or an output.
 
+    Of the output of a completed run it has the summary that the author of the pipeline makes.
     Each text is one line that is safe to display, of a bounded length: every channel relies on
     it.
     """

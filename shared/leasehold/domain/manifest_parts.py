@@ -253,6 +253,7 @@ class StepRecord(Stored):
     output: str | None = None
     output_ref: str | None = None
     output_status: str | None = None
+    summary: str | None = None  # one line on the output for people; None: its author makes none
     progress: Progress | None = None
     attempts: Attempts = NONE_ENDED
     calls: CallCount | None = None

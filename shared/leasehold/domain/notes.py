@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.manifest_parts import Progress, StackRequest
 from leasehold.domain.printable import one_line
 from leasehold.domain.spend import Spend
@@ -25,11 +26,13 @@ class MadeOutput(NamedTuple):
         value: the output, or where it lies.
         status: how good it is.
         verdict: what it says of the trial, where it is a reviewer's.
+        summary: one line on it for people; None: there is none.
     """
 
     value: KeptValue
     status: str = "SUCCESS"
     verdict: TrialVerdict | None = None
+    summary: str | None = None
 
 
 class Phases(NamedTuple):
@@ -124,6 +127,11 @@ def progress_without_secrets(progress: Progress) -> Progress:
     if not progress.message:
         return progress
     return replace(progress, message=said(progress.message))
+
+
+def summary_of_output(text: str) -> str | None:
+    """Return what people are to read of an output as it is kept: one line, without secrets."""
+    return one_line(said(text), MAX_OUTPUT_SUMMARY) or None
 
 
 def progress_message(text: str) -> str:

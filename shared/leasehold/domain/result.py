@@ -16,10 +16,17 @@ OUTPUT_STATUSES: Final = ("SUCCESS", "PARTIAL", "ERROR")
 
 @dataclass(frozen=True, slots=True)
 class StepResult(Generic[T]):
-    """An output with its status, which a handler may return in place of the bare output."""
+    """An output with more, which a handler may return in place of the bare output.
+
+    Args:
+        output: the output.
+        status: how good it is.
+        summary: one line of at most 500 characters for people; that of the last step is announced.
+    """
 
     output: T
     status: OutputStatus = "SUCCESS"
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,7 @@ class Finished:
 
     output: str
     status: str = "SUCCESS"
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,7 @@ class Refused:
     output: str
     status: str
     found: Block
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)

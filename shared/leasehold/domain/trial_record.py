@@ -30,6 +30,7 @@ class TrialRecord(Stored):
     output: str | None = None
     output_ref: str | None = None
     output_status: str | None = None
+    summary: str | None = None
     started_at: AwareDatetime | None = None
     completed_at: AwareDatetime | None = None
     handed_off_at: AwareDatetime | None = None

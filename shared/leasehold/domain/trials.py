@@ -27,6 +27,7 @@ _OF_TRIAL: Final = (
     "output",
     "output_ref",
     "output_status",
+    "summary",
     "started_at",
     "completed_at",
     "handed_off_at",

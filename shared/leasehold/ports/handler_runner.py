@@ -56,7 +56,7 @@ class HandlerRunner(Protocol[Attempt_contra]):
 
 
 class GateRunner(Protocol):
-    """Runs gates: checks that an output must pass."""
+    """Runs gates, checks that an output must pass, and what summarises one that did."""
 
     def run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
         """Return the result as it is, or what it comes to where the gate refuses it or fails.
@@ -64,6 +64,10 @@ class GateRunner(Protocol):
         Raises:
             StoreUnavailableError: the gate met an outage; ask again.
         """
+        ...
+
+    def summarize(self, function: StepHandler, manifest: Manifest, finished: Finished) -> str:
+        """Return what a function says of the output of a run; empty: it cannot within its time."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.trial_record import TrialRule
@@ -82,6 +82,26 @@ def _is_count(value: Any) -> bool:
     return is_whole and 1 <= value <= _MAX_TRIALS
 
 
+_SUMMARY: Final = re.compile(r"(?:[\w.]+:[A-Za-z_]\w*)?")
+
+
+class SummaryFunction(NamedTuple):
+    """The function of a pipeline that summarises the output of a run, as a runner reads it.
+
+    Args:
+        pipeline: its pipeline.
+        handler: its path.
+    """
+
+    pipeline: str
+    handler: str
+
+    @property
+    def step_type(self) -> str:
+        """The name of what it is of."""
+        return f"pipeline {self.pipeline}"
+
+
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,63}")
 
 #: How much of an unknown name its error repeats; callers may give any text.
@@ -96,15 +116,19 @@ class PipelineEntry:
         name: what it is started by.
         steps: the step types, in order.
         trials: which of its steps run again until a reviewer is content; None: none.
+        summary: the path `module:function` of what summarises the output of a run that completes,
+            for its announcements; empty: those have the engine's sentence. It is called as a gate
+            is, `(ctx: GateContext, output: Model) -> str`.
 
     Raises:
-        InvalidEntryError: a name that is not plain, no steps, a step that is there twice, or
-            trials that do not go with the steps.
+        InvalidEntryError: a name that is not plain, no steps, a step that is there twice, trials
+            that do not go with the steps, or a summary that is not a path.
     """
 
     name: str
     steps: tuple[str, ...]
     trials: TrialPolicy | None = None
+    summary: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -121,6 +145,13 @@ class PipelineEntry:
         if twice:
             self._refuse("steps", self.steps, f"each step once; {twice[0]!r} makes a cycle")
         self._check_trials()
+        if not isinstance(self.summary, str) or not _SUMMARY.fullmatch(self.summary):
+            self._refuse("summary", self.summary, "'module:function', or nothing")
+
+    @property
+    def summary_function(self) -> SummaryFunction:
+        """The function that summarises the output of a run."""
+        return SummaryFunction(self.name, self.summary)
 
     @property
     def key(self) -> str:

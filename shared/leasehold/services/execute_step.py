@@ -5,7 +5,7 @@ An output is handed off only if every gate of its step lets it pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.effect import left_behind
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.manifest_parts import ErrorRecord, StepRecord
 from leasehold.domain.result import Deferred, Failed, Finished, Result, Stopped, Unable
 from leasehold.domain.status import BlockCode, Outcome, Termination
 from leasehold.errors import (
@@ -155,11 +155,15 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
         return Unable(BlockCode.INPUT_MISSING, ErrorRecord.of(error))
     step = engine.catalog.steps[manifest.position.step]
     if is_judged:  # it was paid for, and only its gates could not be asked
-        return checked_output(engine, manifest, Finished(text, kept.output_status or "SUCCESS"))
+        return checked_output(engine, manifest, _kept_result(text, kept))
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN, _MOVED)
     runner = engine.handlers.runners[engine.handlers.isolation_of(step)]
     return attempt.call("handler", step.handler, runner.run, attempt, step, text)
+
+
+def _kept_result(text: str, kept: StepRecord) -> Finished:
+    return Finished(text, kept.output_status or "SUCCESS", kept.summary or "")
 
 
 def checked_output(engine: Engine, run: Manifest, finished: Finished) -> Result:
@@ -184,11 +188,26 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
     attempt before any gate; one of a step that is not known here, as a remote worker sends it
     during a deploy, waits for those who know its gates. However the attempt ends from then on, the
     run keeps the output: it was paid for, and only a gate that refuses it has the handler called
-    again.
+    again. One that passes is summarised, if it is the run's last and its pipeline says how.
 
     Raises:
         StoreUnavailableError: a gate met an outage, or the output could not be stored.
     """
+    return _summarized(engine, attempt, _judged_by_gates(engine, attempt, result))
+
+
+def _summarized(engine: Engine, attempt: Attempt, result: Result) -> Result:
+    run = attempt.manifest
+    entry = engine.catalog.pipelines.get(run.pipeline)
+    if not isinstance(result, Finished) or result.summary or run.next_step is not None:
+        return result
+    if entry is None or not entry.summary:
+        return result
+    function = entry.summary_function
+    return replace(result, summary=engine.handlers.gates.summarize(function, run, result))
+
+
+def _judged_by_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
     if not isinstance(result, Finished):
         return result
     run = attempt.manifest

@@ -30,6 +30,7 @@ def to_run_again(record: StepRecord) -> StepRecord:
         output=None,
         output_ref=None,
         output_status=None,
+        summary=None,
         rejected=None,
         verdict=None,
     )

@@ -219,6 +219,7 @@ def approve(
             output=edited.text,
             output_ref=edited.ref,
             output_status="SUCCESS",
+            summary=None,
             verdict=verdict,
         )
     change = hand_off(draft, RunEvent.APPROVED)

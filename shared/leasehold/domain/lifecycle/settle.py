@@ -56,6 +56,7 @@ def complete(
     output: KeptValue,
     output_status: str = "SUCCESS",
     verdict: TrialVerdict | None = None,
+    summary: str | None = None,
     notes: Notes = NO_NOTES,
 ) -> Change:
     """Record the output and hand off to the next step, in one commit.
@@ -67,7 +68,7 @@ def complete(
     held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    draft.keep_output(MadeOutput(output, output_status, verdict))
+    draft.keep_output(MadeOutput(output, output_status, verdict, summary))
     return hand_off(draft, RunEvent.STEP_HANDED_OFF)
 
 
@@ -81,6 +82,7 @@ def block(
     output_status: str,
     found: Block,
     verdict: TrialVerdict | None = None,
+    summary: str | None = None,
     notes: Notes = NO_NOTES,
 ) -> Change:
     """Keep the output and let a person decide what becomes of it; a verdict counts only then."""
@@ -97,7 +99,7 @@ def block(
         finding=found.finding,
         remediation=found.remediation,
     )
-    draft.keep_output(MadeOutput(output, output_status, verdict))
+    draft.keep_output(MadeOutput(output, output_status, verdict, summary))
     draft.step = replace(draft.step, status=RunStatus.BLOCKED)
     draft.run = replace(draft.run, status=after(manifest.status, RunEvent.GATE_FAILED), block=found)
     draft.position = replace(

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.silence import Silence
+from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import (
     OUTPUT_STATUSES,
@@ -175,15 +176,16 @@ def _answer_of(handler: Handler, context: StepContext, given: Any) -> Any:
 
 def _judged(handler: Handler, answer: Any) -> Result:
     """Return the answer of a handler as its model has it, or as the failure it is."""
-    status: str = "SUCCESS"
+    status, summary = "SUCCESS", ""
     if isinstance(answer, StepResult):
+        summary = safe_text(answer.summary, MAX_OUTPUT_SUMMARY)
         answer, status = answer.output, answer.status
     if status not in OUTPUT_STATUSES:
         shown, allowed = safe_text(status, _MAX_SHOWN), ", ".join(OUTPUT_STATUSES)
         message = f"StepResult.status is {shown!r}; allowed: {allowed}."
         return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
     try:
-        return Finished(json_text_of(handler.output, answer), status)
+        return Finished(json_text_of(handler.output, answer), status, summary)
     except ValidationError as error:
         return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
     except (ValueError, RecursionError) as error:  # PydanticSerializationError among them

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import Any, Final
 
 import pydantic_core
@@ -9,9 +11,12 @@ from pydantic import ValidationError
 
 from leasehold.attempt.calls import output_text_of
 from leasehold.attempt.files import RunArtifacts
+from leasehold.bounded_calls import BoundedCalls
+from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.kept_checkpoint import Load
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.printable import one_line
 from leasehold.domain.result import Failed, Finished, Refused, Result, Unable
 from leasehold.domain.status import BlockCode
 from leasehold.domain.stored import replace
@@ -21,13 +26,17 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures.error_chain import outage_in
 from leasehold.worker.failures.failures import record_of, record_of_misfit, safe_text
-from leasehold.worker.failures.kept_text import MAX_TEXT, cut
+from leasehold.worker.failures.kept_text import MAX_TEXT, cut, try_text
 from leasehold.worker.failures.retry_hints import is_permanent
 from leasehold.worker.handler.handlers import handler_of
 from leasehold.worker.stopping.shutdown import Interrupts, is_ctrl_c
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
 
+#: So long a summary may take: the end of a run waits for it.
+SUMMARY_S: Final = 5.0
+
+_LOG: Final = logging.getLogger("leasehold.summary")
 _MAX_ID: Final = 100
 _MAX_WORDS: Final = 2000
 
@@ -78,6 +87,33 @@ class InlineGateRunner:
         self._artifacts = artifacts
         self._load = load
         self._interrupts = interrupts
+        self._summaries = BoundedCalls("summary")
+
+    def summarize(self, function: StepHandler, manifest: Manifest, finished: Finished) -> str:
+        """Return what a function says of an output; empty: it fails, or takes too long for it."""
+        made, problem = None, "others of this process hang"
+        if not self._summaries.are_taken():
+            call = partial(self._summary, function, manifest, finished)
+            made = self._summaries.make(call, wait_s=SUMMARY_S)
+            problem = f"it did not return within {SUMMARY_S:g} s"
+        if made is not None and made.done():
+            error = made.exception()
+            if error is None:
+                return made.result()
+            problem = words_of_error(error)
+        words = "run %s is announced without its summary, by %s: %s"
+        _LOG.warning(words, manifest.run_id, function.handler, problem)
+        return ""
+
+    def _summary(self, function: StepHandler, manifest: Manifest, finished: Finished) -> str:
+        summary = handler_of(function)
+        output = summary.given.validate_json(finished.output)
+        context: Any = GateContext(manifest, self._artifacts, self._load)
+        with LinesOf(_name_of(manifest)):
+            text = summary(context, output)
+        if not isinstance(text, str):
+            raise TypeError(f"it returned {type(text).__name__}, and should return a text")
+        return safe_text(text, MAX_OUTPUT_SUMMARY)
 
     def run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
         """Return the result as it is, or what the gate makes of it.
@@ -87,9 +123,7 @@ class InlineGateRunner:
         Raises:
             StoreUnavailableError: the gate met an outage; ask again.
         """
-        with LinesOf(
-            AttemptName(manifest.run_id, manifest.position.step, manifest.position.attempt)
-        ):
+        with LinesOf(_name_of(manifest)):
             return self._run(gate, manifest, finished)
 
     def _run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
@@ -106,7 +140,7 @@ class InlineGateRunner:
             context: Any = GateContext(manifest, self._artifacts, self._load)
             check(context, output)
         except GatePolicyFailure as refusal:
-            return Refused(finished.output, finished.status, _block(refusal))
+            return Refused(finished.output, finished.status, _block(refusal), finished.summary)
         except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
             if is_ctrl_c(error):
                 return self._interrupts.stopped_by(error)
@@ -115,6 +149,16 @@ class InlineGateRunner:
             record = replace(_record_of(gate, error), code="gate_raised")
             return Failed(record, is_permanent(error, manifest.position.dispatch.retry))
         return finished
+
+
+def _name_of(manifest: Manifest) -> AttemptName:
+    return AttemptName(manifest.run_id, manifest.position.step, manifest.position.attempt)
+
+
+def words_of_error(error: BaseException) -> str:
+    """Return class and words of an error, in one line."""
+    words = one_line(safe_text(try_text(lambda: str(error)), _MAX_WORDS), _MAX_WORDS)
+    return f"{type(error).__name__}: {words}".rstrip(" :.")
 
 
 def _block(refusal: GatePolicyFailure) -> Block:

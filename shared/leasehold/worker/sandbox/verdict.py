@@ -139,10 +139,10 @@ class _Verdict:
     def _on_last_word(self, note: messages.Ending, body: bytes) -> Result:
         """Return what a child's last word comes to; ValueError: it is none."""
         match note:
-            case FinishedNote(status=status):
+            case FinishedNote(status=status, summary=summary):
                 output = body.decode()
                 check_json(output)
-                return Finished(output, status)
+                return Finished(output, status, summary)
             case DeferredNote(reason=reason, detail=detail):
                 return Deferred(reason, safe_text(detail, _MAX_DETAIL))
             case ContinuedNote(at_checkpoint=at_checkpoint):

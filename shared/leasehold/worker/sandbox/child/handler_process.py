@@ -295,12 +295,13 @@ class HandlerProcess:
 
     def _word_for(self, result: Result) -> LastWord:
         match result:
-            case Finished(output, status):
+            case Finished(output, status, summary):
                 try:
                     check_size(f"the output of step {self._job.step_type}", output, OUTPUT_BYTES)
                 except TooLargeError as error:
                     return self._failed(ErrorRecord.of(error), permanent=True)
-                return LastWord(FinishedNote.model_validate({"status": status}), output.encode())
+                facts = {"status": status, "summary": summary}
+                return LastWord(FinishedNote.model_validate(facts), output.encode())
             case Failed(record, permanent):
                 return self._failed(record, permanent=permanent)
             case Unable(code, record):

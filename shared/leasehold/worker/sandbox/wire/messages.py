@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
 from leasehold.domain.once_results import MAX_KEY, MAX_TYPE
@@ -283,6 +284,7 @@ class FinishedNote(Message):
     longest_body: ClassVar[int] = OUTPUT_BYTES
     kind: Literal["finished"] = "finished"
     status: OutputStatus
+    summary: Annotated[str, Field(max_length=MAX_OUTPUT_SUMMARY)] = ""
 
 
 class FailedNote(Message):
