@@ -17,7 +17,7 @@ from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
 from leasehold.domain.json_text import unique
 from leasehold.domain.status import DeadLetterReason, RunStatus
-from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, moment_text, span_of
+from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, span_of
 from leasehold.domain.trouble import Trouble
 from leasehold.errors import without_user
 from leasehold.services.limits import MAX_PAGE
@@ -323,23 +323,6 @@ trouble_option = click.option(
 at_step_option = click.option(
     "--step", "at_step", metavar="STEP", help="Only runs that are at this step, or ended there."
 )
-
-
-def filter_words(wanted: RunFilter) -> list[str]:
-    """Return the words that give a filter again."""
-    values = (
-        ("status", wanted.status),
-        ("pipeline", wanted.pipeline),
-        *(("label", label) for label in wanted.labels),
-        ("step", wanted.step),
-        ("since", None if wanted.since is None else moment_text(wanted.since)),
-        ("until", None if wanted.until is None else moment_text(wanted.until)),
-        ("dead-letter-reason", wanted.reason),
-        ("id-prefix", wanted.id_prefix),
-        ("trouble", wanted.trouble),
-    )
-    given = [word for name, value in values if value for word in (f"--{name}", value)]
-    return [*given, *(f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(wanted, name))]
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:

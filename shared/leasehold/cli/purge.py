@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from leasehold.cli.options import (
     MomentType,
     at_step_option,
     filter_options,
-    filter_words,
     json_option,
 )
 from leasehold.cli.stdout import print_json, print_line, print_table
@@ -25,6 +24,7 @@ from leasehold.cli.streams import note
 from leasehold.domain.printable import counted
 from leasehold.domain.status import RunStatus
 from leasehold.domain.timestamps import moment_text
+from leasehold.presentation.filter_words import filter_words
 from leasehold.services import purge as service
 from leasehold.services.read_runs import RunFilter
 
@@ -101,7 +101,9 @@ def _check(ended_before: datetime, wanted: RunFilter) -> None:
 
 def _command(ended_before: datetime, wanted: RunFilter) -> str:
     """Return the command that deletes these runs, whenever it is given."""
-    return command_line("purge", "--older-than", moment_text(ended_before), *filter_words(wanted))
+    return command_line(
+        "purge", "--older-than", moment_text(ended_before), *filter_words(asdict(wanted))
+    )
 
 
 def _is_confirmed(seen: service.PurgeResult, ended_before: datetime) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -27,11 +27,13 @@ from leasehold.domain.trials import trials_of
 from leasehold.errors import LeaseholdError, StoreUnavailableError
 from leasehold.presentation.attempts import MOST_BARS, WIDTH, attempt_bars
 from leasehold.presentation.event_line import event_reason, next_attempt
+from leasehold.presentation.filter_words import filter_words
 from leasehold.presentation.run_state import kept_line, state_and_reason
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.setting_texts import Right
 from leasehold.services.count_runs import Figures, read_figures
 from leasehold.services.engine import Engine
+from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.read_runs import page_mark, run_mark
 
 #: Seconds between two polls: while something moves, and while something might begin to.
@@ -115,7 +117,8 @@ def _mark_of_run(engine: Engine, request: CallRequest[None]) -> str:
 def _mark_of_runs(engine: Engine, request: CallRequest[RunsQuery]) -> str:
     """The mark of a page of runs, which each write to one of them changes."""
     query = request.given
-    return page_mark(engine, query.to_filter(), query.limit, query.page_token)
+    limit = min(query.limit, WHOLE_RUNS - 1)  # as of `calls.overview`, whatever is asked for
+    return page_mark(engine, query.to_filter(), limit, query.page_token)
 
 
 @call("GET", "", Figures, needs=Needs.EXPLAIN)
@@ -195,7 +198,7 @@ def _runs(at: PageRequest) -> Shown:
             "labels_of": dict(_texts_of(texts)),
             "operations": _bulk(at, texts) if at.problem is None else [],
             "state_and_reason": state_and_reason,
-            "words": command_words(filters),
+            "words": filter_words(asdict(at.given.to_filter())) if page else [],
         },
         poll_s=MOVING_S if moves else IDLE_S,
     )
@@ -232,25 +235,6 @@ def _texts_of(texts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, str(texts.get(name, ""))
     labels = texts.get("label", "")
     yield "label", " ".join(labels) if isinstance(labels, list | tuple) else str(labels)
-
-
-#: Options of the commands that are not called as the field of the filter.
-_OPTIONS: Final = {"idPrefix": "--id-prefix", "reason": "--dead-letter-reason"}
-_FLAGS: Final = {
-    "deadLettered": "--dead-lettered",
-    "paused": "--paused",
-    "cancelled": "--cancelled",
-}
-
-
-def command_words(filters: Mapping[str, Any]) -> list[str]:
-    """Return the options of `leasehold runs` for the same filter, as far as it has them."""
-    words = [option for name, option in _FLAGS.items() if filters.get(name) == "true"]
-    for name, value in filters.items():
-        if name not in _FLAGS:
-            for one in value if isinstance(value, list | tuple) else (value,):
-                words += [_OPTIONS.get(name, f"--{name}"), str(one)]
-    return words
 
 
 # -- a run -----------------------------------------------------------------------------------------

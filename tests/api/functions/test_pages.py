@@ -91,6 +91,9 @@ def test_a_list_reads_its_page_and_a_poll_of_it_makes_one_query(
     assert whole <= 60
     assert again.status_code == 304
     assert [what for what, _ in counted.reads] == ["query runs"]
+    counted.reads.clear()
+    assert look(serve_api, "/?limit=1000", If_None_Match='"x"').status_code == 200
+    assert max(counted.reads, key=lambda it: it[1])[1] <= 51  # it shows 50, and is looked at so
 
 
 def test_a_program_gets_json_and_a_browser_a_page_at_one_address(

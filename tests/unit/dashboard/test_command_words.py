@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
+from leasehold.api.runs import RunsQuery
 from leasehold.cli.runs import runs
-from leasehold.dashboard.pages import STATES, command_words
+from leasehold.dashboard.pages import STATES
+from leasehold.presentation.filter_words import filter_words
 
 
 @pytest.mark.parametrize(
@@ -19,6 +23,8 @@ from leasehold.dashboard.pages import STATES, command_words
     ],
 )
 def test_the_command_takes_the_words(filters: dict[str, str]) -> None:
-    context = runs.make_context("runs", command_words(filters))
+    wanted = asdict(RunsQuery.read(filters).to_filter())
+
+    context = runs.make_context("runs", filter_words(wanted))
 
     assert not context.args
