@@ -116,7 +116,8 @@ class ServerCallers:
             account = self._account_of(request)
         except LeaseholdError as error:
             if isinstance(error, UnauthenticatedError) and is_of_browser(request):
-                return self._page(request, 401)
+                is_read = request.method in _READS
+                return self._page(request, 401, problem="" if is_read else _NOTHING_DONE)
             self._warn(f"a call of {_peer_of(request.environ)} is refused: {error}")
             return _refused(error)
         note_account(request, account.name, account.rights)
@@ -253,9 +254,7 @@ class ServerCallers:
         """
         is_first = request.path != _SIGN_IN
         if path is None:
-            is_read = request.method in _READS
-            given = _target_of(request) if is_first else request.args.get("next", "")
-            path = _own_path(given if is_read else "")
+            path = _own_path(_target_of(request) if is_first else request.args.get("next", ""))
         again = ""
         if self._tokens and is_first and request.headers.get("Sec-Fetch-Site") in _OTHER_SITES:
             again = f"{_SIGN_IN}?{urlencode({'next': path})}"
@@ -310,7 +309,10 @@ def _peer_of(environ: Mapping[str, Any]) -> str:
 
 
 def _target_of(request: AnyRequest) -> str:
-    """Return the path and the query of a request."""
+    """Return the path and the query of a request; of a form, those of its page."""
+    if request.method not in _READS:
+        behind_host = request.headers.get("Referer", "").partition("://")[2].partition("/")[2]
+        return "/" + behind_host.partition("#")[0]
     query = request.query_string.decode("latin-1")
     return quote(request.path) + (f"?{query}" if query else "")
 
@@ -345,6 +347,7 @@ def _sign_out(request: Request) -> Response:
 
 
 _OTHER_SITES: Final = ("cross-site", "same-site")
+_NOTHING_DONE: Final = "Nothing was changed: you are not signed in any more."
 _PROBLEMS: Final[Mapping[type[LeaseholdError], str]] = {
     UnauthenticatedError: "That is not a token of this server.",
     TooManyAttemptsError: "Too many wrong tokens came from your address. Try again in a moment.",

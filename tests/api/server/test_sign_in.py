@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug import Request
+from werkzeug.test import EnvironBuilder
 
 from examples.remote_worker.worker import Leases, RefusedError
 from leasehold.client.client import Client
@@ -350,10 +351,36 @@ def test_a_session_reads_and_changes_from_pages_of_this_server_alone(serve: Serv
 
 
 def test_a_form_of_a_session_that_is_over_leads_to_the_sign_in(serve: Serve) -> None:
+    """And from there back to its page, where the person does it again."""
     page = form(serve(**BOTH), "/runs/r-none:cancel", reason="x")
 
     assert page.status == 401
     assert 'name="next" value="/"' in page.text
+    assert "Nothing was changed" in page.text
+
+
+@pytest.mark.parametrize(
+    ("referer", "leads_to"),
+    [
+        ("http://127.0.0.1/runs/r-none?a=b#c", "/runs/r-none?a=b"),
+        ("http://127.0.0.1//evil.example/x", "/"),
+        ("http://127.0.0.1:no", "/"),
+        ("http://[", "/"),
+        ("\x00\xff", "/"),
+    ],
+)
+def test_a_sign_in_leads_back_to_the_page_of_a_form_and_nowhere_else(
+    referer: str, leads_to: str
+) -> None:
+    body = {"method": "POST", "content_type": "application/x-www-form-urlencoded", "data": "a=b"}
+    headers = {"Referer": referer, "Sec-Fetch-Site": "same-origin"}
+    request = Request(EnvironBuilder("/runs/r-none:cancel", headers=headers, **body).get_environ())
+
+    page = STRANGERS.refusal_of(request)
+
+    assert page is not None
+    assert page.status_code == 401
+    assert f'name="next" value="{leads_to}"' in page.get_data(as_text=True)
 
 
 def test_a_viewer_s_session_changes_nothing(serve: Serve) -> None:
