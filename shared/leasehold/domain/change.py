@@ -461,6 +461,7 @@ class Draft:
         self.position = replace(
             self.position,
             failures=0,
+            rate_limits=None,
             interruptions=0,
             interrupted_at=None,
             silences=0,

@@ -27,6 +27,7 @@ from leasehold.domain.manifest_parts import (
     InputFile,
     Lease,
     OperationRecord,
+    RateLimits,
     Settlement,
     StepRecord,
 )
@@ -82,6 +83,7 @@ class AtStep(Stored):
     last_settlement: Settlement | None = None
     attempts: Attempts = NONE_ENDED
     failures: int = 0  # since the last progress, as the counts below
+    rate_limits: RateLimits | None = None  # those that used up no retry; None: none did
     interruptions: int = 0
     interrupted_at: AwareDatetime | None = None  # the last shutdown that counted as one
     silences: int = 0  # those after which nothing was heard for too long

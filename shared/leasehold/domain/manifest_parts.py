@@ -185,6 +185,17 @@ class Attempts(Stored):
 NONE_ENDED: Final = make(Attempts)
 
 
+class RateLimits(Stored):
+    """How often providers that take no more have put a step off, and for how long in all."""
+
+    count: int = 0
+    waited_s: float = 0.0
+
+
+#: Of a step that no provider has put off: most have this very value.
+NO_RATE_LIMITS: Final = make(RateLimits)
+
+
 class Settlement(Stored):
     """The last lease that ended by its holder's word, and the answer that was given."""
 
@@ -284,6 +295,7 @@ class ErrorRecord(Stored):
     origin: str | None = None  # file:line (function) of the user's code
     traceback: str | None = None  # at most 8 KiB
     retry_after_s: float | None = None  # the next attempt is not to begin before
+    rate_limited: bool = False  # a provider takes no more for now (429)
     permanent: bool = False  # no retry can repair it
     step: str = ""
     attempt: int = 0

@@ -37,6 +37,7 @@ from leasehold.remote_workers.manage_lease import (
 from leasehold.services.engine import Engine
 from leasehold.services.limits import FILE_BYTES, MAX_PAGE
 from leasehold.worker.failures.failures import record_of_report
+from leasehold.worker.failures.retry_hints import RATE_LIMITED
 
 # `/leases:claim` and so on: steps for remote workers, under leases.
 
@@ -309,7 +310,9 @@ def complete(engine: Engine, request: CallRequest[CompleteBody]) -> OutcomeRespo
 def fail(engine: Engine, request: CallRequest[FailBody]) -> OutcomeResponse:
     """The error is recorded, and the step is tried again or given up."""
     body = request.given
-    error = replace(_error(body.error), retry_after_s=body.retry_after_s)
+    error = _error(body.error)
+    is_limit = error.code == RATE_LIMITED
+    error = replace(error, retry_after_s=body.retry_after_s, rate_limited=is_limit)
     return _outcome(fail_step(engine, _credentials(body), error, permanent=body.permanent))
 
 

@@ -558,6 +558,20 @@ def test_a_failure_may_say_when_to_come_again_and_where_it_was_raised(
     assert kept.error.traceback == "Error: busy\n    at f (a.js:1) token=[redacted]"
 
 
+@pytest.mark.parametrize(("code", "retries"), [("rate_limited", 0), ("busy", 1)])
+def test_a_rate_limit_uses_up_no_retry(
+    engine: InProcessEngine, call: Call, code: str, retries: int
+) -> None:
+    run = engine.start("counts", {})
+    error = {"message": "busy", "code": code}
+
+    answer = call("fail", **claimed(call), error=error, retryAfterS=15)
+
+    position = engine.show(run.run_id).position
+    assert answer == (200, {"outcome": "retry_scheduled"})
+    assert (position.failures, position.attempts.deferred) == (retries, 1 - retries)
+
+
 @pytest.mark.parametrize("wait", [-1, 86_401, "1", True, None])
 def test_a_wait_that_cannot_be_is_refused(engine: InProcessEngine, call: Call, wait: Any) -> None:
     engine.start("counts", {})

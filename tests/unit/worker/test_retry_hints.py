@@ -23,7 +23,7 @@ from leasehold.domain.manifest_parts import RetryRule
 from leasehold.errors import AgentClientError, PermanentError
 from leasehold.worker.failures.error_chain import outage_in
 from leasehold.worker.failures.failures import record_of
-from leasehold.worker.failures.retry_hints import is_permanent, retry_after_of
+from leasehold.worker.failures.retry_hints import is_permanent, is_rate_limited, retry_after_of
 
 
 class ClientError(Exception):
@@ -274,3 +274,46 @@ def test_chains_and_groups_without_end_are_followed_for_a_while() -> None:
 
     assert retry_after_of(error) is None
     assert retry_after_of(deep) is None
+
+
+def _raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+_BUSY = openai.RateLimitError(
+    "busy",
+    response=httpx2.Response(429, request=httpx2.Request("POST", "https://api.test")),
+    body=None,
+)
+_DOWN = openai.InternalServerError(
+    "down",
+    response=httpx2.Response(500, request=httpx2.Request("POST", "https://api.test")),
+    body=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_limit"),
+    [
+        (_BUSY, True),
+        (_raised(ValueError("no answer"), _BUSY), True),
+        (AgentClientError("busy", code="rate_limited"), True),
+        (_raised(AgentClientError("busy", code="busy"), _BUSY), True),
+        (HTTPError("https://api.test", 429, "busy", Message(), None), True),
+        (ExceptionGroup("both", [_BUSY, AgentClientError("busy", code="rate_limited")]), True),
+        (ExceptionGroup("one of them", [_BUSY, ValueError("a mistake")]), False),
+        (_DOWN, False),
+        (AgentClientError("busy"), False),
+        (ValueError("429"), False),
+    ],
+)
+def test_a_rate_limit_is_known_by_its_status_or_its_code(
+    error: BaseException, is_limit: bool
+) -> None:
+    """A mistake beside it would be made again, however long it waits."""
+    assert is_rate_limited(error) is is_limit
+
+
+def test_an_error_that_cannot_be_read_is_no_rate_limit() -> None:
+    assert not is_rate_limited(UnknowableError())

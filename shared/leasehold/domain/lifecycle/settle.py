@@ -7,7 +7,7 @@ the first (`lastSettlement`) and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.change import Change, Draft, is_unattended, unchanged
@@ -29,7 +29,13 @@ from leasehold.domain.lifecycle.termination import (
     trace_termination,
 )
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
+from leasehold.domain.manifest_parts import (
+    NO_RATE_LIMITS,
+    Block,
+    ErrorRecord,
+    Lease,
+    RateLimits,
+)
 from leasehold.domain.notes import NO_NOTES, MadeOutput, Notes
 from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
@@ -44,6 +50,7 @@ _EVENTS: Final[Mapping[AttemptEnd, RunEvent]] = {
     AttemptEnd.INTERRUPTED: RunEvent.LEASE_RELEASED,
     AttemptEnd.CONTINUED: RunEvent.STEP_CONTINUED,
     AttemptEnd.EXPIRED: RunEvent.LEASE_EXPIRED,
+    AttemptEnd.DEFERRED: RunEvent.ATTEMPT_FAILED,  # by a provider that takes no more for now
 }
 
 
@@ -142,7 +149,27 @@ def fail_attempt(draft: Draft, error: ErrorRecord) -> Change:
         retry_after_s=error.retry_after_s,
     )
     note_error(draft, error)
-    return end_attempt(draft, AttemptEnd.FAILED, Outcome.RETRY_SCHEDULED)
+    if (wait := _wait_for_provider(draft)) is None:
+        return end_attempt(draft, AttemptEnd.FAILED, Outcome.RETRY_SCHEDULED)
+    before = draft.position.rate_limits or NO_RATE_LIMITS
+    limits = RateLimits(count=before.count + 1, waited_s=before.waited_s + wait.total_seconds())
+    draft.position = replace(draft.position, rate_limits=limits)
+    return end_attempt(draft, AttemptEnd.DEFERRED, Outcome.RETRY_SCHEDULED, wait=wait)
+
+
+def _wait_for_provider(draft: Draft) -> timedelta | None:
+    """Return how long the step waits for a provider that says when to come back, without a retry.
+
+    None: the error is another one, or the provider would put the step off for longer than its
+    dispatch deadline without progress: then the attempt has failed as any other.
+    """
+    error, at = draft.run.error, draft.position
+    if error is None or error.permanent or not error.rate_limited or error.retry_after_s is None:
+        return None
+    before = at.rate_limits or NO_RATE_LIMITS
+    wait = wait_after(error, before.count + 1, at.dispatch, draft.rules.backoff)
+    fits = before.waited_s + wait.total_seconds() <= at.dispatch.deadline_s
+    return wait if fits else None
 
 
 def exceed_limit(
@@ -249,7 +276,12 @@ def expire(
 
 
 def end_attempt(
-    draft: Draft, end: AttemptEnd, outcome: Outcome, sweep_job_id: str | None = None
+    draft: Draft,
+    end: AttemptEnd,
+    outcome: Outcome,
+    sweep_job_id: str | None = None,
+    *,
+    wait: timedelta | None = None,
 ) -> Change:
     """Count an attempt that ended without an output; dispatch the next, or give the run up.
 
@@ -260,6 +292,7 @@ def end_attempt(
         end: what the attempt counts as.
         outcome: the answer for the caller.
         sweep_job_id: the sweep that ends it; None: any.
+        wait: how long the next one waits, whatever this one counts as; None: see above.
     """
     status = after(draft.run.status, _EVENTS[end])
     draft.count(end)
@@ -271,6 +304,8 @@ def end_attempt(
     if sweep_job_id is not None and not draft.run.paused:
         detail = "The step is dispatched again."
         draft.trace(TraceType.STEP_RECOVERED, sweep_job_id=sweep_job_id, detail=detail)
+    if wait is not None:
+        return dispatch_next(draft, outcome, wait=wait)
     failures = draft.position.failures if status is RunStatus.ERROR else 0
     if not failures:
         return dispatch_next(draft, outcome)

@@ -27,7 +27,7 @@ from leasehold.worker.failures.error_chain import (
     parts_of,
 )
 from leasehold.worker.failures.kept_text import MAX_TEXT, bounded, cut, json_of, size, try_text
-from leasehold.worker.failures.retry_hints import retry_after_of
+from leasehold.worker.failures.retry_hints import is_rate_limited, retry_after_of
 from leasehold.worker.failures.tracebacks import (
     MAX_ERRORS,
     frames_of,
@@ -184,6 +184,7 @@ def _record_of(error: BaseException, own: str, what: str) -> ErrorRecord:
         type=cut(class_name(error), MAX_EXCERPT),
         origin=None if origin is None else cut(origin, 2 * MAX_EXCERPT),
         retry_after_s=retry_after_of(error),
+        rate_limited=is_rate_limited(error),
     )
     headline = partial(_headline, redaction)
     traceback = traceback_of(parts, headline, redaction, own=own, room=_room_beside(record))

@@ -16,6 +16,11 @@ from leasehold.worker.failures.error_chain import MAX_DEPTH, came_from, leaves_o
 
 #: How many errors of a chain, and how many headers of an answer, are looked at.
 _LOOKED_AT: Final = 100
+#: The code of an error that says that a provider takes no more for now.
+RATE_LIMITED: Final = "rate_limited"
+#: Where the errors of client libraries have the status of an answer.
+_STATUSES: Final = ("status_code", "status", "code")
+_TOO_MANY: Final = 429
 #: The longest text that may be a time.
 _MAX_TEXT: Final = 100
 
@@ -45,6 +50,39 @@ def retry_after_of(error: BaseException) -> float | None:
     a group, the longest counts. Any other value counts as absent, and more than a day as a day.
     """
     return _wait_of(error, set(), 0)
+
+
+def is_rate_limited(error: BaseException) -> bool:
+    """Return whether a provider takes no more for now: the error, or one it came from, is its 429.
+
+    So is an `AgentClientError` of the code `rate_limited`. Of a group, each member has to be one.
+    """
+    try:
+        return _is_rate_limited(error, set(), 0)
+    except Exception:  # noqa: BLE001 - a class of the user's may do anything when it is looked at
+        return False
+
+
+def _is_rate_limited(error: BaseException, seen: set[int], depth: int) -> bool:
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(seen) < _LOOKED_AT:
+        seen.add(id(current))
+        if isinstance(current, BaseExceptionGroup):
+            members = list(leaves_of(current)) if depth < MAX_DEPTH else []
+            return bool(members) and all(_is_rate_limited(one, seen, depth + 1) for one in members)
+        if _is_limit(current):
+            return True
+        current, _ = came_from(current)
+    return False
+
+
+def _is_limit(error: BaseException) -> bool:
+    if isinstance(error, AgentClientError) and error.code == RATE_LIMITED:
+        return True
+    answer = getattr(error, "response", None)
+    told = [getattr(error, name, None) for name in _STATUSES]
+    told += [getattr(answer, name, None) for name in _STATUSES]
+    return any(isinstance(one, int) and one == _TOO_MANY for one in told)
 
 
 def _wait_of(error: BaseException, seen: set[int], depth: int) -> float | None:
