@@ -63,6 +63,7 @@ class Counting:
         *,
         if_version: Snapshot | None = None,
         is_new: bool = False,
+        now: datetime | None = None,
         in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
@@ -74,6 +75,7 @@ class Counting:
             decide,
             if_version=if_version,
             is_new=is_new,
+            now=now,
             in_transaction=in_transaction,
             within=within,
         )

@@ -87,8 +87,9 @@ COUNTED: Final[Mapping[str, Operations]] = {
         Kind.LOG_LINE: 6,
     },
     "review": {
-        Kind.READ: 6,
+        Kind.READ: 12,
         Kind.WRITE: 28,
+        Kind.DELETE: 5,
         Kind.TRANSACTION: 4,
         Kind.TASK_CREATED: 4,
         Kind.TASK_DELIVERED: 4,

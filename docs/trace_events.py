@@ -59,6 +59,12 @@ TRACE_EVENTS: Final = Registry(
             "code is put right, the looks have none: they may not come to the handler.",
         ),
         TraceEventEntry(
+            TraceType.CALL_DIVERGED,
+            False,
+            "A recorded call had another request, so it was made and paid again: the first one of "
+            "the attempt, with the first field that differs.",
+        ),
+        TraceEventEntry(
             TraceType.CHECKPOINT_REJECTED,
             False,
             "A checkpoint could not be used; the step began at the beginning.",

@@ -305,13 +305,12 @@ class CallKeyReusedError(LeaseholdError):
 
 
 class TooManyCallsError(LeaseholdError):
-    """A run has no room for one more recorded result."""
+    """A step has no room for one more recorded result."""
 
     code = "too_many_calls"
     text = (
-        "There is no room for the result of the call {key!r} beside {count} others; a run keeps "
-        "at most {limit}, fewer with long keys. Make several calls under one key, or keep what "
-        "they gave in a checkpoint."
+        "There is no room for the result of the call {key!r}: a step keeps at most {limit:,}. "
+        "Make several calls under one key, or do the work in several steps."
     )
     permanent = True
 

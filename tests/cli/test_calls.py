@@ -28,11 +28,23 @@ def test_the_results_of_calls_are_listed_of_a_store_and_over_a_server(
     with runs_api(engine.engine) as url:
         for there in ((), ("--url", url)):
             done = shell.run("calls", run_id, *there)
-            heads, small, large = done.stdout.splitlines()
-            (first, second) = shell.json("calls", run_id, *there)["calls"]
+            heads, *rows = done.stdout.splitlines()
+            small, large = sorted(rows, key=lambda row: row.endswith("a file"))
+            found = shell.json("calls", run_id, *there)["calls"]
+            first, second = sorted(found, key=lambda call: call["isLarge"])
 
-            assert heads.split() == ["STEP", "TRIAL", "KEY", "TYPE", "RESULT"]
+            assert heads.split() == [
+                "STEP",
+                "TRIAL",
+                "KEY",
+                "TYPE",
+                "ATTEMPT",
+                "TOOK",
+                "BYTES",
+                "RESULT",
+            ]
             assert small.split()[:3] == ["look_up", "1", "small"]
+            assert (first["attempt"], first["bytes"]) == (1, len('{"word":"a\\nb"}'))
             assert small.endswith('{"word":"a\\nb"}')
             assert large.endswith("a file")
             assert (first["key"], first["result"]) == ("small", {"word": "a\nb"})

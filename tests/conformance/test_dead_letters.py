@@ -31,7 +31,7 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Draft, on_run
-from leasehold.domain.checkpoint import CallResult, KeptValue
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import dispatch_task, owed_effects
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
@@ -700,7 +700,6 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     never = Verdict(DeadLetterReason.NEVER_STARTED, "again")
     output = KeptValue(text="1")
     step = ClockStep(timedelta(hours=1), since=run.updated_at + timedelta(hours=1), noticed_at=0.0)
-    call = CallResult(step=run.current_step, trial=1, key="k", type="", inline="1")
     start: dict[str, Any] = {
         "new": NewRun(run.run_id, run.pipeline, run.plan, output, "other", "nonce"),
     }
@@ -710,7 +709,6 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
         "claim": (partial(lifecycle.claim, **lease), NothingToClaimError),
         "renew": (partial(lifecycle.renew, **fence), LeaseLostError),
         "checkpoint": (partial(lifecycle.checkpoint, **fence, **kept), LeaseLostError),
-        "record_call": (partial(lifecycle.record_call, **fence, call=call), LeaseLostError),
         "continue_later": (partial(lifecycle.continue_later, **fence), LeaseLostError),
         "complete": (partial(lifecycle.complete, **fence, output=output), LeaseLostError),
         "fail": (partial(lifecycle.fail, **fence, error=error, permanent=True), LeaseLostError),

@@ -165,6 +165,7 @@ def test_an_archive_that_ends_late_is_not_that_of_the_next_run_of_a_key(
     is_done = archive_run(
         late,
         engine.artifacts,
+        engine.documents,
         rules=engine.rules,
         threads=engine.threads,
         log=engine.listeners.log,

@@ -204,8 +204,8 @@ def test_a_batch_sums_up_what_its_runs_keep(engine: Engine, unique: str) -> None
     assert (paid, len(PAID)) == (2 * 8, 2 * len(ALL))
 
 
-def test_a_file_that_is_gone_is_neither_kept_nor_counted(engine: Engine, unique: str) -> None:
-    """A version before this one deleted the temporary files at the end of a run."""
+def test_work_whose_file_is_gone_is_done_again(engine: Engine, unique: str) -> None:
+    """The files of recorded calls are looked for when they are read, and counted until then."""
     dead = given_up(engine, unique, LARGE)
     for name in files(engine, dead):
         engine.artifacts.delete(name)
@@ -214,8 +214,9 @@ def test_a_file_that_is_gone_is_neither_kept_nor_counted(engine: Engine, unique:
     change = operate(engine, dead.run_id, RECREATE)
     assert change.created is not None
 
-    assert change.kept == KeptCounts(steps=1)
+    assert change.kept == KeptCounts(steps=1, calls=DONE + 1)
     assert settled(engine, change.created).status == "COMPLETED"
+    assert len(PAID) == len(ALL) + 2 * DONE + 1
 
 
 def test_a_run_that_was_cancelled_keeps_its_work_for_the_new_one(

@@ -106,16 +106,6 @@ class Output(NamedTuple):
     verdict: TrialVerdict | None = None
 
 
-class Call(NamedTuple):
-    """The recorded result of a call, by the step, trial and key that it is of."""
-
-    step: str
-    trial: int
-    key: str
-    text: str
-    keep: bool
-
-
 class Kept(NamedTuple):
     """A checkpoint, and the token of the lease that wrote it."""
 
@@ -149,7 +139,7 @@ class Known:
     kept: Output | None = None
     handed_off: dict[str, Output] = field(default_factory=dict)
     trials: list[dict[str, Output]] = field(default_factory=list)  # those that are over
-    calls: list[Call] = field(default_factory=list)
+    recorded: int = 0  # calls of the step and trial
     made: Counter[str] = field(default_factory=Counter)  # calls, by step
     spared: Counter[str] = field(default_factory=Counter)
     blocks: list[int] = field(default_factory=list)  # the generation of each block
@@ -215,11 +205,11 @@ class Known:
     def step_is_over(self) -> None:
         self.kept = self.checkpoint = None
         self.furthest = {}
-        self.calls = [call for call in self.calls if call.keep]
+        self.recorded = 0
 
     def goes_on(self, old: Known) -> None:
-        """A run goes on where another one stopped: with its trials, checkpoint and calls."""
-        self.trials, self.calls = list(old.trials), list(old.calls)
+        """A run goes on where another one stopped: with its trials and checkpoint."""
+        self.trials = list(old.trials)
         if old.checkpoint is not None:
             last = old.checkpoint._replace(fencing_token=0)
             self.checkpoint, self.furthest = last, {last.phase: last.iterations}

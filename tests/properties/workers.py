@@ -7,7 +7,7 @@ from functools import partial
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.checkpoint import CallResult, KeptValue
+from leasehold.domain.checkpoint import CallCount, KeptValue
 from leasehold.domain.kept_checkpoint import MAX_PHASES
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
@@ -17,7 +17,6 @@ from leasehold.errors import (
 )
 from tests.properties.model import (
     TTL,
-    Call,
     Kept,
     Worker,
     text_of,
@@ -134,41 +133,26 @@ class Workers(World):
                 self.now = self.known[worker.run_id].ends_at - timedelta(microseconds=1)
             self.renew(worker)
 
-    def call_once(self, worker: Worker, key: str = "model") -> None:
-        """Record the result of a call, or find that it is recorded and spare one."""
-        known, manifest = self.known[worker.run_id], self.runs[worker.run_id]
-        step, trial, keep = manifest.current_step, manifest.position.trial, key == "kept"
-        found = [
-            call
-            for call in known.calls
-            if (call.step, call.key) == (step, key) and (call.keep or call.trial == trial)
-        ]
-        result = CallResult(
-            step=step, trial=trial, key=key, type="str", inline=text_of(worker), keep=keep
-        )
-        record = partial(
-            lifecycle.record_call, rules=self.in_force, fence=worker.fence, call=result
-        )
-
-        change = self.keep_on(worker, record, Outcome.RENEWED, advances=not found)
-
-        if change is not None and not found:
-            known.calls.append(Call(step, trial, key, text_of(worker), keep))
-            known.made[step] += 1
-
-    def call_that_is_kept(self, worker: Worker) -> None:
-        self.call_once(worker, "kept")
+    def call_once(self, worker: Worker) -> None:
+        """Tell of one more call that is recorded beside the run, with the next write."""
+        self.tell_of_calls(worker, made=1)
 
     def spare_a_call(self, worker: Worker) -> None:
         """Tell of one more call that was spared, with the next write."""
+        self.tell_of_calls(worker, spared=1)
+
+    def tell_of_calls(self, worker: Worker, *, made: int = 0, spared: int = 0) -> None:
         known, step = self.known[worker.run_id], self.runs[worker.run_id].current_step
-        notes = Notes(calls_spared=known.spared[step] + 1)
+        total = CallCount(made=known.made[step] + made, spared=known.spared[step] + spared)
+        notes = Notes(calls=total, recorded_calls=known.recorded + made)
         renew = partial(lifecycle.renew, rules=self.in_force, fence=worker.fence, notes=notes)
 
-        change = self.keep_on(worker, renew, Outcome.RENEWED)
+        change = self.keep_on(worker, renew, Outcome.RENEWED, advances=made > 0)
 
         if change is not None:
-            known.spared[step] += 1
+            known.recorded += made
+            known.made[step] += made
+            known.spared[step] += spared
 
     def lease_is_over(self, worker: Worker) -> None:
         self.expire(worker.run_id, worker.fence.lease_id, gone=False)

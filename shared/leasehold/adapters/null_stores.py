@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from leasehold.domain.stored import Answer, DecideDocument, Ref
 from leasehold.errors import ArtifactNotFoundError
@@ -28,6 +29,7 @@ class NullDocuments:
         *,
         if_version: Snapshot | None = None,  # noqa: ARG002 - the port's shape
         is_new: bool = False,  # noqa: ARG002 - the port's shape
+        now: datetime | None = None,  # noqa: ARG002 - the port's shape
         in_transaction: bool = False,  # noqa: ARG002 - the port's shape
         within: float | None = None,  # noqa: ARG002 - the port's shape
     ) -> Committed[Answer]:

@@ -52,7 +52,7 @@ from leasehold.api.operations import (
 )
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverridesResponse
 from leasehold.api.registry import HealthResponse, RegistryResponse
-from leasehold.api.results import CallReport, CallsResponse, FilesQuery, FilesResponse
+from leasehold.api.results import CallsResponse, FilesResponse, PageQuery
 from leasehold.api.runs import (
     ManifestsResponse,
     RunResponse,
@@ -85,7 +85,13 @@ from leasehold.services.limits import FILE_BYTES
 from leasehold.services.operate import operate, request_stack
 from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.read_deliveries import list_deliveries, read_deliveries
-from leasehold.services.read_results import list_files, open_file, read_input, read_output
+from leasehold.services.read_results import (
+    list_calls,
+    list_files,
+    open_file,
+    read_input,
+    read_output,
+)
 from leasehold.services.read_runs import list_runs, list_summaries, read_run, read_timeline
 from leasehold.services.readiness import artifacts_outage, check_ready
 from leasehold.services.registry_report import registry_report
@@ -244,15 +250,23 @@ def step_output(engine: Engine, request: CallRequest[None]) -> Any:
     return JsonText(read_output(engine, request.run_id, request.step))
 
 
-@call("GET", "/runs/<run_id>/calls", CallsResponse, refuses=_OF_RUN, name="calls")
-def once(engine: Engine, request: CallRequest[None]) -> CallsResponse:
+@call(
+    "GET",
+    "/runs/<run_id>/calls",
+    CallsResponse,
+    takes=PageQuery,
+    refuses=_OF_RUN,
+    name="calls",
+)
+def once(engine: Engine, request: CallRequest[PageQuery]) -> CallsResponse:
     """The recorded results of a run; no attempt makes these calls again."""
-    made = read_run(engine, request.run_id).position.calls
-    return CallsResponse(calls=[CallReport.of(one) for one in made])
+    query = request.given
+    page = list_calls(engine, request.run_id, limit=query.limit, page_token=query.page_token)
+    return CallsResponse.of(page)
 
 
-@call("GET", "/runs/<run_id>/files", FilesResponse, takes=FilesQuery, refuses=_OF_RUN)
-def files(engine: Engine, request: CallRequest[FilesQuery]) -> FilesResponse:
+@call("GET", "/runs/<run_id>/files", FilesResponse, takes=PageQuery, refuses=_OF_RUN)
+def files(engine: Engine, request: CallRequest[PageQuery]) -> FilesResponse:
     """The files that handlers of the run stored, and their sizes."""
     query = request.given
     page = list_files(engine, request.run_id, limit=query.limit, page_token=query.page_token)

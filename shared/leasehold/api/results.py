@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Self
 
 import pydantic_core
-from pydantic import BeforeValidator
+from pydantic import AwareDatetime, BeforeValidator
 
 from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.checkpoint import CallResult
 from leasehold.services.limits import MAX_PAGE
-from leasehold.services.read_results import FilePage
+from leasehold.services.read_results import CallPage, FilePage
 
 #: Says how large a file is, whether or not the answer has a Content-Length.
 SIZE_HEADER: Final = "X-Leasehold-Size"
 
 
-class FilesQuery(RequestModel):
-    """`GET /runs/{id}/files`; its values come as text."""
+class PageQuery(RequestModel):
+    """`GET /runs/{id}/files` and `/calls`; its values come as text."""
 
     limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(rules.number_of_text)] = (
         MAX_PAGE
@@ -56,6 +56,10 @@ class CallReport(ResponseModel):
     keep: bool
     result: Any
     is_large: bool
+    at: AwareDatetime | None = None  # these four are not known of one that an older version made
+    attempt: int | None = None
+    took_s: float | None = None
+    bytes: int | None = None
 
     @classmethod
     def of(cls, call: CallResult) -> Self:
@@ -69,6 +73,10 @@ class CallReport(ResponseModel):
             keep=call.keep,
             result=None if text is None else pydantic_core.from_json(text),
             is_large=text is None,
+            at=call.at,
+            attempt=call.attempt,
+            took_s=call.took_s,
+            bytes=call.bytes,
         )
 
 
@@ -76,3 +84,10 @@ class CallsResponse(ResponseModel):
     """`GET /runs/{id}/calls`: the results that the run has now, in the order of the calls."""
 
     calls: list[CallReport]
+    next_page_token: str | None = None
+
+    @classmethod
+    def of(cls, page: CallPage) -> Self:
+        """Return a page as it is answered."""
+        calls = [CallReport.of(one) for one in page.calls]
+        return cls(calls=calls, next_page_token=page.next_page_token)

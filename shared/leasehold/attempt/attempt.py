@@ -27,18 +27,17 @@ from leasehold.attempt.values import (
     inline,
     may_refer_to,
     pack,
-    pack_call,
     put_packed,
 )
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.checkpoint import CallCount, CallResult, Checkpoint
+from leasehold.domain.checkpoint import CallCount, Checkpoint
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import limit_error
-from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, to_document
+from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.domain.manifest_parts import Progress, StackRequest, StepRecord
 from leasehold.domain.notes import (
     MadeOutput,
@@ -60,7 +59,6 @@ from leasehold.errors import (
     InvalidRequestError,
     LeaseLostError,
     StoreUnavailableError,
-    TooManyCallsError,
     VersionConflictError,
 )
 from leasehold.logs.attempt import AttemptName
@@ -162,11 +160,11 @@ class Attempt:
     settled: Committed[Change] | None = None
     is_settled = False
     _progress: Progress | None = None
-    _calls_spared: int | None = None
-    _calls_diverged: int | None = None
+    _calls: CallCount | None = None
+    _recorded_calls = 0
+    _recorded_spend: Spend | None = None
     _spared: Spend | None = None
     _spent: Spend | None = None
-    _recorded: Spend | None = None
     _leaves_file = False
     _stores_files = False
     _unpublished: Change | None = None
@@ -218,16 +216,16 @@ class Attempt:
         """The notes for the next write."""
         return Notes(
             progress=self._progress,
-            calls_spared=self._calls_spared,
+            calls=self._calls,
+            recorded_calls=self._recorded_calls,
             leaves_file=self._leaves_file,
             output=self.output,
             stores_files=self._stores_files,
             phases=self.phases.so_far(self.engine.clock.monotonic()),
             stack=self._stack,
-            calls_diverged=self._calls_diverged,
             spared=self._spared,
             spent=self._spent,
-            recorded=self._recorded,
+            recorded_spend=self._recorded_spend,
         )
 
     @property
@@ -255,31 +253,41 @@ class Attempt:
         if self._is_remote:
             self.renew()
 
-    def note_spared_call(self, spend: Spend | None = None) -> None:
-        """Count a call that its recorded result has spared; what is kept is the step's total.
+    def note_calls(
+        self, *, made: int = 0, spared: int = 0, diverged: int = 0, found: int = 0
+    ) -> None:
+        """Count calls that are recorded; what is kept is the step's total.
 
         Args:
-            spend: what the call had spent, and is not spent again; None: nothing.
+            made: calls that were made and recorded now.
+            spared: calls that a recorded result has spared.
+            diverged: calls that are made again, as their request is another one.
+            found: how many of the trial were recorded before this attempt. A worker that was
+                killed had no time to say so; it is said soon, as it shows that the step goes on.
         """
         self._note_sign()
         with _COUNTING:
-            if self._calls_spared is None:
-                self._calls_spared = (self._record.calls or CallCount()).spared
-            self._calls_spared += 1
-            if spend is not None and not spend.is_nothing:
-                self._spared = spend.plus(self._spared or self._record.spared)
-
-    def note_diverged_call(self) -> None:
-        """Count a call that is made although there is a result, for another request."""
-        with _COUNTING:
-            if self._calls_diverged is None:
-                self._calls_diverged = (self._record.calls or CallCount()).diverged or 0
-            self._calls_diverged += 1
+            before = self._calls or self._record.calls or CallCount()
+            known = self.manifest.position.recorded_calls
+            unheard = max(0, found - known)
+            self._recorded_calls = max(self._recorded_calls, known) + made + unheard
+            self._calls = CallCount(
+                made=before.made + made + unheard,
+                spared=before.spared + spared,
+                diverged=(before.diverged or 0) + diverged or None,
+            )
+        if (made or unheard) and self._counts_ends():
+            self._progress_at = min(self._progress_at, self.engine.clock.monotonic())
 
     def note_spend(self, spend: Spend) -> None:
         """Count what was spent beside recorded calls; it is kept with the next write."""
         with _COUNTING:
             self._spent = spend.plus(self._spent)
+
+    def note_spared_spend(self, spend: Spend) -> None:
+        """Count what calls had spent that recorded results have spared."""
+        with _COUNTING:
+            self._spared = spend.plus(self._spared or self._record.spared)
 
     def note_recorded_spend(self, spend: Spend) -> None:
         """Count what a recorded call has spent, or all those that earlier attempts recorded.
@@ -288,7 +296,11 @@ class Attempt:
         not live to count is counted by that.
         """
         with _COUNTING:
-            self._recorded = spend.plus(self._recorded)
+            self._recorded_spend = spend.plus(self._recorded_spend)
+
+    def note_temporary_file(self) -> None:
+        """Note that a temporary file may be there from now on that the run does not refer to."""
+        self._leaves_file = True
 
     def note_stored_file(self) -> None:
         """Note that a file of the run may be there from now on, which its end is to see to."""
@@ -343,33 +355,7 @@ class Attempt:
             *(self.name.run_id, self.name.attempt, self.name.step, why),
         )
         reject = partial(lifecycle.reject_checkpoint, rejected=rejected, why=why)
-        self._persist(partial(self._save, reject))
-
-    def record_call(self, call: CallResult, in_place_of: str | None = None) -> None:
-        """Record a result; the lease is renewed with it.
-
-        Args:
-            call: the result, JSON text. It becomes a file where the run has no room for it: with
-                the step's temporary files, or with the run's values, if it is to be kept.
-            in_place_of: the reference of the key's result, where that was found to be unreadable.
-
-        Raises:
-            TooManyCallsError: there is no room for a reference either.
-            LeaseLostError, StoreUnavailableError: as `checkpoint`.
-        """
-        self._check_unsettled()  # before a file is stored
-        kept = "The result of the call is kept."
-        record = partial(lifecycle.record_call, in_place_of=in_place_of)
-        if fits_inline(call.size):
-            try:
-                self._persist(partial(self._save, partial(record, call=call), kept))
-            except TooManyCallsError:
-                pass  # beside the others; a reference takes less
-            else:
-                return
-        file = pack_call(self.manifest, self.engine.clock.new_id(), call)
-        record = partial(record, call=replace(call, inline=None, ref=file.name, digest=file.digest))
-        self._refer_to(file, partial(self._save, record, kept), is_temporary=not call.keep)
+        self.persist(partial(self._save, reject))
 
     def renew(self, *, within: float | None = None) -> Change:
         """Let the lease run on, and keep the notes; give up after `within` seconds.
@@ -420,7 +406,7 @@ class Attempt:
             LeaseLostError: the lease is not held any more; nothing was written.
             StoreUnavailableError: it could not be committed while the lease could be held.
         """
-        return self._persist(partial(self._settle_once, ending), until=self.answer_by)
+        return self.persist(partial(self._settle_once, ending), until=self.answer_by)
 
     @property
     def settlement(self) -> Change | None:
@@ -633,23 +619,21 @@ class Attempt:
 
     # --- how it writes ---
 
-    def _refer_to(
-        self, file: PackedFile | None, record: Callable[[], T], *, is_temporary: bool = True
-    ) -> T:
+    def _refer_to(self, file: PackedFile | None, record: Callable[[], T]) -> T:
         """Store a file, have the run refer to it by `record`, and return what that returns.
 
         Where the run surely does not refer to it, it is deleted; else it goes with the step.
         """
         if file is None:
-            return self._persist(record)
-        self._leaves_file |= is_temporary  # it may be there from now on, and the run not know it
+            return self.persist(record)
+        self._leaves_file = True  # it may be there from now on, and the run not know it
         artifacts, is_sent = self.engine.artifacts, False
         try:
             self.insist(partial(put_packed, artifacts, file))
             is_sent = True
-            return self._persist(record)
+            return self.persist(record)
         except BaseException as error:
-            is_refused = isinstance(error, LeaseLostError | InvalidRequestError | TooManyCallsError)
+            is_refused = isinstance(error, LeaseLostError | InvalidRequestError)
             documents, run_id = self.engine.documents, self.name.run_id
             if not is_sent or (is_refused and not may_refer_to(documents, run_id, file.name)):
                 discard(artifacts, file.name, self.engine.threads)
@@ -674,11 +658,15 @@ class Attempt:
         rules, notes = self._renewal_rules(), self.notes
         return partial(transition, rules=rules, fence=self.fence, notes=notes)
 
+    def store_time(self) -> datetime:
+        """Return the store's time now, as far as it is known here."""
+        passed = self.engine.clock.monotonic() - self._snapshot.monotonic
+        return self._snapshot.read_at + timedelta(seconds=passed)
+
     def _renewal_rules(self) -> Rules:
         """Return the rules for a write that dispatches the next attempt at the deadline alone."""
-        run, snapshot = self.manifest, self._snapshot
-        passed = timedelta(seconds=self.engine.clock.monotonic() - snapshot.monotonic)
-        at_latest = snapshot.read_at + passed + _AHEAD
+        run = self.manifest
+        at_latest = self.store_time() + _AHEAD
         is_late = (
             run.position.lease is not None and deadline_of(run, run.position.lease) <= at_latest
         )
@@ -733,7 +721,7 @@ class Attempt:
         if self.silence is not None:
             self.silence.hear()
 
-    def _persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
+    def persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
         """Write, and ask a store that does not answer again while the lease can still be held.
 
         The work is done by then, and would be done again.
@@ -814,7 +802,15 @@ class Attempt:
         is_made = self.output is not None and self.output.value != record.kept_output
         lease = self.manifest.position.lease
         has_spent = self._spent is not None and lease is not None and lease.spent != self._spent
-        return is_made or has_spent or self._progress not in (None, record.progress)
+        known = self.manifest.position.recorded_calls
+        is_further = self._recorded_calls > known and self._counts_ends()
+        has_worked = is_made or has_spent or is_further
+        return has_worked or self._progress not in (None, record.progress)
+
+    def _counts_ends(self) -> bool:
+        """Return whether ends without progress are counted, which a recorded call begins anew."""
+        at = self.manifest.position
+        return bool(at.failures or at.interruptions or at.silences or at.continuations)
 
     def _check_unsettled(self) -> None:
         """Refuse what a handler does that goes on after its attempt was settled."""

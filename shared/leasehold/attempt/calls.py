@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -13,35 +12,22 @@ import pydantic_core
 from leasehold.attempt.files import RunArtifacts, RunFiles
 from leasehold.attempt.stop import StopSignal
 from leasehold.attempt.values import load
-from leasehold.domain.checkpoint import CallResult, KeptValue
-from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size
-from leasehold.domain.kept_checkpoint import Load, furthest_of, may_read, read_results
+from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.kept_checkpoint import Load, furthest_of, read_results
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress, StepRecord
-from leasehold.domain.once_results import (
-    check_call_key,
-    check_room,
-    expected_reference,
-    recorded_call,
-)
 from leasehold.domain.spend import Spend
-from leasehold.domain.stored import replace
 from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import findings_in, last_review, record_with_output
-from leasehold.errors import (
-    ArtifactNameError,
-    ArtifactNotFoundError,
-    CallResultError,
-    DamagedFileError,
-    InvalidRequestError,
-)
-from leasehold.logs.attempt import STEP_LOG
+from leasehold.errors import InvalidRequestError
 
 if TYPE_CHECKING:  # the process of a handler has no attempt, and asks the worker that has
     from leasehold.attempt.attempt import Attempt
+    from leasehold.attempt.recorded_calls import RecordedCalls
+    from leasehold.domain.recorded_calls import Request
 
-_LOG: Final = logging.getLogger(STEP_LOG)
+_MAKING: Final = threading.Lock()
 
 
 class AttemptFacts(NamedTuple):
@@ -133,12 +119,39 @@ class ContextCalls(Protocol):
         """Keep partial results; InvalidRequestError: they are not JSON text."""
         ...
 
-    def recorded_result(self, key: str, type_: str) -> str | None:
-        """Return the result of a call that was recorded, JSON text; None: it is to be made."""
+    def recorded_result(self, key: str, type_: str, request: Request | None) -> str | None:
+        """Return the result of a call that was recorded, JSON text; None: it is to be made.
+
+        Args:
+            key: of the call.
+            type_: that it returns.
+            request: what its result depends on, as `fingerprint_of` returns it; None: not known.
+        """
         ...
 
-    def record_result(self, key: str, type_: str, result: str, *, keep: bool) -> None:
-        """Record the result of a call that was made, JSON text; `keep`: beyond the step."""
+    def record_result(
+        self,
+        key: str,
+        type_: str,
+        result: str,
+        *,
+        keep: bool,
+        request: Request | None,
+        spend: Spend,
+    ) -> str:
+        """Record the result of a call that was made, JSON text, and what it has spent.
+
+        Args:
+            key: of the call.
+            type_: that it returns.
+            result: what it returned.
+            keep: whether the result outlasts its step.
+            request: as of `recorded_result`.
+            spend: what the call has spent.
+
+        Returns:
+            The result that counts: another worker may have recorded one before.
+        """
         ...
 
     def reject_checkpoint(self, why: str) -> None:
@@ -187,10 +200,7 @@ class AttemptCalls:
         self.stop = attempt.stop
         self._attempt = attempt
         self._run = run
-        self._expected: dict[str, CallResult] = {}
-        self._begun: dict[str, float] = {}
-        self._unreadable: dict[str, str] = {}
-        self._expecting = threading.Lock()
+        self._recorded_calls: RecordedCalls | None = None
         self._ends_at = attempt.engine.clock.monotonic() + run.position.dispatch.timeout_ms / 1000
 
     @property
@@ -262,79 +272,38 @@ class AttemptCalls:
         text = self._attempt.fetch(partial(self._load, review))
         return pydantic_core.to_json(findings_in(text)).decode()
 
-    # --- recorded results; for any thread, but for one key at a time ---
+    # --- recorded calls; for any thread, but for one key at a time ---
 
-    def recorded_result(self, key: str, type_: str) -> str | None:
-        """Return a result, JSON text, and count the call as spared; None: it is to be made.
+    def recorded_result(self, key: str, type_: str, request: Request | None) -> str | None:
+        """Return a result, JSON text; None: the call is to be made. Raises as `RecordedCalls`."""
+        return self._recorded.find(key, type_, request)
 
-        Raises:
-            CallResultError: the result is of another type.
-            TooManyCallsError: there would be no room for the result.
-            LeaseLostError: the call is to be made, and the lease may be over.
-            StoreUnavailableError: it could not be read.
-        """
-        check_call_key(key)
-        found = recorded_call(self._attempt.manifest, key)
-        if found is not None:
-            _check_type(found, type_)
-            text = self._text_of(found)
-            if text is not None:
-                self._attempt.note_spared_call()
-                return text
-        self._expect(self._result(key, type_))
-        self._attempt.check_lease()
-        self._begun[key] = self._attempt.engine.clock.monotonic()
-        return None
+    def record_result(
+        self,
+        key: str,
+        type_: str,
+        result: str,
+        *,
+        keep: bool,
+        request: Request | None,
+        spend: Spend,
+    ) -> str:
+        """Record a result; return the one that counts. Raises as `RecordedCalls`."""
+        return self._recorded.record(key, type_, result, keep=keep, request=request, spend=spend)
 
-    def record_result(self, key: str, type_: str, result: str, *, keep: bool) -> None:
-        """Record a result; raises as `Attempt.record_call`, and ValueError: it is not JSON."""
-        check_call_key(key)
-        check_size(f"the result of call {key!r}", result, OUTPUT_BYTES)
-        check_json(result)  # a process of a handler may send anything
-        call = replace(self._result(key, type_), inline=result, keep=keep)
-        self._attempt.record_call(call, self._unreadable.get(key))
-        with self._expecting:
-            self._expected.pop(key, None)
-        now = self._attempt.engine.clock.monotonic()
-        took = now - self._begun.pop(key, now)
-        self._attempt.engine.telemetry.call_recorded(self._attempt.manifest, key, took)
+    @property
+    def _recorded(self) -> RecordedCalls:
+        """Its recorded calls; made at first use, as most steps have none."""
+        made = self._recorded_calls
+        if made is None:
+            from leasehold.attempt.recorded_calls import RecordedCalls  # noqa: PLC0415 - see above
+
+            with _MAKING:
+                made = self._recorded_calls = self._recorded_calls or RecordedCalls(self._attempt)
+        return made
 
     def _load(self, value: KeptValue) -> str:
         return load(self._attempt.engine.artifacts, value)
-
-    def _result(self, key: str, type_: str) -> CallResult:
-        return CallResult(
-            step=self._run.position.step, trial=self._run.position.trial, key=key, type=type_
-        )
-
-    def _expect(self, call: CallResult) -> None:
-        """Note that a call is to be made, or refuse that before it costs anything."""
-        with self._expecting:
-            run = self._attempt.manifest
-            by_reference = expected_reference(run, call)
-            others = {
-                (one.step, one.key): one for one in (*self._expected.values(), *run.position.calls)
-            }
-            others.pop((call.step, call.key), None)
-            check_room(run, [*others.values()], by_reference)
-            self._expected[call.key] = by_reference
-
-    def _text_of(self, call: CallResult) -> str | None:
-        """Return the text of a result; None: it is lost or damaged, so the call is made again."""
-        run = self._attempt.manifest
-        try:
-            _check_own(run, call)
-            return self._attempt.fetch(partial(self._load, call.value))
-        except (ArtifactNotFoundError, ArtifactNameError, DamagedFileError) as error:
-            facts = {
-                "run_id": run.run_id,
-                "step": run.position.step,
-                "attempt": run.position.attempt,
-            }
-            words = "the result of call %r is lost, it is made again: %s"
-            _LOG.warning(words, call.key, error, extra=facts)
-            self._unreadable[call.key] = call.ref or ""
-            return None
 
 
 def output_text_of(manifest: Manifest, read: Load, step_type: str) -> str:
@@ -351,18 +320,3 @@ def _output_record(manifest: Manifest, step_type: str) -> StepRecord | TrialReco
         allowed = ", ".join(done) or "none yet"
         raise InvalidRequestError(field="step_type", value=step_type, allowed=allowed)
     return record
-
-
-def _check_type(found: CallResult, type_: str) -> None:
-    if found.type and type_ and found.type != type_:
-        problem = (
-            f"was recorded as {found.type}, and the call returns {type_} now: give a call of "
-            f"another type another key"
-        )
-        raise CallResultError(key=found.key, problem=problem)
-
-
-def _check_own(run: Manifest, call: CallResult) -> None:
-    """Refuse a file that is not the run's, even if the manifest names it."""
-    if call.ref and not may_read(run, call.ref):
-        raise DamagedFileError(name=call.ref, problem="it is of another run")

@@ -157,8 +157,7 @@ def may_refer_to(documents: Documents, run_id: str, name: str) -> bool:
     if run is None:
         return False
     kept = run.position.checkpoint
-    is_of_checkpoint = kept is not None and kept.partial_results.ref == name
-    return is_of_checkpoint or any(call.value.ref == name for call in run.position.calls)
+    return kept is not None and kept.partial_results.ref == name
 
 
 def _load_packed(artifacts: Artifacts, name: str, expected: str | None) -> str:

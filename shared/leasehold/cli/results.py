@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -21,7 +22,7 @@ from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.cli.streams import note
 from leasehold.domain.printable import counted, printable
 from leasehold.ports.artifacts import ArtifactContent
-from leasehold.presentation.formatting import one_line
+from leasehold.presentation.formatting import duration, one_line
 
 _COLUMNS: Final = ("FILE", "BYTES")
 
@@ -205,7 +206,7 @@ def output(*, run_id: str, step: str | None, url: str | None, as_json: bool) -> 
 # `leasehold calls`: the recorded results that a run has.
 
 
-_CALL_COLUMNS: Final = ("STEP", "TRIAL", "KEY", "TYPE", "RESULT")
+_CALL_COLUMNS: Final = ("STEP", "TRIAL", "KEY", "TYPE", "ATTEMPT", "TOOK", "BYTES", "RESULT")
 _LONGEST: Final = 80
 
 
@@ -233,7 +234,10 @@ def calls(*, run_id: str, url: str | None, as_json: bool) -> None:
 def _rows(found: list[CallReport]) -> Iterator[Row]:
     for one in found:
         result = "a file" if one.is_large else _short(one)
-        yield one.step, str(one.trial), one.key, one.type, result
+        attempt = "" if one.attempt is None else str(one.attempt)
+        took = "" if one.took_s is None else duration(timedelta(seconds=one.took_s))
+        size = "" if one.bytes is None else f"{one.bytes:,}"
+        yield one.step, str(one.trial), one.key, one.type, attempt, took, size, result
 
 
 def _short(one: CallReport) -> str:

@@ -190,7 +190,10 @@ def _attempts(record: StepRecord) -> str:
 def _calls(record: StepRecord) -> str:
     """Return how many calls were made once, and how many later ones that spared."""
     calls = record.calls
-    return "" if calls is None else f"{calls.made} made, {calls.spared} spared"
+    if calls is None:
+        return ""
+    diverged = f", {calls.diverged} diverged" if calls.diverged else ""
+    return f"{calls.made} made, {calls.spared} spared{diverged}"
 
 
 def _when(at: datetime, now: datetime) -> str:

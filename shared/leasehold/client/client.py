@@ -30,7 +30,7 @@ from leasehold.api.operations import (
 )
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
 from leasehold.api.registry import RegistryResponse
-from leasehold.api.results import CallReport, FileEntry, FilesQuery
+from leasehold.api.results import CallReport, FileEntry, PageQuery
 from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
 from leasehold.client.arguments import (
@@ -248,7 +248,7 @@ class Client:
         token: str | None = None
         found: list[FileEntry] = []
         while True:
-            page = self.call(calls.files, FilesQuery(page_token=token), run)
+            page = self.call(calls.files, PageQuery(page_token=token), run)
             found += page.files
             token = page.next_page_token
             if token is None:
@@ -265,7 +265,14 @@ class Client:
 
     def calls(self, run: Run) -> list[CallReport]:
         """Return the recorded results of the run; none of them is made again."""
-        return self.call(calls.once, None, run).calls
+        token: str | None = None
+        found: list[CallReport] = []
+        while True:
+            page = self.call(calls.once, PageQuery(page_token=token), run)
+            found += page.calls
+            token = page.next_page_token
+            if token is None:
+                return found
 
     def trace(self, run: Run) -> list[TraceEvent]:
         """Return all that happened to the run, oldest first."""

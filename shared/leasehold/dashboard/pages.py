@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from leasehold.api import calls
 from leasehold.api.call_row import AnyRow, CallRequest, Needs, call
-from leasehold.api.results import FilesQuery, FilesResponse
+from leasehold.api.results import FilesResponse, PageQuery
 from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import ALLOWED, Operation
@@ -287,7 +287,7 @@ def _files(at: PageRequest, run: Manifest) -> tuple[FilesResponse | None, str]:
     if not run.has_files:
         return None, ""
     try:
-        return at.ask(calls.files, FilesQuery(limit=_FILES), run_id=at.run_id), ""
+        return at.ask(calls.files, PageQuery(limit=_FILES), run_id=at.run_id), ""
     except StoreUnavailableError as error:
         return None, error.message
 

@@ -14,7 +14,7 @@ from leasehold.domain.announcing import announcement_of, deliveries_of
 from leasehold.domain.archive import OwedArchive, longest_wait
 from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.budget import TAIL_PROBE
-from leasehold.domain.checkpoint import CallCount, KeptCounts
+from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Effect, Task, is_awaited, leaves_artifacts, owed_effects
@@ -31,6 +31,7 @@ from leasehold.domain.manifest_parts import (
     StepRecord,
 )
 from leasehold.domain.notes import MadeOutput, Notes, Phases, TakenStack
+from leasehold.domain.recorded_calls import calls_folder
 from leasehold.domain.spend import NOTHING, Spend
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import (
@@ -308,8 +309,8 @@ class Draft:
         if notes.progress is not None:
             self.step = replace(self.step, progress=notes.progress)
         self._note_calls(notes)
-        if notes.spent is not None or notes.recorded is not None:
-            self._count_spend(notes.spent or NOTHING, notes.recorded or NOTHING)
+        if notes.spent is not None or notes.recorded_spend is not None:
+            self._count_spend(notes.spent or NOTHING, notes.recorded_spend or NOTHING)
         if notes.leaves_file:
             self.owe_folder()
         if notes.stores_files:
@@ -322,11 +323,13 @@ class Draft:
             self.count_anew()
 
     def _note_calls(self, notes: Notes) -> None:
-        """Keep how many calls of the step were spared, or made for another request."""
-        counts = {"spared": notes.calls_spared, "diverged": notes.calls_diverged}
-        if known := {name: count for name, count in counts.items() if count is not None}:
-            calls = self.step.calls or CallCount()
-            self.step = replace(self.step, calls=replace(calls, **known))
+        """Keep how many calls of the step are recorded, were spared, or were made once more."""
+        if notes.calls is not None:
+            self.step = replace(self.step, calls=notes.calls)
+        if notes.recorded_calls > self.position.recorded_calls:
+            self.position = replace(self.position, recorded_calls=notes.recorded_calls)
+            self.owe_calls()
+            self.count_anew()  # paid work that no attempt repeats is progress
         if notes.spared is not None:
             self.step = replace(self.step, spared=notes.spared)
 
@@ -334,7 +337,7 @@ class Draft:
         """Count what was not counted before: the lease and the position say how much was."""
         at, lease = self.position, self.position.lease
         of_attempt = spent.beyond(None if lease is None else lease.spent)
-        of_calls = recorded.beyond(at.recorded)
+        of_calls = recorded.beyond(at.recorded_spend)
         if of_attempt.is_nothing and of_calls.is_nothing:
             return
         counted = of_attempt.plus(of_calls)
@@ -342,7 +345,7 @@ class Draft:
         if lease is not None and not of_attempt.is_nothing:
             lease = replace(lease, spent=of_attempt.plus(lease.spent))
         if not of_calls.is_nothing:
-            at = replace(at, recorded=of_calls.plus(at.recorded))
+            at = replace(at, recorded_spend=of_calls.plus(at.recorded_spend))
         self.position = replace(at, lease=lease)
 
     def _answer_stack_request(self, taken: TakenStack) -> None:
@@ -449,9 +452,16 @@ class Draft:
     def owe_folder(self) -> None:
         """Note that the current trial of the step may have temporary files, to be deleted later."""
         run = self.run
-        folder = step_folder(run, run.position.step, run.position.trial)
-        if folder not in run.owed:
-            self.run = replace(self.run, owed=(*run.owed, folder))
+        self._owe(step_folder(run, run.position.step, run.position.trial))
+
+    def owe_calls(self) -> None:
+        """Note that the current trial of the step has recorded calls, to be deleted later."""
+        run = self.run
+        self._owe(calls_folder(run, run.position.step, run.position.trial))
+
+    def _owe(self, folder: str) -> None:
+        if folder not in self.run.owed:
+            self.run = replace(self.run, owed=(*self.run.owed, folder))
 
     def count_anew(self) -> None:
         """Count from zero what bounds attempts without progress: the step made some.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import AwareDatetime
 
+from leasehold.domain.spend import Spend
 from leasehold.domain.stored import Stored
 
 #: What the name of a packed artifact ends with.
@@ -54,6 +56,7 @@ class CallResult(Stored):
     """The result of a call that a handler had made once (`ctx.once`): its type, and the value.
 
     An empty `type` is not known, and any type goes with it. `keep`: it outlasts its step.
+    `request` has a digest of each field of what the result depends on; None: that is not known.
     """
 
     step: str
@@ -64,6 +67,12 @@ class CallResult(Stored):
     ref: str | None = None
     digest: str | None = None  # of the text behind `ref`
     keep: bool = False
+    request: Mapping[str, str] | None = None
+    at: AwareDatetime | None = None  # when it was recorded; None: by a version before this one
+    attempt: int | None = None  # that made the call
+    took_s: float | None = None
+    bytes: int | None = None  # of the text
+    spend: Spend | None = None  # of the call; None: nothing
 
     @property
     def value(self) -> KeptValue:
@@ -76,10 +85,21 @@ class CallResult(Stored):
         return len(self.model_dump_json(exclude_none=True).encode())
 
 
+class CallSource(Stored):
+    """A run whose recorded calls another one goes on from, and where it stood then."""
+
+    run_id: str
+    life: str
+    step: str
+    trial: int
+    as_trial: int  # the number of that trial in the run that goes on
+    recorded: int = 0  # how many calls it had recorded, as far as it was noted
+
+
 class CallCount(Stored):
     """How many calls a step made once, and how many later ones their results spared.
 
-    `diverged`: of those made, how many had a result for another request.
+    `diverged` counts those that were made again because their request was another one.
     """
 
     made: int = 0

@@ -52,6 +52,7 @@ RUNS: Final = Collection(
     rare=frozenset({"deadLettered", "cancelled"}),
 )
 TRACE: Final = Collection("trace")
+CALLS: Final = Collection("calls", indexes=(("at",),))
 DELIVERIES: Final = Collection(
     "deliveries",
     indexes=(
@@ -74,6 +75,7 @@ COLLECTIONS: Final[Mapping[str, Collection]] = {
     for c in (
         RUNS,
         TRACE,
+        CALLS,
         OVERRIDES,
         DELIVERIES,
         BREAKERS,

@@ -22,7 +22,8 @@ from leasehold.domain.artifact_name import checkpoints_folder, is_artifact_name,
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
-from leasehold.domain.once_results import kept_files
+from leasehold.domain.recorded_calls import kept_files, owed_prefix
+from leasehold.domain.status import RunStatus
 from leasehold.domain.traceparent import trace_of_run
 
 #: How long after the end of a lease its wake task comes.
@@ -88,15 +89,17 @@ _NO_TIME: Final = timedelta()
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Folders of temporary files of a live run whose step is over.
+    """What a step of a live run leaves that is over: temporary files, and recorded calls.
 
     Args:
         run_id: the run.
-        folders: their names.
+        folders: of the files.
+        calls: what the names of the recorded calls begin with.
     """
 
     run_id: str
     folders: tuple[str, ...]
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class Archive:
         has_files: whether there may be files that handlers stored: looking for them costs a list.
         has_temporary: whether there may be temporary files; likewise.
         outputs: the texts of its outputs: people open the files whose addresses stand there.
+        has_calls: whether there may be recorded calls that are not needed any more.
     """
 
     run_id: str
@@ -118,6 +122,7 @@ class Archive:
     has_files: bool = field(default=False, compare=False)
     has_temporary: bool = field(default=False, compare=False)
     outputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    has_calls: bool = field(default=False, compare=False)
 
 
 #: All that a run can owe.
@@ -179,9 +184,13 @@ def left_behind(manifest: Manifest) -> tuple[Deletion, ...]:
     """
     if not manifest.owed:
         return ()
-    current = step_folder(manifest, manifest.position.step, manifest.position.trial)
-    folders = [each for each in manifest.owed if each != current][-1:]
-    return (Deletion(manifest.run_id, _own(manifest, folders)),) if folders else ()
+    over = _owed_of_others(manifest)
+    last = [each for each in over if _trial_of(each) == _trial_of(over[-1])]
+    if not last:
+        return ()
+    has_just_begun = _step_before(manifest) == _trial_of(last[0]).rpartition("-")[0]
+    calls = [owed_prefix(manifest, each) for each in last if has_just_begun]
+    return (Deletion(manifest.run_id, _own(manifest, last), tuple(filter(None, calls))),)
 
 
 def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
@@ -191,6 +200,9 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
     outputs = tuple(step.output for step in manifest.steps.values() if step.output is not None)
     within = f"{checkpoints_folder(manifest)}/"
     kept = tuple(name for name in kept_files(manifest) if name.startswith(within))
+    at, is_completed = manifest.position, manifest.status is RunStatus.COMPLETED
+    if at.recorded_calls and not is_completed:  # another run may go on from them
+        kept += (step_folder(manifest, at.step, at.trial),)
     return (
         Archive(
             manifest.run_id,
@@ -199,6 +211,7 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
             has_files=_may_have_files(manifest),
             has_temporary=_may_have_temporary_files(manifest),
             outputs=outputs,
+            has_calls=is_completed and any(owed_prefix(manifest, each) for each in manifest.owed),
         ),
     )
 
@@ -220,7 +233,9 @@ def _may_have_temporary_files(manifest: Manifest) -> bool:
     was cut short before that leaves an attempt without an output, or a run that was cancelled.
     Leftovers of a remote worker are owed with its lease.
     """
-    return bool(manifest.owed) or _was_cut_short(manifest)
+    within = f"{checkpoints_folder(manifest)}/"
+    is_owed = any(each.startswith(within) for each in manifest.owed)
+    return is_owed or _was_cut_short(manifest)
 
 
 def _was_cut_short(manifest: Manifest) -> bool:
@@ -228,6 +243,31 @@ def _was_cut_short(manifest: Manifest) -> bool:
     if manifest.cancelled or manifest.dead_lettered:
         return True
     return any(record.attempts.ended for record in manifest.steps.values())
+
+
+def _owed_of_others(manifest: Manifest) -> tuple[str, ...]:
+    """Return what is owed of trials of steps before the current one."""
+    current = f"{manifest.position.step}-{manifest.position.trial}"
+    return tuple(each for each in manifest.owed if _trial_of(each) != current)
+
+
+def _trial_of(folder: str) -> str:
+    """Return step and trial of an owed folder."""
+    return folder.rpartition("/")[2]
+
+
+def _step_before(manifest: Manifest) -> str | None:
+    """Return the step that was handed off before the current one had any attempt; None: it had.
+
+    To look for recorded calls costs reads.
+    """
+    at = manifest.position
+    began_at = None if at.lease is None else at.lease.acquired_at
+    if at.step_started_at != began_at:
+        return None
+    looped = manifest.looped_steps
+    is_another_trial = at.trial > 1 and at.step in looped[:1]
+    return looped[-1] if is_another_trial else manifest.plan[manifest.plan.index(at.step) - 1]
 
 
 def _own(manifest: Manifest, folders: Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.archive import OwedArchive
-from leasehold.domain.checkpoint import CallResult, Checkpoint, KeptValue
+from leasehold.domain.checkpoint import CallResult, CallSource, Checkpoint, KeptValue
 from leasehold.domain.manifest_parts import (
     NONE_ENDED,
     Attempts,
@@ -47,22 +47,16 @@ from leasehold.errors import UnreadableRunError
 INLINE_BYTES: Final = 32 * 1024
 #: All texts of one manifest together.
 TEXT_BYTES: Final = 192 * 1024
-#: Where there are more, recorded results are kept by reference: so there is room for all.
-CALL_TEXT_BYTES: Final = 160 * 1024
-#: All references to results of calls; and with them, all texts.
-CALL_REFERENCE_BYTES: Final = 32 * 1024
-WITH_REFERENCES_BYTES: Final = 208 * 1024
 
 
-def fits_inline(size: int, *, beside: int = 0, most: int = TEXT_BYTES) -> bool:
+def fits_inline(size: int, *, beside: int = 0) -> bool:
     """Return whether a manifest has room for a text of so many bytes.
 
     Args:
         size: of the text.
         beside: the bytes of the texts that the manifest holds already.
-        most: of all of them together.
     """
-    return size <= min(INLINE_BYTES, most - beside)
+    return size <= min(INLINE_BYTES, TEXT_BYTES - beside)
 
 
 #: What one step leaves of one trial beside its output takes no more: times, and names.
@@ -89,8 +83,9 @@ class AtStep(Stored):
     silences: int = 0  # those after which nothing was heard for too long
     continuations: int = 0
     checkpoint: Checkpoint | None = None
-    calls: tuple[CallResult, ...] = ()  # of the step, and those that are kept
-    recorded: Spend | None = None  # what its recorded calls have spent, as far as it is counted
+    recorded_calls: int = 0  # of the trial whose results lie beside the run, as far as it is noted
+    recorded_spend: Spend | None = None  # what they have spent, likewise
+    calls: tuple[CallResult, ...] = ()  # that a version before this one kept in the run
     note: str | None = None  # a person's words for the attempts of the step
 
 
@@ -141,6 +136,7 @@ class RunFields(Stored):
     claimable: str | None = None  # the step, while a remote worker may claim it
     trials: TrialRule | None = None  # None: its pipeline has none
     shares: tuple[str, ...] | None = None  # runs with whose artifacts it was recreated
+    call_sources: tuple[CallSource, ...] | None = None  # runs whose recorded calls it goes on from
     steps: Mapping[str, StepRecord]
     error: ErrorRecord | None = None
     recreated_from: str | None = None

@@ -270,6 +270,7 @@ class StepRecord(Stored):
     calls: CallCount | None = None
     spend: Spend | None = None  # None: nothing
     spared: Spend | None = None
+    anew: int | None = None  # how often a person had it begun anew; None: never
     rejected: int | None = None  # checkpoints that could not be used; None: none
     verdict: TrialVerdict | None = None
     trial: int | None = None

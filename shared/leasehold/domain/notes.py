@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.checkpoint import CallCount, KeptValue
 from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.manifest_parts import Progress, StackRequest
 from leasehold.domain.printable import one_line
@@ -91,32 +91,32 @@ class Notes(NamedTuple):
 
     Args:
         progress: what the handler last said; None: nothing.
-        calls_spared: how many calls of the step its records have spared so far, over all attempts;
-            None: as the run has it. A total, so that to write it twice does no harm.
+        calls: how many calls the step has made once so far, and how many that has spared, over all
+            attempts; None: as the run has it. A total, so that to write it twice does no harm.
+        recorded_calls: of how many calls of the trial the results lie beside the run; likewise.
         leaves_file: whether a temporary file may be there that the run does not refer to yet.
         output: what waits to be judged by the gates; None: there is none, or there are no gates.
         stores_files: whether files of the run may be there since the attempt began.
         phases: how long it has taken so far; None: not known, or its handler was not called.
         stack: what it did when it was last asked; None: it was not asked.
-        calls_diverged: how many calls of the step had a result for another request, likewise.
         spared: what recorded results have spared the step so far, likewise.
         spent: what the attempt has spent so far beside its recorded calls: all of it, so that to
             write it twice does no harm. None: nothing that is known here.
-        recorded: what the recorded calls of this step and trial have spent, those of all attempts;
+        recorded_spend: what the recorded calls of the trial have spent, those of all attempts;
             likewise.
     """
 
     progress: Progress | None = None
-    calls_spared: int | None = None
+    calls: CallCount | None = None
+    recorded_calls: int = 0
     leaves_file: bool = False
     output: MadeOutput | None = None
     stores_files: bool = False
     phases: Phases | None = None
     stack: TakenStack | None = None
-    calls_diverged: int | None = None
     spared: Spend | None = None
     spent: Spend | None = None
-    recorded: Spend | None = None
+    recorded_spend: Spend | None = None
 
 
 NO_NOTES: Final = Notes()

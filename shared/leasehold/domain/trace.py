@@ -33,6 +33,7 @@ class TraceType(StrEnum):
     STEP_CONTINUED = "step_continued"
     STACK_TAKEN = "stack_taken"
     CHECKPOINT_RESUMED = "checkpoint_resumed"
+    CALL_DIVERGED = "call_diverged"
     CHECKPOINT_REJECTED = "checkpoint_rejected"
     STEP_REDISPATCHED = "step_redispatched"
     STEP_RECOVERED = "step_recovered"
@@ -110,6 +111,15 @@ def loss_ref(manifest: Manifest, lease_id: str) -> Ref:
     It has no number: to take one would be a write to the run, which is not its any more.
     """
     return _ref(manifest, f"lost-{lease_id}")
+
+
+def diverged_ref(manifest: Manifest) -> Ref:
+    """Return the name of the event that an attempt leaves whose calls have other requests.
+
+    It has no number, as the run is not written for it.
+    """
+    at = manifest.position
+    return _ref(manifest, f"diverged-{at.step}-{at.trial}-{at.attempt}")
 
 
 def telling_ref(run_id: str, mark: str, name: str) -> Ref:

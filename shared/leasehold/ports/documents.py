@@ -125,6 +125,7 @@ class Documents(Protocol):
         *,
         if_version: Snapshot | None = None,
         is_new: bool = False,
+        now: datetime | None = None,
         in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
@@ -138,6 +139,8 @@ class Documents(Protocol):
                 what is stored.
             is_new: nothing is expected to be there, as its id is random. A store that is spared a
                 read by that decides on nothing first, and on what is stored where that was wrong.
+            now: with `is_new`, the store's time as far as the caller knows it: a store across a
+                network has to be read to tell its own.
             in_transaction: write in a transaction of the store's own, where it tells that from a
                 write with a condition: for a lease. No lock is held before the write itself.
             within: seconds after which to give up, where the store is across a network and

@@ -149,6 +149,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_TERMINATED: "step {step} ended without an output, attempt {attempt}",
     TraceType.STEP_CONTINUED: "step {step} to be continued, attempt {attempt}",
     TraceType.STACK_TAKEN: "step {step} asked what it does, attempt {attempt}",
+    TraceType.CALL_DIVERGED: "step {step} pays again, attempt {attempt}",
     TraceType.CHECKPOINT_RESUMED: "step {step} resumed, attempt {attempt}",
     TraceType.CHECKPOINT_REJECTED: "step {step} began again: its checkpoint cannot be used",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",

@@ -6,25 +6,28 @@ that is done again changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import checkpoints_folder, files_folder
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive
+from leasehold.domain.recorded_calls import calls_of, is_temporary_call, prefix_of_life
 from leasehold.domain.status import Outcome
 from leasehold.errors import ArtifactNameError, LeaseholdError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Threads
+from leasehold.ports.documents import Documents, Query
+from leasehold.services.paging import SCAN_PAGE, pages
 
 
 def archive_run(
     owed: Archive,
     artifacts: Artifacts,
+    documents: Documents,
     *,
     rules: Rules,
     threads: Threads,
@@ -35,7 +38,8 @@ def archive_run(
 
     Args:
         owed: what is to be archived.
-        artifacts: where it lies.
+        artifacts: where its files lie.
+        documents: where its recorded calls lie.
         rules: what transitions need to know.
         threads: what makes the steps, which may hang.
         log: given a line that a person should look at.
@@ -46,11 +50,16 @@ def archive_run(
     """
     failed: dict[str, str] = {}
     is_over = True
-    for name, step in STEPS.items():
-        if not (owed.has_temporary if step is _delete_checkpoints else owed.has_files):
+    due = {
+        "compress_artifacts": owed.has_files and partial(_compress_artifacts, artifacts, owed),
+        "delete_checkpoints": owed.has_temporary and partial(_delete_checkpoints, artifacts, owed),
+        "delete_calls": owed.has_calls and partial(_delete_calls, documents, owed),
+    }
+    for name, step in due.items():
+        if not step:
             continue
         try:
-            if not threads.errand(partial(step, artifacts, owed)):
+            if not threads.errand(step):
                 is_over = False
                 log(f"{name} of run {owed.run_id} has not ended yet; the sweep looks again")
         except Exception as error:  # noqa: BLE001 - whatever fails, the other steps are done
@@ -82,14 +91,21 @@ def _delete_checkpoints(artifacts: Artifacts, owed: Archive) -> None:
             return
         artifacts.delete_file(f"{folder}/none")  # refused behind a link; a list is an outage there
         for name in artifacts.list(folder):
-            if name not in owed.kept:
+            if not any(name == each or name.startswith(f"{each}/") for each in owed.kept):
                 artifacts.delete(name)
 
 
-Step = Callable[[Artifacts, Archive], None]
+def _delete_calls(documents: Documents, owed: Archive) -> None:
+    delete_calls(documents, owed.run_id, prefix_of_life(owed.life), is_wanted=is_temporary_call)
 
-#: What is done with the artifacts of a run, in order.
-STEPS: Final[Mapping[str, Step]] = {
-    "compress_artifacts": _compress_artifacts,
-    "delete_checkpoints": _delete_checkpoints,
-}
+
+def delete_calls(
+    documents: Documents,
+    run_id: str,
+    prefix: str,
+    is_wanted: Callable[[str], bool] = lambda _: True,
+) -> None:
+    """Delete the recorded calls of a run whose names begin so and are wanted."""
+    query = Query(calls_of(run_id), id_prefix=prefix, limit=SCAN_PAGE, fields=("at",))
+    for page in pages(documents, query):
+        documents.delete_all([one.ref for one in page if is_wanted(one.ref.id)])

@@ -42,7 +42,7 @@ from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
-from leasehold.services.archive_run import archive_run
+from leasehold.services.archive_run import archive_run, delete_calls
 from leasehold.services.reporting import Facts, reports
 
 # The overrides port: what people set for step types, as this process knows it.
@@ -386,6 +386,7 @@ def archive(engine: Engine, owed: Archive, known: KnownRun | None = None) -> boo
     return archive_run(
         owed,
         engine.artifacts,
+        engine.documents,
         rules=engine.rules,
         threads=engine.threads,
         log=engine.listeners.log,
@@ -427,6 +428,8 @@ def _delete_now(engine: Engine, deletion: Deletion) -> None:
         for folder in deletion.folders:
             with suppress(ArtifactNameError):  # behind a link nothing is the run's, now or later
                 engine.artifacts.delete(folder)
+        for prefix in deletion.calls:
+            delete_calls(engine.documents, run_id, prefix)
     except LeaseholdError as error:
         engine.listeners.log(f"temporary files of run {run_id} are deleted later: {error}")
 

@@ -16,7 +16,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES, canonical, check_size, dige
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import said
-from leasehold.domain.once_results import kept_files
+from leasehold.domain.recorded_calls import kept_files
 from leasehold.domain.stored import replace
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import (

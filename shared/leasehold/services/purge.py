@@ -28,6 +28,7 @@ from leasehold.domain.collections import DELIVERIES
 from leasehold.domain.delivery import DeliveryState, delivery_of
 from leasehold.domain.lifecycle.purge import goes_with
 from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.recorded_calls import may_have_left_calls, prefix_of_life
 from leasehold.domain.trace import mark_in
 from leasehold.errors import (
     InvalidRequestError,
@@ -37,6 +38,7 @@ from leasehold.errors import (
     VersionConflictError,
 )
 from leasehold.ports.documents import KnownRun, Query, Range, Snapshot
+from leasehold.services.archive_run import delete_calls
 from leasehold.services.engine import Engine
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, pages, place_behind, scan
 from leasehold.services.read_runs import RunFilter, is_wanted, query_of, readable
@@ -244,6 +246,8 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> bool:
         return False
     engine.artifacts.delete(folder_of_life(run))
     _delete_trace(engine, run)
+    if may_have_left_calls(run):
+        delete_calls(engine.documents, run_id, prefix_of_life(run.life))
     engine.documents.delete(run_ref(run_id), if_version=marked.snapshot)
     return True
 

@@ -10,8 +10,9 @@ from typing import Final
 
 from leasehold.attempt.values import load
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
-from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.checkpoint import CallResult, KeptValue
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.recorded_calls import calls_of, prefix_of_life, recorded_call
 from leasehold.domain.status import RunStatus
 from leasehold.errors import (
     ArtifactNotFoundError,
@@ -23,8 +24,10 @@ from leasehold.errors import (
     UnknownStepError,
 )
 from leasehold.ports.artifacts import ArtifactContent
+from leasehold.ports.documents import Query
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.limits import MAX_PAGE
+from leasehold.services.paging import place_behind, place_of, token_of
 
 _MAX_SHOWN: Final = 200
 
@@ -96,6 +99,35 @@ def list_files(
     page = dict(islice(rest, limit))
     is_last = next(rest, None) is None
     return FilePage(page, None if is_last else next(reversed(page)))
+
+
+@dataclass(frozen=True, slots=True)
+class CallPage:
+    """Some recorded calls of a run, the first ones first; `next_page_token` as of runs."""
+
+    calls: list[CallResult]
+    next_page_token: str | None
+
+
+def list_calls(
+    engine: Engine, run_id: str, *, limit: int = MAX_PAGE, page_token: str | None = None
+) -> CallPage:
+    """Return the recorded calls that the run has, in the order in which they were recorded.
+
+    Raises:
+        UnknownRunError: there is none.
+        InvalidRequestError: the token is of no such page.
+        StoreUnavailableError: they cannot be listed now.
+    """
+    run = find_run(engine, run_id).manifest
+    after = None if page_token is None else place_of(page_token, run.life)
+    query = Query(calls_of(run_id), order_by="at", limit=limit, after=after)
+    found = engine.documents.query(query)
+    own = [one for one in found if one.ref.id.startswith(prefix_of_life(run.life))]
+    in_run = list(run.position.calls) if page_token is None else []
+    known = [call for one in own if (call := recorded_call(one.document))]
+    token = token_of(place_behind(found[-1], "at"), run.life) if len(found) == limit else None
+    return CallPage(in_run + known, token)
 
 
 @contextmanager

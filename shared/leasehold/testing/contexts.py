@@ -29,7 +29,8 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Attempts, Lease, Progress, StepRecord
-from leasehold.domain.once_results import check_call_key
+from leasehold.domain.recorded_calls import Request, check_call_key
+from leasehold.domain.spend import Spend
 from leasehold.domain.status import RunStatus, Termination
 from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialRecord, TrialRule
@@ -88,6 +89,29 @@ class Recorded:
         return [record.getMessage() for record in self.log]
 
 
+class _RecordingCalls(AttemptCalls):
+    """The calls of an attempt; results that it records are noted by their keys."""
+
+    def __init__(self, attempt: Attempt, noted: dict[str, Any]) -> None:
+        super().__init__(attempt)
+        self._noted = noted
+
+    def record_result(
+        self,
+        key: str,
+        type_: str,
+        result: str,
+        *,
+        keep: bool,
+        request: Request | None,
+        spend: Spend,
+    ) -> str:
+        """Record a result, and note it."""
+        text = super().record_result(key, type_, result, keep=keep, request=request, spend=spend)
+        self._noted[key] = pydantic_core.from_json(text)
+        return text
+
+
 class RecordingContext(StepContext):
     """A StepContext that records what is done with it.
 
@@ -97,7 +121,7 @@ class RecordingContext(StepContext):
     """
 
     def __init__(self, attempt: Attempt, recorded: Recorded) -> None:
-        super().__init__(AttemptCalls(attempt))
+        super().__init__(_RecordingCalls(attempt, recorded.calls))
         self._attempt = attempt
         self.recorded = recorded
         self.clock = attempt.engine.clock
@@ -190,8 +214,7 @@ def step_context(
             if len(recorded.checkpoints) == stop_at_checkpoint:
                 ctx.request_stop()
 
-        on_call = recorded.calls.__setitem__
-        engine = MemoryEngine(artifacts, clock, on_checkpoint, on_call)
+        engine = MemoryEngine(artifacts, clock, on_checkpoint)
         ctx = RecordingContext(engine.attempt(manifest), recorded)
         stack.enter_context(_logged(ctx.log.logger, run_id, recorded.log))
         yield ctx
@@ -441,7 +464,6 @@ class MemoryEngine:
         artifacts: the files of runs.
         clock: the time.
         on_checkpoint: given each checkpoint, as the next attempt would find it.
-        on_call: given the key and the value of each recorded result.
     """
 
     def __init__(
@@ -449,7 +471,6 @@ class MemoryEngine:
         artifacts: Artifacts,
         clock: Clock,
         on_checkpoint: Callable[[IncrementalState], None],
-        on_call: Callable[[str, Any], None] = lambda _key, _result: None,
     ) -> None:
         self.documents = no_documents(clock)
         self.artifacts = artifacts
@@ -458,7 +479,6 @@ class MemoryEngine:
         self.telemetry: Telemetry = NO_TELEMETRY
         self.threads = Threads(side_by_side, _at_once, partial(pause, clock))
         self._on_checkpoint = on_checkpoint
-        self._on_call = on_call
 
     def attempt(self, run: Manifest) -> Attempt:
         """Return an attempt of the run's current step, under the lease that the run has."""
@@ -498,10 +518,6 @@ class MemoryEngine:
         if kept is not None and kept != before.position.checkpoint:
             found = pydantic_core.from_json(load(self.artifacts, kept.partial_results))
             self._on_checkpoint(IncrementalState(kept.phase, kept.iteration_count, found))
-        for call in after.position.calls:
-            if call not in before.position.calls:
-                found = pydantic_core.from_json(load(self.artifacts, call.value))
-                self._on_call(call.key, found)
 
 
 def _at_once(call: Callable[[], object], _patience_s: float | None) -> bool:

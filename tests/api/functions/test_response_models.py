@@ -19,7 +19,7 @@ from leasehold.api.calls import CALLS, specified
 from leasehold.api.errors import ErrorResponse
 from leasehold.api.functions import OutcomeResponse, SweepResponse
 from leasehold.api.openapi import path_of
-from leasehold.api.results import FileEntry, FilesQuery, FilesResponse
+from leasehold.api.results import FileEntry, FilesResponse, PageQuery
 from leasehold.api.runs import StartBody
 from leasehold.client.arguments import Filters
 from leasehold.domain.artifact_name import files_folder
@@ -271,7 +271,7 @@ def test_the_client_reads_outputs_and_files(server: Client, engine: InProcessEng
     assert server.output(run_id, "write_file")["n"] == 4
     names = [entry.name for entry in server.files(run_id)]
     assert names == [*(f"{number}?a=b #1%2F" for number in range(3)), "notes/one.txt"]
-    rest = server.call(calls.files, FilesQuery(page_token=names[2]), run_id).files
+    rest = server.call(calls.files, PageQuery(page_token=names[2]), run_id).files
     assert [(entry.name, entry.size) for entry in rest] == [("notes/one.txt", 3)]
     with server.call(calls.file, None, run_id, name=names[1]) as content:
         assert content.size == len(large)

@@ -9,6 +9,7 @@ import pytest
 from bench.lease_meter import MeteredSqlite
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.bootstrap import boot
+from leasehold.domain.checkpoint import CallCount
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.start_run import StartRequest, start_run
@@ -37,4 +38,4 @@ def test_a_call_costs_one_write_and_no_read_and_a_spared_one_nothing(
 
     assert spared == made
     assert (cost_of_made, cost_of_spared) == ({"writes": 5}, {})
-    assert (held.notes.calls_spared, len(held.manifest.position.calls)) == (5, 5)
+    assert held.notes.calls == CallCount(made=5, spared=5)

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from leasehold.domain.artifact_name import checkpoints_folder, step_folder, values_folder
-from leasehold.domain.change import Change, on_run
-from leasehold.domain.checkpoint import CallCount
-from leasehold.domain.manifest import Manifest, run_ref
-from leasehold.domain.status import Outcome
-from leasehold.domain.stored import replace
+from leasehold.domain.checkpoint import CallCount, CallResult
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.recorded_calls import calls_of
+from leasehold.domain.stored import Write
+from leasehold.ports.documents import Query
+from leasehold.services.read_results import list_calls
 from leasehold.services.read_runs import get_run
 from leasehold.testing import InProcessEngine
 from tests.api.once.catalog import DOES, LARGE, MADE
-from tests.worlds.builders import at_position
 
 NAMES = ["one", "two", "three"]
 
 
 def counted(run: Manifest, step: str = "ask") -> CallCount | None:
     return run.steps[step].calls
+
+
+def recorded(engine: InProcessEngine, run: Manifest) -> list[CallResult]:
+    return list_calls(engine.engine, run.run_id).calls
 
 
 def temporary(engine: InProcessEngine, run: Manifest) -> list[str]:
@@ -37,12 +40,10 @@ def temporary(engine: InProcessEngine, run: Manifest) -> list[str]:
 def test_an_attempt_that_comes_later_makes_only_what_is_missing(engine: InProcessEngine) -> None:
     run = engine.start("asks", {"names": NAMES, "fails": [1, 2]})
     engine.run_until_idle()
-    left = get_run(engine.engine, run.run_id)
+    left = recorded(engine, run)
     done = engine.run_until_settled(run.run_id)
 
-    assert [(call.key, call.type, call.inline) for call in left.position.calls] == [
-        ("one", "str", '"one 1 xxxx"')
-    ]
+    assert [(call.key, call.type, call.inline) for call in left] == [("one", "str", '"one 1 xxxx"')]
     assert done.status == "COMPLETED"
     assert MADE == ["one", "two", "three", "told"]
     assert engine.output(run.run_id, "ask") == ["one 1 xxxx", "two 2 xxxx", "three 3 xx"]
@@ -50,7 +51,7 @@ def test_an_attempt_that_comes_later_makes_only_what_is_missing(engine: InProces
         CallCount(made=3, spared=3),
         CallCount(made=1, spared=0),
     )
-    assert (done.position.calls, done.fencing_token) == ((), 4)
+    assert (recorded(engine, run), done.fencing_token) == ([], 4)
 
 
 def test_the_trace_tells_how_many_calls_were_made_and_spared(engine: InProcessEngine) -> None:
@@ -113,13 +114,14 @@ def test_large_results_lie_with_the_temporary_files_of_the_step(engine: InProces
     run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
     engine.run_until_idle()
     left = get_run(engine.engine, run.run_id)
-    files = temporary(engine, left)
+    calls, files = recorded(engine, run), temporary(engine, left)
     done = engine.run_until_settled(run.run_id)
 
     folder = step_folder(run, "ask", 1)
-    assert sorted(call.ref or "" for call in left.position.calls) == sorted(files)
-    assert {file.rpartition("/")[0] for file in files} == {folder} == {*left.owed}
-    assert [call.inline for call in left.position.calls] == [None, None]
+    assert sorted(call.ref or "" for call in calls) == sorted(files)
+    assert {file.rpartition("/")[0] for file in files} == {folder}
+    assert {folder} < {*left.owed}
+    assert [call.inline for call in calls] == [None, None]
     assert (done.status, MADE) == ("COMPLETED", [*NAMES, "told"])
     assert counted(done) == CallCount(made=3, spared=2)
 
@@ -148,7 +150,7 @@ def test_a_large_result_that_is_damaged_is_made_again(
     """Never half-used, and the step never failed for it."""
     run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
     engine.run_until_idle()
-    first = get_run(engine.engine, run.run_id).position.calls[0]
+    first = recorded(engine, run)[0]
     damage(tmp_path / "artifacts" / (first.ref or ""))
 
     done = engine.run_until_settled(run.run_id)
@@ -172,16 +174,14 @@ def test_a_large_result_that_is_damaged_is_made_again(
     ],
 )
 def test_a_reference_that_leads_elsewhere_is_none(engine: InProcessEngine, ref: str) -> None:
-    """It does not matter what wrote it into the manifest."""
+    """It does not matter what wrote it there."""
     run = engine.start("asks", {"names": NAMES, "fails": [2], "size": LARGE})
     engine.run_until_idle()
 
-    def turned(left: Manifest, now: datetime) -> Change:
-        first, *others = left.position.calls
-        name = ref.replace("{run}", left.run_id)
-        return Change(Outcome.RENEWED, at_position(left, calls=(replace(first, ref=name), *others)))
-
-    engine.engine.documents.transact(run_ref(run.run_id), on_run(run.run_id, turned))
+    documents = engine.engine.documents
+    found = documents.query(Query(calls_of(run.run_id), order_by="at"))[0]
+    turned = {**found.document, "ref": ref.replace("{run}", run.run_id)}
+    documents.transact(found.ref, lambda _, __: Write(None, turned))
     done = engine.run_until_settled(run.run_id)
 
     assert (done.status, MADE) == ("COMPLETED", ["one", "two", "one", "three", "told"])
@@ -196,17 +196,17 @@ def test_a_blocked_step_that_runs_again_pays_for_nothing_unless_a_person_says_so
 ) -> None:
     run = engine.start("judged", {"names": NAMES, "keep": ["two"], "size": size})
     engine.run_until_idle()
-    blocked = get_run(engine.engine, run.run_id)
+    blocked, calls = get_run(engine.engine, run.run_id), recorded(engine, run)
     engine.retry(run.run_id, reason="once more")
     again = engine.run_until_settled(run.run_id)
     made_by_then = [*MADE]
     engine.retry(run.run_id, reason="all of it", anew=True)
     done = engine.run_until_settled(run.run_id)
 
-    assert (blocked.status, len(blocked.position.calls)) == ("BLOCKED", 3)
+    assert (blocked.status, len(calls)) == ("BLOCKED", 3)
     assert (again.status, made_by_then) == ("BLOCKED", NAMES)
     assert (done.status, MADE) == ("COMPLETED", NAMES * 2)
-    (kept,) = done.position.calls
+    *_, kept = recorded(engine, run)
     assert (kept.key, kept.keep, kept.ref is None) == ("two", True, size == 10)
     if kept.ref:
         assert kept.ref.startswith(f"{values_folder(run)}/ask-judged-call-")
@@ -243,12 +243,11 @@ def test_a_long_outage_of_the_artifacts_defers_the_attempt(engine: InProcessEngi
     assert counted(done) == CallCount(made=1, spared=0)
 
 
-def test_who_lost_the_lease_records_nothing_and_leaves_no_file(engine: InProcessEngine) -> None:
-    """A person cancelled the run while the call was made."""
+def test_who_lost_the_lease_records_what_was_paid_for(engine: InProcessEngine) -> None:
+    """A person cancelled the run while the call was made: one that is recreated from it has it."""
     DOES.append(lambda: engine.cancel(run.run_id, reason="enough"))
     run = engine.start("asks", {"names": ["one"], "size": LARGE})
     engine.run_until_idle()
 
     left = get_run(engine.engine, run.run_id)
-    assert (left.cancelled, left.position.calls, counted(left)) == (True, (), None)
-    assert temporary(engine, left) == []
+    assert (left.cancelled, [call.key for call in recorded(engine, run)]) == (True, ["one"])

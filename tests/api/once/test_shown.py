@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from leasehold.testing import InProcessEngine
@@ -37,5 +36,5 @@ def test_trace_and_show_tell_how_many_calls_were_made_and_spared(
         "1 made, 0 spared",
     ]
     assert manifest["steps"]["ask"]["calls"] == {"made": 3, "spared": 2}
-    (kept,) = manifest["calls"]
-    assert (kept["key"], json.loads(kept["inline"])) == ("two", "two 2 xxxx")
+    (kept,) = [call for call in shell.json("calls", run.run_id)["calls"] if call["keep"]]
+    assert (kept["key"], kept["result"]) == ("two", "two 2 xxxx")

@@ -512,19 +512,22 @@ def test_a_call_that_wants_its_own_key_does_not_wait_for_itself(
             make()
 
 
-def test_there_is_room_for_a_hundred_results_and_no_call_is_made_beyond(
+def test_there_is_room_for_ten_thousand_results_and_no_call_is_made_beyond(
     ctx: RecordingContext, client: Client
 ) -> None:
-    for number in range(100):
+    for number in range(10_000):
         ctx.once(f"ask {number}", client.ask, number)
 
-    with pytest.raises(TooManyCallsError, match="a run keeps at most 100"):
+    with pytest.raises(TooManyCallsError, match="a step keeps at most 10,000"):
         ctx.once("one more", client.ask, "x")
-    assert len(client.calls) == 100
+    assert len(client.calls) == 10_000
 
 
-def test_calls_under_way_have_their_room(ctx: RecordingContext, client: Client) -> None:
+def test_calls_under_way_have_their_room(
+    ctx: RecordingContext, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A call that is made and then has no room would be paid for nothing."""
+    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS", 100)
 
     async def handler() -> list[Any]:
         calls = [ctx.aonce(f"ask {number}", client.aask, number) for number in range(104)]

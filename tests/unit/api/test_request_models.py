@@ -19,7 +19,7 @@ from leasehold.api.functions import EventBody, PushBody, TaskBody
 from leasehold.api.operations import ApproveBody, BatchBody, OperationBody, RecreateBody, RetryBody
 from leasehold.api.overrides import OverrideBody
 from leasehold.api.request_model import RequestModel, RequestPart
-from leasehold.api.results import FilesQuery
+from leasehold.api.results import PageQuery
 from leasehold.api.runs import RunsQuery, StartBody
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.trouble import Trouble
@@ -62,7 +62,7 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     CheckpointBody: LEASE | {"iterationCount": 0, "partialResults": None},
     CompleteBody: LEASE | {"output": None},
     FailBody: LEASE | {"error": {"message": "no"}},
-    FilesQuery: {},
+    PageQuery: {},
     PutFileBody: LEASE | {"name": "a", "content": ""},
     GetFileBody: LEASE | {"name": "a"},
     ListFilesBody: LEASE,
@@ -76,7 +76,7 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (StartBody, "idempotencyKey", "k" * MAX_KEY, "k" * (MAX_KEY + 1), "1 to 256 printable"),
     (RunsQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
     (RunsQuery, "limit", "1", "0", "a whole number from 1 to 1000"),
-    (FilesQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
+    (PageQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
     (ListFilesBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (BatchBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
     (DeliveriesQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),

@@ -19,6 +19,7 @@ from leasehold import Registry, StepDispatchEntry
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.bounded_calls import side_by_side
 from leasehold.budgets.proposal import BudgetSettings
+from leasehold.domain.checkpoint import CallResult
 from leasehold.domain.collections import DELIVERIES, LEDGER, RUNS, WORKERS
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
@@ -273,6 +274,11 @@ def test_no_field_of_a_delivery_is_indexed_unasked() -> None:
     """
     indexed = {"createdAt", "alarmAt"}
     assert exempt("deliveries") == (names_of(Delivery) | {"_commit"}) - indexed
+
+
+def test_no_field_of_a_recorded_call_is_indexed_but_its_time() -> None:
+    """Calls are read by their ids, and listed in the order in which they were recorded."""
+    assert exempt("calls") == names_of(CallResult) - {"at"} | {"_commit"}
 
 
 def test_no_field_of_a_trace_event_is_indexed() -> None:

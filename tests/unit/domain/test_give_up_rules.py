@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.checkpoint import CallResult
+from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.give_up_rules import Verdict, verdict_on, verdict_on_wait
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.notes import Notes
 from leasehold.domain.status import DeadLetterReason
 from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Runs
@@ -113,10 +114,10 @@ def test_progress_gives_a_step_its_retries_again_and_its_first_wait(runs: Runs, 
 
 def test_a_recorded_call_gives_a_step_its_retries_again(runs: Runs, at: At) -> None:
     run = at_position(runs.leased(), failures=2)
-    call = CallResult(step="draft", trial=1, key="model", type="str", inline='"paid"')
+    notes = Notes(calls=CallCount(made=1), recorded_calls=1)
 
-    recorded = lifecycle.record_call(
-        run, at(5), rules=runs.rules, fence=runs.fence(run), call=call
+    recorded = lifecycle.renew(
+        run, at(5), rules=runs.rules, fence=runs.fence(run), notes=notes
     ).manifest
 
     assert recorded.position.failures == 0

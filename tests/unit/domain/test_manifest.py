@@ -64,6 +64,7 @@ def test_fields_are_stored_in_lower_camel_case_and_without_nothings(runs: Runs) 
         "dispatch",
         "failures",
         "interruptions",
+        "recordedCalls",
         "silences",
         "step",
         "trial",

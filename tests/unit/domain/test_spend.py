@@ -98,7 +98,7 @@ def test_a_write_that_is_repeated_counts_what_was_spent_once(runs: Runs) -> None
     run = runs.leased()
 
     for _ in range(3):
-        run = renewed(runs, run, spent=DOLLAR, recorded=DOLLAR)
+        run = renewed(runs, run, spent=DOLLAR, recorded_spend=DOLLAR)
 
     assert run.steps["draft"].spend == Spend(tokens=2000, usd=2.0)
 
@@ -122,14 +122,14 @@ def test_each_attempt_adds_to_what_those_before_have_spent(runs: Runs) -> None:
 
 def test_what_a_killed_attempt_recorded_and_did_not_count_the_next_one_counts(runs: Runs) -> None:
     """A result is recorded beside the run, whose own document follows with the next write."""
-    killed = renewed(runs, runs.leased(), recorded=DOLLAR)
+    killed = renewed(runs, runs.leased(), recorded_spend=DOLLAR)
     lease = killed.position.lease
     assert lease is not None
     expired = lifecycle.expire(killed, runs.at(40), rules=runs.rules, lease_id=lease.lease_id)
 
     again = runs.leased(expired.manifest, at=41, lease_id="lease-2")
-    counted = renewed(runs, again, at=42, recorded=Spend(tokens=3000, usd=3.0))
-    fewer = renewed(runs, counted, at=43, recorded=DOLLAR)  # some results are gone
+    counted = renewed(runs, again, at=42, recorded_spend=Spend(tokens=3000, usd=3.0))
+    fewer = renewed(runs, counted, at=43, recorded_spend=DOLLAR)  # some results are gone
 
     assert counted.steps["draft"].spend == Spend(tokens=3000, usd=3.0)
     assert fewer.steps["draft"].spend == Spend(tokens=3000, usd=3.0)
@@ -145,10 +145,10 @@ def test_the_last_write_of_a_step_keeps_its_spend_and_the_next_step_has_its_own(
         rules=runs.rules,
         fence=runs.fence(run),
         output=KeptValue(text='"Dear Ada"'),
-        notes=Notes(spent=DOLLAR, recorded=DOLLAR, spared=DOLLAR),
+        notes=Notes(spent=DOLLAR, recorded_spend=DOLLAR, spared=DOLLAR),
     ).manifest
 
-    sent = renewed(runs, runs.leased(done, at=6, lease_id="lease-2"), at=7, recorded=DOLLAR)
+    sent = renewed(runs, runs.leased(done, at=6, lease_id="lease-2"), at=7, recorded_spend=DOLLAR)
 
     assert (done.steps["draft"].spend, done.steps["draft"].spared) == (
         Spend(tokens=2000, usd=2.0),

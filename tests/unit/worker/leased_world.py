@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ class Network(SqliteDocuments):
         *,
         if_version: Snapshot | None = None,
         is_new: bool = False,
+        now: datetime | None = None,
         in_transaction: bool = False,  # noqa: ARG002 - SQLite has one writer at a time
         within: float | None = None,
     ) -> Committed[Any]:
@@ -65,7 +67,7 @@ class Network(SqliteDocuments):
             self.clock.advance(self.takes)
             raise StoreUnavailableError(store="the test", problem="it is down")
         committed = super().transact(
-            ref, decide, if_version=if_version, is_new=is_new, within=within
+            ref, decide, if_version=if_version, is_new=is_new, now=now, within=within
         )
         self.clock.advance(self.takes)
         return committed

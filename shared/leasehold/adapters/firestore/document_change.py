@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic
 
@@ -73,17 +73,25 @@ class DocumentChange(Generic[Answer]):
             return Committed(write.answer, known)
         if known.version is None:  # of part of a document: the rest would be gone
             raise VersionConflictError(ref=str(self._ref))
-        sent = self._note(known, write)
+        return self._budget.run(partial(self._send, self._note(known, write)))
 
-        def send() -> Committed[Answer]:
-            try:
-                return self._commit(sent)
-            except AnotherTryError:
-                if committed := self._settle(sent, conflict=True):
-                    return committed
-                raise
+    def _send(self, sent: _Sent[Answer]) -> Committed[Answer]:
+        try:
+            return self._commit(sent)
+        except AnotherTryError:
+            if committed := self._settle(sent, conflict=True):
+                return committed
+            raise
 
-        return self._budget.run(send)
+    def on_nothing(self, now: datetime) -> Committed[Answer]:
+        """Decide on nothing, and write if nothing is there; else decide on what is read."""
+        write = self._decide(None, now)
+        if not _is_to_commit(write):
+            return Committed(write.answer, None)
+        try:
+            return self._budget.run(partial(self._send, self._note(None, write)))
+        except VersionConflictError:
+            return self.on_what_is_read()
 
     def _read_and_commit(self, *, in_transaction: bool) -> Committed[Answer]:
         (current,) = self._connection.read([self._ref], self._budget.timeout())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from leasehold.adapters.firestore.retry_budget import DEADLINE_S, RetryBudget
@@ -54,7 +55,8 @@ class FirestoreDocuments:
         decide: DecideDocument[Answer],
         *,
         if_version: Snapshot | None = None,
-        is_new: bool = False,  # noqa: ARG002 - the read is what tells the store's time
+        is_new: bool = False,
+        now: datetime | None = None,
         in_transaction: bool = False,
         within: float | None = None,
     ) -> Committed[Answer]:
@@ -66,6 +68,8 @@ class FirestoreDocuments:
         change = self._change(self._connection, self._clock, self._budget(within), ref, decide)
         if if_version is not None:
             return change.on_version(if_version)
+        if is_new and now is not None:  # else a read is what tells the store's time
+            return change.on_nothing(now)
         return change.on_what_is_read(in_transaction=in_transaction)
 
     def get(self, ref: Ref) -> Snapshot | None:

@@ -98,6 +98,7 @@ class SqliteDocuments:
         *,
         if_version: Snapshot | None = None,
         is_new: bool = False,
+        now: datetime | None = None,  # noqa: ARG002 - its time is here
         in_transaction: bool = False,  # noqa: ARG002 - each change is a transaction here
         within: float | None = None,  # noqa: ARG002 - there is no network between
     ) -> Committed[Answer]:

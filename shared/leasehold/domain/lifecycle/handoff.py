@@ -9,7 +9,7 @@ from leasehold.domain.change import Change, Draft
 from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import Block, Dispatch
-from leasehold.domain.once_results import outlasting
+from leasehold.domain.recorded_calls import outlasting
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.stored import make, replace
 from leasehold.domain.trace import TraceType, event_of

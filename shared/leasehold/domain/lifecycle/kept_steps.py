@@ -10,7 +10,7 @@ from leasehold.domain.lifecycle.handoff import to_be_judged
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, StepRecord
-from leasehold.domain.once_results import current_calls, kept_files
+from leasehold.domain.recorded_calls import current_calls, kept_files, may_have_results, source_of
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import replace
 from leasehold.domain.trials import trial_at, trials_of, with_finished_trial
@@ -123,11 +123,13 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
             dispatch=dispatch,
             checkpoint=_kept_checkpoint(old, trial, gone),
             calls=_kept_calls(old, created, trial, gone),
-            recorded=old.position.recorded,
         ),
     )
-    others = sorted({name.split("/")[1] for name in kept_files(kept)})
-    return replace(kept, shares=tuple(others) or None)
+    sources = old.call_sources or ()
+    if may_have_results(old):
+        sources = (*sources, source_of(old, trial))
+    others = {name.split("/")[1] for name in kept_files(kept)} | {one.run_id for one in sources}
+    return replace(kept, call_sources=sources or None, shares=tuple(sorted(others)) or None)
 
 
 def without_own_work(run: Manifest) -> Manifest:
@@ -136,15 +138,19 @@ def without_own_work(run: Manifest) -> Manifest:
     if run.position.step in run.looped_steps:
         looped = {step: replace(steps[step], trial=None, trials=None) for step in run.looped_steps}
         steps = {**steps, **looped}
-    calls = tuple(call for call in run.position.calls if call.step != run.position.step)
-    position = replace(run.position, trial=1, checkpoint=None, calls=calls, recorded=None)
+    step = run.position.step
+    calls = tuple(call for call in run.position.calls if call.step != step)
+    steps = {**steps, step: replace(steps[step], anew=(steps[step].anew or 0) + 1)}
+    position = replace(
+        run.position, trial=1, checkpoint=None, calls=calls, recorded_calls=0, recorded_spend=None
+    )
     return replace(run, steps=steps, position=position)
 
 
 def has_own_work(run: Manifest) -> bool:
     """Return whether the current step has kept something that could be dropped."""
     is_in_trials = run.position.step in run.looped_steps and trial_at(run, run.position.step) > 1
-    has_results = run.position.checkpoint is not None or bool(current_calls(run))
+    has_results = run.position.checkpoint is not None or bool(_count_of_calls(run))
     return has_results or is_in_trials or run.has_unjudged_output
 
 
@@ -159,10 +165,18 @@ def kept_counts(run: Manifest) -> KeptCounts:
     return KeptCounts(
         steps=sum(run.steps[step].status is RunStatus.COMPLETED for step in before),
         checkpoint=0 if kept is None else kept.iteration_count,
-        calls=len(current_calls(run)),
+        calls=_count_of_calls(run),
         trials=sum(review.kept_output is not None for review in reviews) - is_open,
         unjudged=int(is_unjudged),
     )
+
+
+def _count_of_calls(run: Manifest) -> int:
+    """Return how many recorded calls count for the current step, as far as it was noted."""
+    sources = run.call_sources or ()
+    others = [one.recorded for one in sources if one.step == run.position.step]
+    is_anew = run.steps[run.position.step].anew is not None
+    return len(current_calls(run)) + run.position.recorded_calls + (0 if is_anew else sum(others))
 
 
 def _kept_checkpoint(old: Manifest, trial: int, gone: Collection[str]) -> Checkpoint | None:

@@ -8,8 +8,6 @@ from datetime import datetime
 from leasehold.domain.change import Change, Draft
 from leasehold.domain.checkpoint import (
     PACKED,
-    CallCount,
-    CallResult,
     Checkpoint,
     KeptValue,
     PhaseReached,
@@ -20,7 +18,6 @@ from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.settle import end_attempt, lapse
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import NO_NOTES, Notes
-from leasehold.domain.once_results import recorded_call, with_call
 from leasehold.domain.status import Outcome, RunEvent, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
@@ -178,50 +175,3 @@ def renewed(draft: Draft, fence: Fence, outcome: Outcome) -> Change:
         heartbeat_at=draft.now,
     )
     return draft.commit(outcome)
-
-
-# The result of a call that a handler had made once is recorded, for the attempts to come.
-
-
-def record_call(
-    manifest: Manifest,
-    now: datetime,
-    *,
-    rules: Rules,
-    fence: Fence,
-    call: CallResult,
-    in_place_of: str | None = None,
-    notes: Notes = NO_NOTES,
-) -> Change:
-    """Record a result and count the call; the lease is renewed.
-
-    A key that has a result keeps it: the same write twice is one call. A new one is progress:
-    failures, interruptions, silences and continuations are counted anew from here. At the dispatch
-    deadline the attempt is ended as by `renew`; the result is kept.
-
-    Args:
-        manifest: the run.
-        now: the store's time.
-        rules: the rules in force.
-        fence: the credentials of the worker.
-        call: the result, of the step and trial that the lease is for.
-        in_place_of: the reference of the key's result, where that was found to be unreadable.
-        notes: what is kept with it.
-
-    Raises:
-        LeaseLostError: the lease is not the one that is held.
-        TooManyCallsError: the manifest has no room for it. By reference it takes less.
-    """
-    held_lease(manifest, now, fence)
-    draft = Draft(manifest, now, rules)
-    draft.note(notes)
-    found = recorded_call(manifest, call.key)
-    if found is None or (found.ref is not None and found.ref == in_place_of):
-        counts = draft.step.calls or CallCount()
-        draft.step = replace(draft.step, calls=replace(counts, made=counts.made + 1))
-        draft.position = replace(draft.position, calls=with_call(manifest, call))
-        if found is None:  # paid work that no attempt repeats is progress
-            draft.count_anew()
-        if call.ref is not None and not call.keep:
-            draft.owe_folder()
-    return renewed(draft, fence, Outcome.RENEWED)

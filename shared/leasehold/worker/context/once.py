@@ -32,14 +32,15 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from leasehold.attempt.calls import ContextCalls
 from leasehold.bounded_calls import in_thread
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
-from leasehold.domain.once_results import MAX_TYPE, check_call_key
+from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest, not_json
+from leasehold.domain.recorded_calls import MAX_TYPE, Request, check_call_key, fingerprint_of
 from leasehold.errors import (
     CallKeyReusedError,
     CallResultError,
     InvalidRequestError,
     UnrestorableResultError,
 )
+from leasehold.worker.context.spending import SpentInCall, collecting
 from leasehold.worker.context.typed_json import (
     adapter_of,
     code_of,
@@ -58,67 +59,115 @@ _WITHIN_ITSELF: Final = "a function that does not use its own key while it is ca
 _ASYNC: Final = "a function; a coroutine function is for `await ctx.aonce(…)`"
 
 
+class OnceCall:
+    """A call that is to be made once.
+
+    Args:
+        key: what names it.
+        call: what is called.
+        args: given to it by place.
+        kwargs: given to it by name.
+        request: what its result depends on, JSON values; None: that is not known.
+        keep: whether the result outlasts its step.
+
+    Raises:
+        InvalidRequestError: it cannot be made, or its request is not JSON.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        call: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        request: object = None,
+        keep: bool = False,
+    ) -> None:
+        check_call_key(key)
+        self.key = key
+        self.call = partial(call, **kwargs) if kwargs else call
+        self.args = args
+        self.keep = bool(keep)
+        self.returns = return_type_of(self.call)
+        self.mark = _mark_of(self.call, args)
+        self.request: Request | None = None
+        if request is not None:
+            try:
+                self.request = fingerprint_of(request)
+            except (ValueError, TypeError) as error:
+                raise not_json("request", ValueError(error)) from None
+
+
 class CallsMadeOnce:
     """The calls of one attempt that are made once.
 
     Args:
         calls: where results are found and recorded.
+
+    Attributes:
+        made: how many calls were made, and not found.
     """
 
     def __init__(self, calls: ContextCalls) -> None:
         self._calls = calls
         self._turns = Turns()
         self._seen: dict[str, str] = {}
+        self.made = 0
 
-    def make(self, key: str, call: Callable[..., Any], args: tuple[Any, ...], keep: bool) -> Any:
+    def make(self, asked: OnceCall) -> Any:
         """Return the result of a call: the recorded one, or that of the call made now."""
-        check_call_key(key)
-        returns, mark = return_type_of(call), _mark_of(call, args)
-        if returns.is_async:
-            raise refused(call, _ASYNC)
+        if asked.returns.is_async:
+            raise refused(asked.call, _ASYNC)
         try:
-            with self._turns.turn(key):
-                text = self._recorded(key, returns, mark)
+            with self._turns.turn(asked.key):
+                text = self._recorded(asked)
                 if text is None:
-                    returns.check_restorable(call)
-                    result = _not_awaitable(call, call(*args))
-                    text = self._record(key, returns, mark, result, keep)
-                return _read(key, returns, text)
+                    asked.returns.check_restorable(asked.call)
+                    with collecting(self._calls.note_spend) as spent:
+                        result = _not_awaitable(asked.call, asked.call(*asked.args))
+                        text = self._record(asked, result, spent)
+                return _read(asked.key, asked.returns, text)
         except OwnTurnError:
-            raise refused(call, _WITHIN_ITSELF) from None
+            raise refused(asked.call, _WITHIN_ITSELF) from None
 
-    async def amake(
-        self, key: str, call: Callable[..., Any], args: tuple[Any, ...], keep: bool
-    ) -> Any:
+    async def amake(self, asked: OnceCall) -> Any:
         """Do as `make`, without blocking the loop; the call may be of a coroutine function."""
-        check_call_key(key)
-        returns, mark = return_type_of(call), _mark_of(call, args)
         try:
-            async with self._turns.aturn(key):
-                text = await in_thread(partial(self._recorded, key, returns, mark))
+            async with self._turns.aturn(asked.key):
+                text = await in_thread(partial(self._recorded, asked))
                 if text is None:
-                    returns.check_restorable(call)
-                    result = await _awaited(call, args, returns)
-                    record = partial(self._record, key, returns, mark, result, keep)
-                    text = await _to_the_end(record)
-                return _read(key, returns, text)
+                    asked.returns.check_restorable(asked.call)
+                    with collecting(self._calls.note_spend) as spent:
+                        result = await _awaited(asked.call, asked.args, asked.returns)
+                        text = await _to_the_end(partial(self._record, asked, result, spent))
+                return _read(asked.key, asked.returns, text)
         except OwnTurnError:
-            raise refused(call, _WITHIN_ITSELF) from None
+            raise refused(asked.call, _WITHIN_ITSELF) from None
 
-    def _recorded(self, key: str, returns: ReturnType, mark: str) -> str | None:
+    def _recorded(self, asked: OnceCall) -> str | None:
         """Return the recorded result of a call, JSON text; None: it is to be made."""
+        key, mark = asked.key, asked.mark
         if self._seen.get(key, mark) != mark:
             raise CallKeyReusedError(key=key)
-        text = self._calls.recorded_result(key, returns.name)
+        text = self._calls.recorded_result(key, asked.returns.name, asked.request)
         if text is not None:
             self._seen[key] = mark
         return text
 
-    def _record(self, key: str, returns: ReturnType, mark: str, result: Any, keep: bool) -> str:
-        """Record the result of a call that was made; return it as JSON text."""
-        text = _written(key, returns, result)
-        self._calls.record_result(key, returns.name, text, keep=bool(keep))
-        self._seen[key] = mark
+    def _record(self, asked: OnceCall, result: Any, spent: SpentInCall) -> str:
+        """Record the result of a call that was made; return the one that counts, JSON text."""
+        made = _written(asked.key, asked.returns, result)
+        self.made += 1
+        text = self._calls.record_result(
+            asked.key,
+            asked.returns.name,
+            made,
+            keep=asked.keep,
+            request=asked.request,
+            spend=spent.spend,
+        )
+        self._seen[asked.key] = asked.mark
         return text
 
 

@@ -9,7 +9,17 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Generic, NoReturn, TypeVar, cast, overload
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import pydantic_core
 
@@ -30,12 +40,14 @@ from leasehold.errors import (
 )
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.context.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops, Pace
-from leasehold.worker.context.once import CallsMadeOnce
+from leasehold.worker.context.once import CallsMadeOnce, OnceCall
 from leasehold.worker.context.spending import add_to_call
 from leasehold.worker.context.typed_json import plain_json_text_of
 from leasehold.worker.failures.failures import safe_text
 
 T = TypeVar("T")
+#: What becomes of a call of which it is not known whether it happened.
+OnUnknown: TypeAlias = Literal["repeat", "ask", "fail"]
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 _MAX_MESSAGE: Final = 200
@@ -292,49 +304,101 @@ class StepContext:
         if is_due and sys.exception() is None:  # else it would hide an error that is on its way out
             raise ContinuedError(at_checkpoint=True)
 
-    def once(self, key: str, call: Callable[..., T], *args: Any, keep: bool = False) -> T:
+    def once(
+        self,
+        key: str,
+        call: Callable[..., T],
+        *args: Any,
+        request: object = None,
+        on_unknown: OnUnknown = "repeat",  # noqa: ARG002 - follows
+        keep: bool = False,
+        **kwargs: Any,
+    ) -> T:
         """Return the recorded result of a call, or make the call and record its result.
 
-        The result is recorded, with one write that renews the lease; an attempt that comes later
-        gets it without calling. Both get the value as its annotated type reads it from JSON; where
-        the call has no annotation, as plain JSON values. An error of the call is not recorded.
+        The result is recorded beside the run, with one write; an attempt that comes later gets it
+        without calling. Both get the value as its annotated type reads it from JSON; where the
+        call has no annotation, as plain JSON values. An error of the call is not recorded.
 
         Args:
             key: the name of the call within its step and trial: 1 to 128 printable characters.
-            call: what is called, with `args`; with named arguments: a `functools.partial`.
+            call: what is called, with `args` and `kwargs`.
             args: of the call. Within an attempt, a key has one call and one set of arguments.
+            request: what the result depends on, JSON values: a recorded result counts only for the
+                same request; for another one the call is made, and paid, again. Leave out what
+                differs in each attempt, such as times and random ids.
+            on_unknown: where an attempt died between the call and its record: make it again, block
+                the run and `ask` a person whether it happened, or `fail` the step for good.
             keep: the result outlasts the step: a trial that comes later gets it too, and it stays
                 in the run.
+            kwargs: of the call.
 
         Raises:
             InvalidRequestError: the key or the call cannot be used; it was not called.
             CallKeyReusedError: the key stands for another call; it was not called.
             CallResultError, TooLargeError: the result cannot be kept, or the recorded one is not
                 of the type that the call returns now.
-            TooManyCallsError: a run keeps at most 100 results; it was not called.
+            TooManyCallsError: a step keeps at most 10,000 results; it was not called.
             LeaseLostError, StoreUnavailableError: as `checkpoint`.
         """
-        result: T = self._once.make(key, call, args, keep)
+        result: T = self._once.make(OnceCall(key, call, args, kwargs, request=request, keep=keep))
         return result
 
     @overload
     async def aonce(
-        self, key: str, call: Callable[..., Awaitable[T]], *args: Any, keep: bool = False
+        self,
+        key: str,
+        call: Callable[..., Awaitable[T]],
+        *args: Any,
+        request: object = None,
+        on_unknown: OnUnknown = "repeat",
+        keep: bool = False,
+        **kwargs: Any,
     ) -> T: ...
 
     @overload
     async def aonce(
-        self, key: str, call: Callable[..., T], *args: Any, keep: bool = False
+        self,
+        key: str,
+        call: Callable[..., T],
+        *args: Any,
+        request: object = None,
+        on_unknown: OnUnknown = "repeat",
+        keep: bool = False,
+        **kwargs: Any,
     ) -> T: ...
 
     async def aonce(
-        self, key: str, call: Callable[..., Any], *args: Any, keep: bool = False
+        self,
+        key: str,
+        call: Callable[..., Any],
+        *args: Any,
+        request: object = None,
+        on_unknown: OnUnknown = "repeat",  # noqa: ARG002 - follows
+        keep: bool = False,
+        **kwargs: Any,
     ) -> Any:
         """Do what `once` does, without blocking the handler's loop.
 
         A coroutine function is called in the loop, any other in its own thread.
         """
-        return await self._once.amake(key, call, args, keep)
+        asked = OnceCall(key, call, args, kwargs, request=request, keep=keep)
+        return await self._once.amake(asked)
+
+    def continue_if_short(self) -> None:
+        """End the attempt here if its time is short and it has made calls; the next one goes on.
+
+        For a handler whose work is calls by `once`: call it between two of them, while none is
+        under way. Called in the handler's own thread; in any other one it does nothing.
+
+        Raises:
+            ContinuedError: the attempt ends here. Let it pass.
+        """
+        self._pace.looks_back = True
+        self._pace.beat()
+        is_due = self._once.made and self._pace.is_short() and not self.shutdown_requested
+        if is_due and sys.exception() is None:
+            raise ContinuedError(at_checkpoint=True)
 
     def spend(self, *, tokens: int = 0, usd: float = 0.0) -> None:
         """Note what the work has cost, beside what was noted before.

@@ -13,6 +13,7 @@ import pydantic_core
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import start_thread
+from leasehold.domain.spend import spend_of
 from leasehold.errors import LeaseholdError, TooLargeError
 from leasehold.worker.failures.failures import safe_text
 from leasehold.worker.failures.kept_text import cut
@@ -154,11 +155,13 @@ def _made_on_kept(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, by
             calls.checkpoint(count, phase, body.decode())
         case RejectCall(why=why):
             calls.reject_checkpoint(safe_text(why, _MAX_WORDS))
-        case FindResultCall(key=key, type=type_):
-            found = calls.recorded_result(key, type_)
+        case FindResultCall(key=key, type=type_, request=request):
+            found = calls.recorded_result(key, type_, request)
             value, text = found is not None, (found or "").encode()
-        case RecordResultCall(key=key, type=type_, keep=keep):
-            calls.record_result(key, type_, body.decode(), keep=keep)
+        case RecordResultCall(key=key, type=type_, keep=keep, request=request) as record:
+            made, spend = body.decode(), spend_of(record.tokens, record.usd)
+            stored = calls.record_result(key, type_, made, keep=keep, request=request, spend=spend)
+            value, text = stored != made, b"" if stored == made else stored.encode()
     return value, text
 
 

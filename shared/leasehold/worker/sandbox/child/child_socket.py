@@ -26,6 +26,7 @@ from leasehold.attempt.files import RunFiles
 from leasehold.attempt.stop import StopSignal
 from leasehold.domain.artifact_name import RunLife, check_artifact_name, files_folder
 from leasehold.domain.manifest_parts import Progress
+from leasehold.domain.recorded_calls import Request
 from leasehold.domain.spend import Spend
 from leasehold.errors import TooLargeError, restored_error
 from leasehold.worker.failures.kept_text import cut
@@ -376,14 +377,27 @@ class ChildCalls:
         """Drop what an earlier attempt kept."""
         self._link.ask(RejectCall(why=cut(why, _LONGEST_WHY)))
 
-    def recorded_result(self, key: str, type_: str) -> str | None:
+    def recorded_result(self, key: str, type_: str, request: Request | None) -> str | None:
         """Return the result of a call that was recorded, JSON text; None: it is to be made."""
-        frame = self._link.ask(FindResultCall(key=key, type=type_))
+        frame = self._link.ask(FindResultCall(key=key, type=type_, request=request))
         return frame.body.decode() if _value(frame.message) else None
 
-    def record_result(self, key: str, type_: str, result: str, *, keep: bool) -> None:
-        """Record the result of a call that was made, JSON text."""
-        self._link.ask(RecordResultCall(key=key, type=type_, keep=keep), result.encode())
+    def record_result(
+        self,
+        key: str,
+        type_: str,
+        result: str,
+        *,
+        keep: bool,
+        request: Request | None,
+        spend: Spend,
+    ) -> str:
+        """Record the result of a call that was made, JSON text; return the one that counts."""
+        call = RecordResultCall(
+            key=key, type=type_, keep=keep, request=request, tokens=spend.tokens, usd=spend.usd
+        )
+        frame = self._link.ask(call, result.encode())
+        return frame.body.decode() if _value(frame.message) else result
 
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""

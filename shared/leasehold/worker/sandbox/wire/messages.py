@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
-from leasehold.domain.once_results import MAX_KEY, MAX_TYPE
+from leasehold.domain.recorded_calls import MAX_FIELD, MAX_FIELDS, MAX_KEY, MAX_TYPE
 from leasehold.domain.result import OutputStatus
 from leasehold.domain.spend import MAX_TOKENS, MAX_USD
 from leasehold.domain.status import BlockCode, Termination
@@ -26,6 +26,13 @@ MAX_CALLS: Final = 16
 _Name = Annotated[str, Field(max_length=2000)]
 _Key = Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
 _TypeName = Annotated[str, Field(max_length=MAX_TYPE)]
+_Request = Annotated[
+    Mapping[Annotated[str, Field(max_length=MAX_FIELD)], Annotated[str, Field(max_length=32)]]
+    | None,
+    Field(max_length=MAX_FIELDS + 1),
+]
+_Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+_Usd = Annotated[float, Field(ge=0, le=MAX_USD)]
 _CallId = Annotated[int, Field(ge=1, le=2**53)]
 
 
@@ -171,6 +178,7 @@ class FindResultCall(Call):
     kind: Literal["find_result"] = "find_result"
     key: _Key
     type: _TypeName
+    request: _Request = None
 
 
 class RecordResultCall(Call):
@@ -181,6 +189,9 @@ class RecordResultCall(Call):
     key: _Key
     type: _TypeName
     keep: bool
+    request: _Request = None
+    tokens: _Tokens = 0
+    usd: _Usd = 0.0
 
 
 class OutputCall(Call):
@@ -243,8 +254,8 @@ class SpendNote(Message):
     """An amount that the handler has spent, beside those before."""
 
     kind: Literal["spend"] = "spend"
-    tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)]
-    usd: Annotated[float, Field(ge=0, le=MAX_USD)]
+    tokens: _Tokens
+    usd: _Usd
 
 
 class BootstrapNote(Message):

@@ -1,0 +1,303 @@
+"""The recorded calls of one attempt: what it finds of those before it, and what it records.
+
+They are read once, with the first call that asks, and not at all in the first attempt of a step.
+Each new result is one document more (`domain/recorded_calls.py`); the run hears of it with the next
+write of the attempt.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from leasehold.attempt.values import discard, load, pack_call, put_packed
+from leasehold.domain.checkpoint import CallResult
+from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size, digest
+from leasehold.domain.kept_checkpoint import may_read
+from leasehold.domain.manifest import fits_inline, to_document
+from leasehold.domain.recorded_calls import (
+    MAX_RESULTS,
+    Place,
+    Request,
+    call_ref,
+    check_call_key,
+    current_calls,
+    difference,
+    is_for,
+    may_have_results,
+    places_of,
+    recorded_call,
+)
+from leasehold.domain.spend import Spend, total_of
+from leasehold.domain.stored import (
+    Document,
+    Ref,
+    StoredDocument,
+    Write,
+    replace,
+)
+from leasehold.domain.trace import TraceType, diverged_ref, event_of
+from leasehold.errors import (
+    ArtifactNameError,
+    ArtifactNotFoundError,
+    CallResultError,
+    DamagedFileError,
+    DocumentExistsError,
+    StoreUnavailableError,
+    TooManyCallsError,
+)
+from leasehold.logs.attempt import STEP_LOG
+from leasehold.ports.documents import Query
+
+if TYPE_CHECKING:  # as in `attempt/calls.py`
+    from leasehold.attempt.attempt import Attempt
+
+_LOG: Final = logging.getLogger(STEP_LOG)
+
+_PAGE: Final = 200
+#: Texts of results that are kept in memory; those beyond are read once more when they are wanted.
+_TEXT_BYTES: Final = 64 * 1024 * 1024
+
+
+class _Found(NamedTuple):
+    """A recorded call, and its document; None: it is in the run."""
+
+    call: CallResult
+    ref: Ref | None
+
+
+class RecordedCalls:
+    """The recorded calls of an attempt; for any thread, but for one key at a time.
+
+    Args:
+        attempt: the attempt, which has just begun.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._run = attempt.manifest
+        self._found: dict[str, list[_Found]] | None = None
+        self._count = self._bytes = 0
+        self._begun: dict[str, float] = {}
+        self._lost: set[Ref] = set()
+        self._has_diverged = False
+        self._reading = threading.Lock()
+        self._adding = threading.Lock()
+
+    def find(self, key: str, type_: str, request: Request | None) -> str | None:
+        """Return a result, JSON text, and count the call as spared; None: it is to be made.
+
+        Raises:
+            CallResultError: the result is of another type.
+            TooManyCallsError: there would be no room for the result.
+            LeaseLostError: the call is to be made, and the lease may be over.
+            StoreUnavailableError: the results could not be read.
+        """
+        check_call_key(key)
+        before = self._results().get(key, [])
+        fitting = [one for one in before if is_for(one.call, request)]
+        if fitting:
+            _check_type(fitting[-1].call, type_)
+            text = self._text_of(fitting[-1])
+            if text is not None:
+                self._attempt.note_calls(spared=1)
+                if (spend := fitting[-1].call.spend) is not None:
+                    self._attempt.note_spared_spend(spend)
+                return text
+        elif before and request is not None:
+            self._note_diverged(before[-1].call, request)
+        with self._adding:
+            if self._count + len(self._begun) >= MAX_RESULTS and key not in self._begun:
+                raise TooManyCallsError(key=key, limit=MAX_RESULTS)
+            self._begun[key] = self._attempt.engine.clock.monotonic()
+        self._attempt.check_lease()
+        return None
+
+    def record(
+        self,
+        key: str,
+        type_: str,
+        result: str,
+        *,
+        keep: bool,
+        request: Request | None,
+        spend: Spend,
+    ) -> str:
+        """Record a result, and return the one that counts: the first that was recorded.
+
+        Raises:
+            TooLargeError: no result may be as large.
+            ValueError: it is not JSON.
+            LeaseLostError: the lease may be over; the result is recorded.
+            StoreUnavailableError: it could not be recorded while the lease was held.
+        """
+        check_call_key(key)
+        check_size(f"the result of call {key!r}", result, OUTPUT_BYTES)
+        check_json(result)  # a process of a handler may send anything
+        attempt, at = self._attempt, self._run.position
+        now = attempt.engine.clock.monotonic()
+        call = CallResult(
+            step=at.step,
+            trial=at.trial,
+            key=key,
+            type=type_,
+            inline=result,
+            keep=keep,
+            request=request,
+            attempt=at.attempt,
+            took_s=round(max(0.0, now - self._begun.get(key, now)), 6),
+            bytes=len(result.encode()),
+            spend=None if spend.is_nothing else spend,
+        )
+        ref = call_ref(self._run, call)
+        stored = self._store(ref, call)
+        found = self._results()
+        with self._adding:
+            self._begun.pop(key, None)
+            self._add(found, _Found(stored, ref))
+        attempt.note_calls(made=1)
+        if not spend.is_nothing:
+            attempt.note_recorded_spend(spend)
+        attempt.engine.telemetry.call_recorded(attempt.manifest, key, call.took_s or 0.0)
+        attempt.check_lease()  # who has lost it hears of it, with its work kept
+        if stored.ref is not None and stored.digest == digest(result):
+            return result
+        return attempt.fetch(partial(self._load, stored))
+
+    def _store(self, ref: Ref, call: CallResult) -> CallResult:
+        """Write a result unless its key has one, and return the one that is stored."""
+        attempt, engine, written = self._attempt, self._attempt.engine, call
+        if not fits_inline(call.bytes or 0):
+            file = pack_call(self._run, engine.clock.new_id(), call)
+            if not call.keep:
+                attempt.note_temporary_file()
+            attempt.persist(partial(put_packed, engine.artifacts, file))
+            written = replace(call, inline=None, ref=file.name, digest=file.digest)
+        is_lost = ref in self._lost
+
+        def first(document: Document | None, now: datetime) -> Write[CallResult]:
+            found = None if document is None or is_lost else recorded_call(document)
+            if found is not None:
+                return Write(found)
+            recorded = replace(written, at=now)
+            return Write(recorded, StoredDocument(recorded))
+
+        is_new, now = not is_lost, attempt.store_time()
+        transact = partial(engine.documents.transact, ref, first, is_new=is_new, now=now)
+        stored: CallResult = attempt.persist(transact).answer
+        if written.ref is not None and stored.ref != written.ref:  # another worker was faster
+            discard(engine.artifacts, written.ref, engine.threads)
+        return stored
+
+    def _results(self) -> dict[str, list[_Found]]:
+        """Return the results that count, by their keys, in the order in which they came."""
+        with self._reading:
+            if self._found is None:
+                self._found = self._attempt.fetch(self._read)
+            return self._found
+
+    def _read(self) -> dict[str, list[_Found]]:
+        run, own = self._run, list[CallResult]()
+        found: dict[str, list[_Found]] = {}
+        self._count = self._bytes = 0
+        for call in current_calls(run):
+            self._add(found, _Found(call, None))
+        if may_have_results(run):
+            for place in places_of(run):
+                for one in sorted(self._recorded_at(place), key=_when):
+                    if place.is_own and one.call.trial == run.position.trial:
+                        own.append(one.call)
+                    self._add(found, one)
+        self._attempt.note_calls(found=len(own))
+        spent = total_of(call.spend for call in own)
+        if not spent.is_nothing:
+            self._attempt.note_recorded_spend(spent)
+        return found
+
+    def _recorded_at(self, place: Place) -> Iterator[_Found]:
+        query = Query(place.collection, id_prefix=place.prefix, limit=_PAGE)
+        while True:
+            page = self._attempt.engine.documents.query(query)
+            for one in page:
+                if place.has(one.ref.id) and (call := recorded_call(one.document)):
+                    yield _Found(call, one.ref)
+            if len(page) < _PAGE:
+                return
+            query = dataclasses.replace(query, after=(None, page[-1].ref.id))
+
+    def _add(self, found: dict[str, list[_Found]], one: _Found) -> None:
+        """Add a result; its text is not kept here beside too many others."""
+        self._count += 1
+        if one.ref is not None and one.call.inline is not None:
+            self._bytes += one.call.bytes or 0
+            if self._bytes > _TEXT_BYTES:
+                one = one._replace(call=replace(one.call, inline=None))
+        found.setdefault(one.call.key, []).append(one)
+
+    def _text_of(self, one: _Found) -> str | None:
+        """Return the text of a result; None: it is lost or damaged, so the call is made again."""
+        call, run = one.call, self._run
+        try:
+            return self._attempt.fetch(partial(self._text, one))
+        except (ArtifactNotFoundError, ArtifactNameError, DamagedFileError) as error:
+            at = run.position
+            facts = {"run_id": run.run_id, "step": at.step, "attempt": at.attempt}
+            words = "the result of call %r is lost, it is made again: %s"
+            _LOG.warning(words, call.key, error, extra=facts)
+            self._lost.add(call_ref(run, call))
+            return None
+
+    def _text(self, one: _Found) -> str:
+        call = one.call
+        if one.ref is not None and call.inline is None and call.ref is None:
+            snapshot = self._attempt.engine.documents.get(one.ref)
+            call = (snapshot and recorded_call(snapshot.document)) or call
+            if call.inline is None and call.ref is None:
+                raise DamagedFileError(name=one.ref.id, problem="its document was deleted")
+        if call.ref is not None and not may_read(self._run, call.ref):
+            raise DamagedFileError(name=call.ref, problem="it is of another run")
+        return self._load(call)
+
+    def _load(self, call: CallResult) -> str:
+        return load(self._attempt.engine.artifacts, call.value)
+
+    def _note_diverged(self, call: CallResult, request: Request) -> None:
+        """Count a call that is made again for another request; the first one is traced.
+
+        Most calls after it have another request as well: they contain its answer.
+        """
+        attempt = self._attempt
+        attempt.note_calls(diverged=1)
+        if self._has_diverged:
+            return
+        self._has_diverged = True
+        run, field = attempt.manifest, difference(call, request)
+        detail = f"call {call.key!r}: another {field}" if field else f"call {call.key!r}"
+
+        def event(stored: Document | None, now: datetime) -> Write[None]:
+            if stored is not None:
+                return Write(None)
+            diverged = event_of(run, TraceType.CALL_DIVERGED, now, detail=detail)
+            return Write(None, to_document(diverged))
+
+        with suppress(StoreUnavailableError, DocumentExistsError):  # it is counted anyway
+            attempt.engine.documents.transact(diverged_ref(run), event)
+
+
+def _when(one: _Found) -> float:
+    return 0.0 if one.call.at is None else one.call.at.timestamp()
+
+
+def _check_type(found: CallResult, type_: str) -> None:
+    if found.type and type_ and found.type != type_:
+        problem = (
+            f"was recorded as {found.type}, and the call returns {type_} now: give a call of "
+            f"another type another key"
+        )
+        raise CallResultError(key=found.key, problem=problem)

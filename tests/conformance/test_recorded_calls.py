@@ -1,0 +1,203 @@
+"""Recorded calls in both stores: who records first decides, and nothing of them is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
+from leasehold.attempt.settlement import ending_of
+from leasehold.bootstrap import boot
+from leasehold.domain.change import Change, unchanged
+from leasehold.domain.checkpoint import CallCount
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.recorded_calls import calls_of
+from leasehold.domain.result import Stopped
+from leasehold.domain.spend import Spend
+from leasehold.domain.status import Outcome, Termination
+from leasehold.domain.stored import Ref, Write
+from leasehold.ports.documents import Documents, Query
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine
+from leasehold.services.execute_step import Hint, arrive, execute_step
+from leasehold.services.purge import purge
+from leasehold.services.read_results import list_calls
+from leasehold.services.read_runs import RunFilter, get_run, timeline_of
+from leasehold.services.start_run import StartRequest, start_run
+
+PAID: list[str] = []
+
+
+def pay(what: str) -> str:
+    PAID.append(what)
+    return f"{what} {len(PAID)}"
+
+
+def asks(ctx: StepContext, given: dict[str, Any]) -> list[str]:
+    return [ctx.once(f"ask {number}", pay, f"ask {number}") for number in range(3)]
+
+
+def ends(ctx: StepContext, given: list[str]) -> list[str]:
+    return given
+
+
+def _entry(name: str) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"{__name__}:{name}",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+    )
+
+
+STEPS = Registry("dispatch", [_entry("asks"), _entry("ends")])
+PIPELINES = Registry("pipelines", [PipelineEntry(name="asks", steps=("asks", "ends"))])
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+    PAID.clear()
+    environ = {
+        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
+        "LEASEHOLD_ISOLATION": "inline",  # what is paid is counted in this process
+    }
+    bundle = boot(environ, catalog=Catalog(STEPS, PIPELINES), documents=documents)
+    yield bundle.engine
+    bundle.processes.close()
+    bundle.engine.leases.close()
+
+
+def begun(engine: Engine, label: str = "x") -> str:
+    return start_run(engine, StartRequest("asks", {}, labels={"of": label})).manifest.run_id
+
+
+def worker(engine: Engine, run_id: str) -> StepContext:
+    """The context of a worker that takes the lease, and dies without a word unless it settles."""
+    hint = Hint(run_id, get_run(engine, run_id).position.dispatch.generation)
+    return StepContext(AttemptCalls(engine.leases.attempt_of(engine, arrive(engine, hint))))
+
+
+def another_holder(engine: Engine, run_id: str) -> Attempt:
+    """An attempt on the run as it is stored, under the lease that it has."""
+
+    def look(run: Manifest, _: datetime) -> Change:
+        return unchanged(run, Outcome.STARTED)
+
+    return engine.leases.attempt_of(engine, engine.commit(run_id, look))
+
+
+def next_attempt(engine: Engine, run_id: str) -> Attempt:
+    """The attempt after one that ended without a word of its worker."""
+    ended = another_holder(engine, run_id)
+    ended.settle(ending_of(ended, Stopped(Termination.INSTANCE_SHUTDOWN)))
+    hint = Hint(run_id, get_run(engine, run_id).position.dispatch.generation)
+    return engine.leases.attempt_of(engine, arrive(engine, hint))
+
+
+def stored(engine: Engine, run_id: str) -> list[str]:
+    return [one.ref.id for one in engine.documents.query(Query(calls_of(run_id), limit=100))]
+
+
+def test_two_workers_of_one_step_get_the_result_that_was_recorded_first(engine: Engine) -> None:
+    """Both looked before either had called."""
+    run_id = begun(engine)
+    first = worker(engine, run_id)
+    second = StepContext(AttemptCalls(another_holder(engine, run_id)))
+    made: list[str] = []
+
+    def in_between(what: str) -> str:
+        made.append(second.once("ask", pay, "second"))
+        return pay(what)
+
+    got = first.once("ask", in_between, "first")
+
+    assert PAID == ["second", "first"]
+    assert got == made[0] == "second 1"
+    assert first.once("ask", in_between, "first") == "second 1"
+
+
+def test_another_request_is_paid_again_from_there_on_and_the_trace_says_why(
+    engine: Engine,
+) -> None:
+    run_id = begun(engine)
+    before = worker(engine, run_id)
+    asked = {"model": "m-1", "prompt": "shorten"}
+    before.once("ask", pay, "a", request=asked)
+    before.once("other", pay, "b", request={"prompt": "same"})
+    ctx = StepContext(AttemptCalls(next_attempt(engine, run_id)))
+
+    changed = [
+        ctx.once("ask", pay, "a", request=asked | {"prompt": "shorten it"}) for _ in range(2)
+    ]
+    same = ctx.once("other", pay, "b", request={"prompt": "same"})
+    old = ctx.once("ask", pay, "a", request=asked)
+
+    assert (changed, same, old) == (["a 3", "a 3"], "b 2", "a 1")
+    told = [event for event in timeline_of(engine, run_id) if event.type == "call_diverged"]
+    assert [event.detail for event in told] == ["call 'ask': another prompt"]
+    assert len(list_calls(engine, run_id).calls) == 3
+
+
+def test_calls_and_spend_of_a_worker_that_died_without_a_word_are_counted_by_the_next(
+    engine: Engine,
+) -> None:
+    run_id = begun(engine)
+    dead = worker(engine, run_id)
+
+    def spends(what: str) -> str:
+        dead.spend(tokens=100, usd=0.5)
+        return pay(what)
+
+    for number in range(2):
+        dead.once(f"ask {number}", spends, f"ask {number}")
+    unheard = get_run(engine, run_id)
+    held = next_attempt(engine, run_id)
+    ctx = StepContext(AttemptCalls(held))
+    got = asks(ctx, {})
+    held.renew()
+    heard = get_run(engine, run_id)
+
+    assert (unheard.steps["asks"].calls, unheard.steps["asks"].spend) == (None, None)
+    assert got == ["ask 0 1", "ask 1 2", "ask 2 3"]
+    assert heard.steps["asks"].calls == CallCount(made=3, spared=2)
+    assert heard.steps["asks"].spend == heard.steps["asks"].spared == Spend(tokens=200, usd=1.0)
+
+
+def test_they_go_with_their_step_and_what_is_kept_with_the_run(engine: Engine, unique: str) -> None:
+    run_id = begun(engine, unique)
+    worker(engine, run_id).once("kept", pay, "kept", keep=True)
+    held = another_holder(engine, run_id)
+    held.settle(ending_of(held, Stopped(Termination.INSTANCE_SHUTDOWN)))
+    while not (run := get_run(engine, run_id)).is_terminal:
+        execute_step(engine, Hint(run_id, run.position.dispatch.generation))
+    left = list_calls(engine, run_id).calls
+    # a worker that lost its lease long ago records one more
+    late = Ref(calls_of(run_id), f"{run.life}-0123456789ab-t1-0-late")
+    engine.documents.transact(late, lambda _, __: Write(None, {"step": "asks"}), is_new=True)
+
+    later = engine.clock.now() + timedelta(hours=1)
+    done = purge(engine, RunFilter(label=f"of:{unique}"), ended_before=later)
+
+    assert [call.key for call in left] == ["kept"]
+    assert (done.purged, stored(engine, run_id)) == (1, [])
+
+
+@pytest.mark.parametrize("document", [{}, {"step": 7}, {"step": "asks", "inline": "1"}])
+def test_a_document_that_a_person_has_edited_is_no_result_and_takes_no_place(
+    engine: Engine, document: dict[str, Any]
+) -> None:
+    run_id = begun(engine)
+    worker(engine, run_id).once("ask", pay, "first")
+    (name,) = stored(engine, run_id)
+    engine.documents.transact(Ref(calls_of(run_id), name), lambda _, __: Write(None, document))
+    held = next_attempt(engine, run_id)
+
+    got = StepContext(AttemptCalls(held)).once("ask", pay, "again")
+
+    assert (got, len(list_calls(engine, run_id).calls)) == ("again 2", 1)
