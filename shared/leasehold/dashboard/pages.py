@@ -293,9 +293,15 @@ def _files(at: PageRequest, run: Manifest) -> tuple[FilesResponse | None, str]:
 
 
 def _trials(run: Manifest) -> dict[str, list[TrialRecord]]:
-    """Return the trials of each step that has more than one."""
-    of_steps = {step: trials_of(run.steps[step]) for step in run.looped_steps}
-    return {step: made for step, made in of_steps.items() if len(made) > 1}
+    """Return the trials of each step that has more than one; of many, the one that counts leads."""
+    trials = {}
+    for step in run.looped_steps:
+        record = run.steps[step]
+        made = trials_of(record)
+        if len(made) > 1:
+            others = [one for one in made if one.trial != record.trial]
+            trials[step] = [one for one in made if one.trial == record.trial] + others
+    return trials
 
 
 def _operations(at: PageRequest, run: Manifest) -> list[Operation]:

@@ -18,6 +18,7 @@ from leasehold import (
     Registry,
     StepContext,
     StepDispatchEntry,
+    TrialPolicy,
 )
 
 #: A text that would run, or break out of an attribute, wherever it was not shown as a text.
@@ -52,6 +53,15 @@ def publish(_ctx: StepContext, given: Any) -> Any:
     return given
 
 
+def improve(ctx: StepContext, _given: Any) -> Any:
+    return {"trial": ctx.trial}
+
+
+def judge(_ctx: StepContext, given: Any) -> Any:
+    """Like the third trial best, and settle for none."""
+    return {"score": -abs(given["trial"] - 3), "settled": False, "findings": [HOSTILE]}
+
+
 def approval(_ctx: GateContext, output: Any) -> None:
     """Refuse what is to be looked at."""
     if output.get("mode") == "gate":
@@ -69,18 +79,28 @@ STEPS = Registry(
     "dispatch",
     [
         StepDispatchEntry(
-            step_type="draft",
-            handler="tests.api.dashboard.catalog:draft",
+            step_type=step,
+            handler=f"tests.api.dashboard.catalog:{step}",
             agent_timeout=timedelta(minutes=5),
             dispatch_deadline=timedelta(minutes=6),
-            gates=("approval",),
-        ),
-        StepDispatchEntry(
-            step_type="publish",
-            handler="tests.api.dashboard.catalog:publish",
-            agent_timeout=timedelta(minutes=5),
-            dispatch_deadline=timedelta(minutes=6),
+            gates=gates,
+        )
+        for step, gates in {
+            "draft": ("approval",),
+            "publish": (),
+            "improve": (),
+            "judge": (),
+        }.items()
+    ],
+)
+PIPELINES = Registry(
+    "pipelines",
+    [
+        PipelineEntry(name="letters", steps=("draft", "publish")),
+        PipelineEntry(
+            name="tries",
+            steps=("improve", "judge"),
+            trials=TrialPolicy(author="improve", reviewer="judge", max_trials=20),
         ),
     ],
 )
-PIPELINES = Registry("pipelines", [PipelineEntry(name="letters", steps=("draft", "publish"))])

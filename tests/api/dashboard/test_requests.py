@@ -200,3 +200,17 @@ def test_what_a_form_has_done_is_said_by_its_page_alone_and_for_a_while(
     assert "The run was" not in reader.open("/")[2]
     assert "The run was" not in Reader(pages).open(f"/runs/{run_id}")[2]
     assert "The run was cancelled." not in Reader(pages).open(f"/runs/{run_id}?done=cancel")[2]
+
+
+def test_the_trial_that_counts_leads_those_of_a_run_that_had_many(
+    reader: Reader, pages: Pages
+) -> None:
+    run_id = pages.api.start(pipeline="tries")
+    pages.wait(run_id, lambda run: run["status"] == "COMPLETED")
+
+    text = reader.open(f"/runs/{run_id}")[2]
+
+    trials = re.findall(r"<td><b>trial (\d+)(, counts)?", text)
+    others = [(str(one), "") for one in range(1, 21) if one != 3]
+    assert trials == [("3", ", counts"), *others] * 2
+    assert len(text) < 150_000  # it travels in a tenth of that
