@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
+import math
 import warnings
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from leasehold.domain.recorded_calls import MAX_KEY
 from leasehold.worker.context.step_context import OnUnknown, StepContext
 
 _CURRENT: Final[ContextVar[Durable | None]] = ContextVar("leasehold_durable", default=None)
+#: How many calls the code here is a part of; infinite where it must not end before its call does.
+_WITHIN: Final[ContextVar[float]] = ContextVar("leasehold_within", default=0)
+#: How often each name was used in an attempt, over all its `durable` blocks.
+_USED: Final[WeakKeyDictionary[StepContext, Counter[str]]] = WeakKeyDictionary()
 _HASH: Final = 32
 
 
@@ -26,6 +34,8 @@ class Durable:
     def __init__(self, ctx: StepContext) -> None:
         self.ctx = ctx
         self._under_way = 0
+        self._failed = 0
+        self._used = _USED.setdefault(ctx, Counter())
 
     async def call(
         self,
@@ -34,28 +44,68 @@ class Durable:
         *,
         request: object,
         on_unknown: OnUnknown = "repeat",
+        tool: str = "",
     ) -> Any:
         """Return the recorded result of a call, JSON values, or make the call and record it.
 
-        Between two calls, while none is under way, the attempt ends where its time is short.
+        Between two calls, while none is under way but those that this one is a part of, the attempt
+        ends where its time is short, or where it is asked to stop. A call that is cancelled because
+        another one has failed is made and recorded to its end: it is paid for.
 
         Args:
             key: what tells the call from all others of the step: see `key_of`.
             body: makes the call; returns JSON values.
             request: what its result depends on.
             on_unknown: as of `ctx.once`.
+            tool: of a call of a tool, its name: the first one ends the start of the agent.
         """
-        if self._under_way == 0:
+        within = _WITHIN.get()
+        if self._under_way == within:
+            if self.ctx.shutdown_requested:
+                self.ctx.continue_later()  # which stops it
             self.ctx.continue_if_short()
+        if tool:
+            self.ctx.mark_bootstrap_complete(tool)
+
+        async def made() -> Any:
+            _WITHIN.set(within + 1 if on_unknown == "repeat" else math.inf)
+            return await body()
+
         self._under_way += 1
         try:
-
-            async def made() -> Any:
-                return await body()
-
-            return await self.ctx.aonce(key, made, request=request, on_unknown=on_unknown)
+            return await self._to_the_end(
+                self.ctx.aonce(key, made, request=request, on_unknown=on_unknown)
+            )
         finally:
             self._under_way -= 1
+
+    async def _to_the_end(self, call: Awaitable[Any]) -> Any:
+        failed = self._failed
+        making = asyncio.ensure_future(call)
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            if self._failed == failed:  # no call has failed: it is the caller who wants it to end
+                making.cancel()
+            while not making.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([making])
+            if not making.cancelled():
+                making.exception()  # the error of the call that failed first is the one to report
+            raise
+        except BaseException:
+            self._failed += 1
+            raise
+
+    def numbered(self, name: str) -> str:
+        """Return a name with a number from its second use in this attempt on.
+
+        For calls that only their order tells apart: they are to be asked for in the same order by
+        each attempt.
+        """
+        self._used[name] += 1
+        used = self._used[name]
+        return name if used == 1 else f"{name}~{used}"
 
 
 @contextlib.contextmanager

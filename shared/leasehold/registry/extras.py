@@ -42,6 +42,10 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "google.pubsub_v1",
     ),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "pydantic-ai": ("pydantic_ai",),
+    "openai-agents": ("agents",),
+    "adk": ("google.adk",),
+    "langgraph": ("langgraph", "langchain"),
 }
 
 

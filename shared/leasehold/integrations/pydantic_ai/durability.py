@@ -1,0 +1,253 @@
+"""The calls of a Pydantic AI agent as recorded calls of the step that it works in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, Final, Literal, cast, get_args
+from weakref import WeakKeyDictionary
+
+from pydantic_ai.capabilities.abstract import WrapRunHandler
+from pydantic_ai.durable_exec import (
+    JSON_CODEC,
+    BaseDurabilityCapability,
+    CallableOperationBackend,
+    DurabilityEngineSpec,
+    DurableOperationId,
+    JournalOperationNamer,
+    ModelRequestId,
+    RoleBasedOperationConfig,
+    ToolsetCallToolId,
+    ToolsetValidateToolArgumentsId,
+    conversation_id_from_run_id,
+    record_durable_unit,
+    replay_scope,
+)
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelResponse
+from pydantic_ai.models import Model
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.tools import AgentDepsT, RunContext
+from pydantic_core import PydanticSerializationError
+
+from leasehold.errors import InvalidRequestError, UnrestorableResultError
+from leasehold.integrations.durable import Durable, current, key_of
+from leasehold.integrations.pydantic_ai.fingerprint import Fingerprints, digest, projected
+from leasehold.worker.context.step_context import OnUnknown
+
+#: The key of a tool's metadata: `metadata={"leasehold": {"on_unknown": "ask"}}`, or False for a
+#: tool that each attempt calls again.
+METADATA: Final = "leasehold"
+_SHORT: Final = 8
+
+Config = Mapping[str, Any]
+
+
+class LeaseholdDurability(BaseDurabilityCapability[AgentDepsT]):
+    """Records each request of a model and each call of a tool, inside `with durable(ctx):`.
+
+    Outside of it the agent works as without.
+
+    Args:
+        models: as of `BaseDurabilityCapability`: further models that a run may be given.
+        event_stream_handler: is given each event once.
+        name: of the agent, where it has none.
+    """
+
+    engine_spec: ClassVar[DurabilityEngineSpec] = DurabilityEngineSpec(
+        engine_name="Leasehold",
+        durable_unit_noun="recorded call",
+        durable_container_noun="step",
+        codec=JSON_CODEC,
+        toolset_lifecycles={
+            "function": "enter-always",
+            "mcp": "enter-in-durable-unit",
+            "dynamic": "enter-never",
+        },
+        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
+        tool_config_key=METADATA,
+    )
+
+    @property
+    def in_durable_context(self) -> bool:
+        """Whether the agent works in a step."""
+        return current() is not None
+
+    def get_default_run_id(self) -> str | None:
+        """Return an id that each attempt gives to the same run, if it starts them in one order."""
+        step = current()
+        if step is None:
+            return None
+        return step.numbered(f"{step.ctx.run_id}:{step.ctx.step_type}:{self.name}")
+
+    def get_default_conversation_id(self, run_id: str) -> str | None:
+        """Return an id that follows from that of the run."""
+        return conversation_id_from_run_id(run_id) if self.in_durable_context else None
+
+    def _find_model_id(self, model: Model) -> str | None:
+        """Take a model that a run is given: calls are made in its process, so none is rebuilt."""
+        with contextlib.suppress(UserError):
+            return super()._find_model_id(model)
+        name = f"instance {id(model)}"
+        self._models_by_id[name] = model
+        return name
+
+    def get_durable_operation_backend(self) -> CallableOperationBackend[Config]:
+        """Return what records the calls."""
+        return RecordedCalls(self.name, self._build_resolve_tool_config({}))
+
+    async def wrap_run(
+        self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler
+    ) -> AgentRunResult[Any]:
+        """Keep what is only replayed out of traces and metrics."""
+        step = current()
+        if step is None:
+            return await super().wrap_run(ctx, handler=handler)
+        runs = _runs_of(step)
+        runs.name(self.name, ctx)
+        try:
+            with replay_scope():
+                return await super().wrap_run(ctx, handler=handler)
+        finally:
+            runs.forget(ctx)
+
+
+class _Runs:
+    """The runs of agents in a step, each with a name that every attempt gives to it.
+
+    A run is named by what it is asked, so that runs beside one another need no order; of several
+    that are asked the same, the first to start is the first in each attempt.
+    """
+
+    def __init__(self, step: Durable) -> None:
+        self.fingerprints = Fingerprints()
+        self._step = step
+        self._names: dict[str | None, str] = {}
+
+    def name(self, agent: str, ctx: RunContext[Any]) -> str:
+        """Return the name of the run, made when it is first asked for."""
+        if ctx.run_id not in self._names:
+            history = self.fingerprints.of_messages(ctx.messages)
+            asked = digest([projected(ctx.prompt), history])[:_SHORT]
+            self._names[ctx.run_id] = self.numbered(agent, asked)
+        return self._names[ctx.run_id]
+
+    def numbered(self, *parts: str) -> str:
+        """Return the last part, with a number from the second time on that all of them are used."""
+        return self._step.numbered("\n".join(parts)).rpartition("\n")[2]
+
+    def forget(self, ctx: RunContext[Any]) -> None:
+        """Forget a run that is over: another one may have its id."""
+        self._names.pop(ctx.run_id, None)
+
+
+_RUNS: Final[WeakKeyDictionary[Durable, _Runs]] = WeakKeyDictionary()
+
+
+def _runs_of(step: Durable) -> _Runs:
+    if step not in _RUNS:
+        _RUNS[step] = _Runs(step)
+    return _RUNS[step]
+
+
+class RecordedCalls(CallableOperationBackend[Config]):
+    """Makes each call once.
+
+    Args:
+        agent: its name.
+        resolve_tool: returns the settings of a tool, by its metadata.
+    """
+
+    def __init__(
+        self, agent: str, resolve_tool: Callable[[Any, str], Config | Literal[False]]
+    ) -> None:
+        super().__init__(
+            namer=JournalOperationNamer(agent),
+            config=RoleBasedOperationConfig(
+                model={},
+                event={},
+                capability={},
+                tool={},
+                resolve_tool=lambda _id, tool, name: resolve_tool(tool, name),
+            ),
+        )
+        self._agent = agent
+
+    async def execute(
+        self,
+        *,
+        operation_id: DurableOperationId,
+        name: str,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+        config: Config,
+    ) -> object:
+        """Return the recorded result of a call, or make it."""
+        step = cast("Durable", current())
+        _check(config)
+        key, request, tool = self._identity(step, operation_id, name, cache_key)
+        executed = False
+
+        async def made() -> object:
+            nonlocal executed
+            executed = True
+            try:
+                result = await body()
+            except PydanticSerializationError as error:
+                problem = f"is not JSON: {error}"
+                raise UnrestorableResultError(key=key, problem=problem) from None
+            if isinstance(operation_id, ModelRequestId):
+                spend(step, result)
+            return result
+
+        result = await step.call(key, made, request=request, tool=tool, **config)
+        record_durable_unit(executed=executed)
+        return result
+
+    def _identity(
+        self, step: Durable, operation: DurableOperationId, name: str, inputs: tuple[Any, ...]
+    ) -> tuple[str, object, str]:
+        """Return the key of a call, what its result depends on, and the tool that is called."""
+        runs = _runs_of(step)
+        ctx = next((each for each in inputs if isinstance(each, RunContext)), None)
+        run = [self._agent]
+        if ctx is not None:
+            run += [runs.name(self._agent, ctx), str(ctx.run_step)]
+        if isinstance(operation, ModelRequestId):
+            _, messages, settings, parameters, _ = inputs
+            request = runs.fingerprints.of_model_request(
+                operation.model_name, messages, settings, parameters
+            )
+            return key_of(*run, runs.numbered(*run, "model")), request, ""
+        if isinstance(operation, ToolsetCallToolId | ToolsetValidateToolArgumentsId):
+            tool, args = inputs[0], inputs[1]
+            what = ["validate"] if isinstance(operation, ToolsetValidateToolArgumentsId) else []
+            asked = {
+                "arguments": projected(args),
+                "approved": ctx is not None and ctx.tool_call_approved,
+                "metadata": projected(ctx.tool_call_metadata) if ctx else None,
+            }
+            of_tool = "" if what else tool
+            return key_of(*run, *what, tool, str(ctx and ctx.tool_call_id)), asked, of_tool
+        others = [each for each in inputs if each is not ctx]
+        called = name.removeprefix(f"{self._agent}__")
+        return key_of(*run, called, runs.numbered(*run, called, digest(others)[:_SHORT])), None, ""
+
+
+def _check(config: Config) -> None:
+    on_unknown = config.get("on_unknown", "repeat")
+    if config.keys() - {"on_unknown"} or on_unknown not in get_args(OnUnknown):
+        allowed = f'False, or {{"on_unknown": one of {", ".join(get_args(OnUnknown))}}}'
+        raise InvalidRequestError(field=f"metadata[{METADATA!r}]", value=config, allowed=allowed)
+
+
+def spend(step: Durable, result: Any) -> None:
+    """Note what a response has cost: by the response itself, else by the library's prices."""
+    response = JSON_CODEC.load(ModelResponse, result)
+    usage, usd = response.usage, response.usage.cost
+    if usd is None and response.model_name:
+        with contextlib.suppress(LookupError, ValueError):  # the model has no known price
+            usd = response.cost().total_price
+    tokens = usage.input_tokens + usage.output_tokens
+    if tokens or usd:
+        step.ctx.spend(tokens=tokens, usd=float(usd or 0))

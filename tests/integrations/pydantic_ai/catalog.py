@@ -1,0 +1,86 @@
+"""An agent with two tools on a model that follows a script, and the step that it works in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from leasehold import PipelineEntry, Registry, RetryPolicy, StepContext, StepDispatchEntry
+from leasehold.integrations.pydantic_ai import LeaseholdDurability, durable
+from tests.integrations.kills import Deeds
+
+AT_ONCE = 8
+
+
+@dataclass
+class Deps:
+    deeds: Deeds
+
+
+def script(deeds: Deeds) -> Any:
+    """Return a model: it searches, fetches all that was found at once, and answers."""
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        turn = sum(isinstance(message, ModelResponse) for message in messages)
+        deeds.did(f"model {turn}")
+        deeds.at(f"model {turn}")
+        if turn == 0:
+            return ModelResponse([ToolCallPart("search", {"words": "leases"}, "id-s")])
+        if turn == 1:
+            calls = [ToolCallPart("fetch", {"page": page}, f"id-{page}") for page in range(AT_ONCE)]
+            return ModelResponse(calls)
+        fetched = [part.content for part in messages[-1].parts]
+        return ModelResponse([TextPart(f"{info.instructions} {' '.join(map(str, fetched))}")])
+
+    return FunctionModel(answer)
+
+
+async def search(ctx: RunContext[Deps], words: str) -> list[str]:
+    ctx.deps.deeds.did(f"search {words}")
+    ctx.deps.deeds.at("search")
+    return [words]
+
+
+async def fetch(ctx: RunContext[Deps], page: int) -> str:
+    ctx.deps.deeds.did(f"fetch {page}")
+    ctx.deps.deeds.at(f"fetch {page}")
+    return f"page {page}"
+
+
+async def research(ctx: StepContext, given: dict[str, Any]) -> str:
+    deeds = Deeds(given["folder"])
+    prompt = (Path(given["folder"]) / "prompt").read_text()
+    agent = Agent(
+        script(deeds),
+        name="researcher",
+        deps_type=Deps,
+        instructions=prompt,
+        tools=[search, fetch],
+        capabilities=[LeaseholdDurability()],
+    )
+    with durable(ctx):
+        result = await agent.run("What is a lease?", deps=Deps(deeds))
+    return result.output
+
+
+STEPS = Registry(
+    "dispatch",
+    [
+        StepDispatchEntry(
+            step_type="research",
+            handler=f"{__name__}:research",
+            agent_timeout=timedelta(minutes=1),
+            dispatch_deadline=timedelta(minutes=2),
+            max_retries=20,
+            retry=RetryPolicy(first=timedelta(seconds=0.01), factor=1),
+        )
+    ],
+)
+PIPELINES = Registry("pipelines", [PipelineEntry(name="research", steps=("research",))])
+GATES = Registry("gates", [])
