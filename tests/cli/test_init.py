@@ -34,13 +34,26 @@ def refused(shell: Shell, *words: str) -> str:
     return only_line(done.stderr)
 
 
-def test_every_file_of_the_template_is_written() -> None:
-    template = Path(init.__file__).with_name("new-project")
-    files = [path for path in template.rglob("*") if path.is_file()]
+def names_in(template: str) -> set[str]:
+    folder = Path(init.__file__).with_name(template)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)) for path in files if "__pycache__" not in path.parts}
 
-    names = {str(path.relative_to(template)) for path in files if "__pycache__" not in path.parts}
 
-    assert names == set(init.FILES)
+def test_every_file_of_a_template_is_written() -> None:
+    assert names_in("new-project") == set(init.FILES)
+    assert names_in("new-agent") < set(init.AGENT_FILES)
+    assert set(init.AGENT_FILES) <= names_in("new-agent") | names_in("new-project")
+
+
+def test_a_project_with_an_agent_is_written_and_no_other_agent(shell: Shell) -> None:
+    """It works: see tests/integrations/."""
+    done = shell.run("init", "new", "--agent", "pydantic-ai")
+
+    assert done.returncode == 0, done.stderr
+    assert set(contents(shell.folder / "new")) == set(init.AGENT_FILES)
+    assert "start research" in done.stderr
+    assert "'pydantic-ai'" in refused(shell, "other", "--agent", "pydantic")
 
 
 @pytest.mark.parametrize("name", [".", "new", "with a space", "'; echo", "a/b/c", "-dash"])

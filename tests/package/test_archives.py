@@ -8,7 +8,7 @@ from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 
-from leasehold.cli.init import FILES
+from leasehold.cli.init import AGENT_FILES, FILES
 from leasehold.registry.extras import EXTRAS
 from tests.package.clean_environment import ROOT
 
@@ -51,12 +51,16 @@ def test_no_file_of_the_source_is_a_link() -> None:
 
 
 def test_the_wheel_holds_every_file_of_a_new_project(built: Built) -> None:
-    folder = "leasehold/cli/new-project/"
     names = zipfile.ZipFile(built[1]).namelist()
 
-    held = {name.removeprefix(folder) for name in names if name.startswith(folder)}
+    held = {
+        template: {name.partition(template)[2] for name in names if template in name}
+        for template in ("leasehold/cli/new-project/", "leasehold/cli/new-agent/")
+    }
 
-    assert held == set(FILES)
+    project, agent = held.values()
+    assert project == set(FILES)
+    assert agent <= set(AGENT_FILES) <= project | agent
 
 
 def metadata_of(wheel: Path) -> Message:

@@ -7,7 +7,7 @@ given again, the command goes on from there.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -29,32 +29,56 @@ FILES: Final = (
     "pipelines/summary.py",
     "tests/test_summary.py",
 )
-_FOLDERS: Final = frozenset(name.partition("/")[0] for name in FILES if "/" in name)
+#: Those of a project with an agent, as they are in the folder `new-agent`, or else in the other.
+AGENT_FILES: Final = (
+    *FILES[:5],
+    "pipelines/research.py",
+    "tests/test_research.py",
+)
 #: The name of a file that is being written ends so.
 _PART: Final = ".init-part"
 _TRY_IT: Final = ("start", "summary", "--input", '{"text": "One. Two."}', "--in-process")
+_ASK_IT: Final = ("start", "research", "--input", '{"text": "What is a lease?"}', "--in-process")
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@click.option(
+    "--agent",
+    type=click.Choice(["pydantic-ai"]),
+    help="The step is an agent of this library, with two tools; it needs the extra of that name.",
+)
 @json_option
-def init(*, folder: Path, as_json: bool) -> None:
+def init(*, folder: Path, agent: str | None, as_json: bool) -> None:
     """Write a small project into FOLDER, by default this one.
 
-    It has a catalog, two steps with their models, a gate, and a test that passes. FOLDER
-    has to be new or empty; a virtual environment and .git may be in it.
+    It has a catalog, steps with their models, and a test that passes. FOLDER has to be new or
+    empty; a virtual environment and .git may be in it.
 
     \b
-    Example:
+    Examples:
       leasehold init my-project
+      leasehold init my-agent --agent pydantic-ai
     """  # noqa: D301
-    _write_project(folder)
+    files, try_it = (AGENT_FILES, _ASK_IT) if agent else (FILES, _TRY_IT)
+    _write_project(folder, _contents(files, "new-agent" if agent else "new-project"))
     if as_json:
-        print_json({"folder": str(folder), "files": FILES})
+        print_json({"folder": str(folder), "files": files})
         return
-    print_line(f"a new project in {folder.absolute()}: {', '.join(FILES)}")
-    note("next:", f"{_enter(folder)}{command_line(*_TRY_IT, folder=folder)}")
+    print_line(f"a new project in {folder.absolute()}: {', '.join(files)}")
+    note("next:", f"{_enter(folder)}{command_line(*try_it, folder=folder)}")
     note("README.md says what is there, and how to test it")
+
+
+def _contents(files: Sequence[str], template: str) -> dict[str, bytes]:
+    """Return the files of a template; what it does not have itself is as in `new-project`."""
+    package = resources.files(__package__)
+    found = {}
+    for name in files:
+        own = package.joinpath(template, name)
+        source = own if own.is_file() else package.joinpath("new-project", name)
+        found[name] = source.read_bytes()
+    return found
 
 
 def _enter(folder: Path) -> str:
@@ -65,16 +89,14 @@ def _enter(folder: Path) -> str:
     return f"cd {shlex.quote(f'./{name}' if name.startswith('-') else name)} && "
 
 
-def _write_project(folder: Path) -> None:
-    template = resources.files(__package__) / "new-project"
-    contents = {name: template.joinpath(name).read_bytes() for name in FILES}
+def _write_project(folder: Path, contents: Mapping[str, bytes]) -> None:
     try:
         found = set(_files_of_ours(folder, contents)) if _is_folder(folder) else set()
-        if found == set(FILES):
+        if found == set(contents):
             raise _refusal(folder, "it has this project already; allowed: a new or empty folder")
-        for name in FILES:
+        for name, content in contents.items():
             if name not in found:
-                _write(folder / name, contents[name])
+                _write(folder / name, content)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise _refusal(folder, f"{error.strerror}{where}") from error
@@ -97,9 +119,13 @@ def _files_of_ours(project: Path, contents: Mapping[str, bytes], inside: str = "
         name = inside + path.name
         if _is_written(path, contents.get(name)):
             yield name
-        elif name in _FOLDERS and path.is_dir() and not path.is_symlink():
+        elif (
+            any(each.startswith(f"{name}/") for each in contents)
+            and path.is_dir()
+            and not path.is_symlink()
+        ):
             yield from _files_of_ours(project, contents, f"{name}/")
-        elif not (_is_unfinished(path, name) or (not inside and _may_be_there(path))):
+        elif not (_is_unfinished(path, name, contents) or (not inside and _may_be_there(path))):
             raise _refusal(project, f"it is not empty, it has {name!r}")
 
 
@@ -109,8 +135,8 @@ def _is_written(path: Path, content: bytes | None) -> bool:
     return path.stat().st_size == len(content) and path.read_bytes() == content
 
 
-def _is_unfinished(path: Path, name: str) -> bool:
-    is_part = name.endswith(_PART) and name.removesuffix(_PART) in FILES
+def _is_unfinished(path: Path, name: str, contents: Mapping[str, bytes]) -> bool:
+    is_part = name.endswith(_PART) and name.removesuffix(_PART) in contents
     return is_part and path.is_file() and not path.is_symlink()
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import CallResult
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.effect import Task
 from leasehold.domain.status import Outcome
@@ -233,6 +234,7 @@ class Faults(AnnouncementFaults):
     _steps_of: dict[str, str] = field(default_factory=dict, repr=False)
     _leased: dict[str, _Leased] = field(default_factory=dict, repr=False)
     _checkpoints: Counter[str] = field(default_factory=Counter, repr=False)
+    _calls: Counter[str] = field(default_factory=Counter, repr=False)
 
     @property
     def pending(self) -> list[str]:
@@ -247,6 +249,13 @@ class Faults(AnnouncementFaults):
         Nothing is released: the lease runs out, and the next attempt resumes from the checkpoint.
         """
         self._order("kill at checkpoint", step, number=n)
+
+    def kill_at_call(self, step: str | None = None, n: int = 1) -> None:
+        """Kill the process of an attempt as its n-th call by `ctx.once` is recorded, as SIGKILL.
+
+        The next attempt is given its result.
+        """
+        self._order("kill at call", step, number=n)
 
     def kill_before_settlement(self, step: str | None = None) -> None:
         """Kill the process of an attempt when its work is done and before that is recorded."""
@@ -322,6 +331,15 @@ class Faults(AnnouncementFaults):
             self._on_checkpoint(change)
         elif change.manifest.position.lease is not None:
             self._on_lease(change)
+
+    def after_call(self, run_id: str) -> None:
+        """Hear of a call that is recorded."""
+        leased = self._leased.get(run_id)
+        if leased is not None:
+            self._calls[leased.lease_id] += 1
+            number = self._calls[leased.lease_id]
+            if self._orders.take("kill at call", leased.step, number=number):
+                self._kill(leased)
 
     def loses(self, task: Task) -> bool:
         """Return whether a task that is created is to be lost."""
@@ -459,6 +477,8 @@ class FaultyDocuments(Reached):
         committed: Committed[Answer] = self._inner.transact(ref, decided, **options)
         if isinstance(committed.answer, Change):
             self._faults.after_commit(committed.answer)
+        if isinstance(committed.answer, CallResult):
+            self._faults.after_call(ref.collection.split("/")[1])
         return committed
 
 

@@ -10,6 +10,7 @@ from leasehold import testing
 from leasehold.domain.artifact_name import files_folder
 from leasehold.errors import InvalidRequestError, StoreUnavailableError
 from leasehold.testing import InProcessEngine
+from tests.api.once import catalog as once_catalog
 from tests.api.testing import letters
 from tests.api.testing.letters import DONE
 
@@ -35,6 +36,21 @@ def test_an_attempt_that_is_killed_is_taken_up_from_its_checkpoint(engine: InPro
     assert done.steps["write"].attempts.expired == 1
     assert story(engine, run.run_id).count("checkpoint_resumed") == 1
     assert engine.output(run.run_id, "write") == {"lines": ["ONE", "TWO", "THREE"]}
+    assert engine.faults.pending == []
+
+
+def test_an_attempt_that_is_killed_at_a_call_is_followed_by_one_that_has_its_result(
+    tmp_path: Path,
+) -> None:
+    with testing.engine(once_catalog, tmp_path) as engine:
+        engine.faults.kill_at_call("ask", n=2)
+        run = engine.start("asks", {"names": ["one", "two", "three"]})
+
+        done = engine.run_until_settled(run.run_id)
+
+    assert done.status == "COMPLETED"
+    assert once_catalog.MADE == ["one", "two", "three", "told"]
+    assert done.steps["ask"].attempts.expired == 1
     assert engine.faults.pending == []
 
 

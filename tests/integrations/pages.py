@@ -1,0 +1,38 @@
+"""The code that docs/agents.md has for a library."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+_PAGE: Final = Path(__file__).parents[2] / "docs/agents.md"
+_FILE: Final = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def write_files(library: str, folder: Path) -> list[str]:
+    """Write the files that the section of a library shows; return their names."""
+    _, _, rest = _PAGE.read_text().partition(f"\n## {library}\n")
+    section, _, _ = rest.partition("\n## ")
+    files = _FILE.findall(section)
+    for name, text in files:
+        (folder / name).write_text(text)
+    return [name for name, _ in files]
+
+
+def output_of_tests(folder: Path) -> str:
+    """Return what the tests in a folder print, without a warning among them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
+        cwd=folder,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
