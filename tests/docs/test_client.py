@@ -58,7 +58,7 @@ def code(page: str) -> list[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A user's folder with the pipeline of the README, and a program that is the whole page."""
-    (tmp_path / "steps.py").write_text(code(README)[0])
+    (tmp_path / "steps.py").write_text(code(README)[1])
     (tmp_path / "program.py").write_text("\n".join(code(PAGE)))
     return tmp_path
 

@@ -18,7 +18,7 @@ PAGES = [
     *ROOT.glob("*.md"),
     *ROOT.glob("docs/**/*.md"),
     *ROOT.glob("examples/**/*.md"),
-    *ROOT.glob("shared/leasehold/cli/new-project/*.md"),
+    *ROOT.glob("shared/leasehold/cli/new-*/*.md"),
 ]
 TARGETS = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 

@@ -21,8 +21,11 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A user's folder, with the files that the README has them write."""
-    steps, test = blocks("python")
+    """A user's folder, with the files that the README has them write.
+
+    Its first code is of docs/agents.md, and runs with the library: see tests/integrations/.
+    """
+    _, steps, test = blocks("python")
     (tmp_path / "steps.py").write_text(steps)
     (tmp_path / "test_steps.py").write_text(test)
     return tmp_path

@@ -76,7 +76,7 @@ def test_the_code_of_the_pages_keeps_the_strictest_types(tmp_path: Path) -> None
         (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
     for page in ("handlers", "gates", "errors"):
         (tmp_path / f"{page}.py").write_text("\n\n".join(code(f"docs/{page}.md")))
-    steps, test = code("README.md")
+    _, steps, test = code("README.md")
     (tmp_path / "readme.py").write_text(steps)
     (tmp_path / "test_readme.py").write_text(test.replace("import steps", "import readme as steps"))
     settings = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache")
