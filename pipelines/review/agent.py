@@ -20,6 +20,8 @@ from pipelines.review.questions import (
 AGENT: Final = "REVIEW_AGENT"
 PACE: Final = "REVIEW_AGENT_PACE_MS"
 _LONGEST_PACE_MS: Final = 60_000
+#: The agents that ask a model, and the extra that each needs.
+_EXTRAS: Final = {"openai": "llm", "pydantic-ai": "pydantic-ai"}
 
 
 class Agent(Protocol):
@@ -55,7 +57,8 @@ def chosen_agent(ctx: StepContext) -> Agent:
 
     `local`, the default, answers within milliseconds, and a model does not. REVIEW_AGENT_PACE_MS
     makes it wait that long before each answer, to see how the engine handles slow steps;
-    `make demo CHAOS=1` sets it. `openai` asks a model: see `model_agent`.
+    `make demo CHAOS=1` sets it. `openai` asks a model: see `model_agent`;
+    `pydantic-ai` asks one by that library: see `library_agent`.
 
     Raises:
         PermanentError: a variable has a value that cannot be used, or the extra is missing.
@@ -63,16 +66,21 @@ def chosen_agent(ctx: StepContext) -> Agent:
     name = os.environ.get(AGENT) or "local"
     if name == "local":
         return LocalAgent(partial(_think, ctx, pace_of(os.environ.get(PACE, ""))))
-    if name != "openai":
-        message = f"{AGENT} is {name[:40]!r}; allowed: local, openai."
+    if name not in _EXTRAS:
+        message = f"{AGENT} is {name[:40]!r}; allowed: local, {', '.join(_EXTRAS)}."
         raise PermanentError(message, code="bad_setting")
     try:
         # only here: the client of an unused model would cost each start half a second
+        if name == "pydantic-ai":
+            from pipelines.review.library_agent import LibraryAgent  # noqa: PLC0415
+
+            return LibraryAgent(ctx)
         from pipelines.review.model_agent import OpenAIAgent, endpoint_of  # noqa: PLC0415
     except ImportError as error:
+        extra = _EXTRAS[name]
         message = (
-            f"{AGENT}=openai needs the extra llm, which is not there ({error}). Install it: "
-            ".venv/bin/python -m pip install -c constraints.txt -e '.[llm]'"
+            f"{AGENT}={name} needs the extra {extra}, which is not there ({error}). Install it: "
+            f".venv/bin/python -m pip install -c constraints.txt -e '.[{extra}]'"
         )
         raise PermanentError(message, code="extra_missing") from error
     return OpenAIAgent(ctx, endpoint_of(os.environ))

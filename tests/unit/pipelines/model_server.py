@@ -67,7 +67,7 @@ class Call(BaseHTTPRequestHandler):
     @property
     def given(self) -> Any:
         """What is asked about."""
-        return json.loads(self.question["messages"][1]["content"])
+        return json.loads(self.question["messages"][-1]["content"])
 
     def send(self, body: str, status: int = 200, **headers: str) -> None:
         """Send a response."""

@@ -495,7 +495,7 @@ def test_a_cancelled_run_waits_for_no_answer(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("REVIEW_AGENT", "gpt", "REVIEW_AGENT is 'gpt'; allowed: local, openai."),
+        ("REVIEW_AGENT", "gpt", "REVIEW_AGENT is 'gpt'; allowed: local, openai, pydantic-ai."),
         ("REVIEW_MODEL", "", "REVIEW_MODEL is not set; allowed: the name of a model."),
         (
             "OPENAI_API_KEY",
