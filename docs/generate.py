@@ -94,6 +94,10 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
         _WORKER,
         "The deployed code cannot run the step; the run waits for code that can.",
     ),
+    RunEvent.BUDGET_EXCEEDED: (
+        _ENGINE,
+        "The run, or its step, has spent all that it may: it is blocked before its next attempt.",
+    ),
     RunEvent.LOOKED_AGAIN: (
         _ENGINE,
         "The blocked step is dispatched again, in case the code has been corrected.",
@@ -103,6 +107,7 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
         _PERSON,
         "The next attempt is dispatched at once; an attempt that still runs continues.",
     ),
+    RunEvent.BUDGET_RAISED: (_PERSON, "The step is dispatched again, with a higher budget."),
     RunEvent.RETRIED: (_PERSON, "The step is dispatched again, without waiting for its backoff."),
     RunEvent.APPROVED: (_PERSON, "The kept output is handed off."),
     RunEvent.CANCELLED: (_PERSON, "The run is terminal; a late output is discarded."),

@@ -89,6 +89,11 @@ TRACE_EVENTS: Final = Registry(
         ),
         TraceEventEntry(TraceType.GATE_BLOCKED, False, "A gate refused an output; it is kept."),
         TraceEventEntry(
+            TraceType.BUDGET_EXCEEDED,
+            False,
+            "The budget of the run, or of its step, is used up; the run is blocked.",
+        ),
+        TraceEventEntry(
             TraceType.AUTHOR_SLOT_OPENED, False, "The reviewer wants another trial; it begins."
         ),
         TraceEventEntry(

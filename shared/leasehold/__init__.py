@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from leasehold.client.client import Client
     from leasehold.domain.manifest import Manifest
     from leasehold.domain.result import StepResult
+    from leasehold.domain.spend import Budget
     from leasehold.domain.summary import Summary
     from leasehold.domain.trace import TraceEvent
     from leasehold.errors import (
         AgentClientError,
+        BudgetExceededError,
         ContinuedError,
         GatePolicyFailure,
         LeaseholdError,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentClientError",
     "AsyncClient",
+    "Budget",
+    "BudgetExceededError",
     "Client",
     "ContinuedError",
     "CustomChannel",
@@ -73,6 +77,8 @@ __all__ = [
 _MODULES: Final = {
     "AgentClientError": "errors",
     "AsyncClient": "client.async_client",
+    "Budget": "domain.spend",
+    "BudgetExceededError": "errors",
     "Client": "client.client",
     "ContinuedError": "errors",
     "CustomChannel": "registry.channels",

@@ -350,6 +350,16 @@ class NotAllowedError(LeaseholdError):
     text = "Cannot {operation} run {run_id}: it is {state}; allowed when it is {allowed}."
 
 
+class BudgetUsedUpError(LeaseholdError):
+    """The run has spent all that it may, so it cannot go on."""
+
+    code = "budget_used_up"
+    text = (
+        "Run {run_id} cannot go on: {finding} Give it more, such as "
+        "`leasehold resume {run_id} {example}` (`budget` over HTTP)."
+    )
+
+
 class StepNotCompletedError(LeaseholdError):
     """The step has no output: it is not completed, or never will be."""
 
@@ -824,6 +834,14 @@ class ContinuedError(BaseException):
     ) -> None:
         super().__init__(message)
         self.at_checkpoint = at_checkpoint
+
+
+class BudgetExceededError(ContinuedError):
+    """The budget of the run, or of its step, is used up: the attempt ends here; let it pass.
+
+    The run is blocked until a person resumes it with a higher budget. All that was recorded is
+    kept.
+    """
 
 
 # -- errors that another process raised ----------------------------------------------------------

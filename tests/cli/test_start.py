@@ -60,7 +60,7 @@ def test_with_json_the_answer_is_the_summary_and_the_output_and_nothing_else(she
         *("runId", "pipeline", "status", "currentStep", "createdAt", "updatedAt", "completedAt"),
         *("paused", "cancelled", "deadLettered", "deadLetteredAt", "deadLetterReason"),
         *("attempts", "progress", "labels", "generation", "errorCode", "blockCode"),
-        *("heartbeatAt", "output"),
+        *("heartbeatAt", "spend", "output"),
     }
     assert summary["output"] == {"amount": 3}
     assert summary["status"] == "COMPLETED"

@@ -47,6 +47,7 @@ from leasehold.api.operations import (
     OperationBody,
     RecreateBody,
     RequestedStack,
+    ResumeBody,
     RetryBody,
     answer_to,
 )
@@ -328,9 +329,11 @@ pause: Final = _operation(
 )
 resume: Final = _operation(
     Operation.RESUME,
-    "The next attempt is dispatched at once, without waiting for its backoff.",
-    OperationBody,
+    "The next attempt is dispatched at once, without waiting for its backoff; a run that is "
+    "blocked over its budget needs a higher one.",
+    ResumeBody,
     Summary,
+    errors.BudgetUsedUpError,
 )
 cancel: Final = _operation(
     Operation.CANCEL,

@@ -25,6 +25,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "run_being_purged": 409,
     "delivery_claimed": 409,
     "not_allowed": 409,
+    "budget_used_up": 409,
     "run_unfinished": 409,
     "run_not_completed": 409,
     "step_not_completed": 409,

@@ -45,6 +45,9 @@ _FIELDS: Final[Mapping[str, str]] = {
     "progress": "how far it is",
     "errorCode": "what failed last",
     "blockCode": "why it is `BLOCKED`",
+    "spend": "what all its steps have spent; null: nothing",
+    "usd": "in US dollars",
+    "tokens": "in tokens",
     "heartbeatAt": "when the worker of the attempt that runs was last heard of; null: none runs",
     "failed": "its handler failed: uses up a retry",
     "interrupted": "its worker was shut down",
@@ -229,6 +232,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "holder": "who works on it, for people",
     "leaseId": "the lease, as the claim gave it: a secret",
     "fencingToken": "the token of the lease, as the claim gave it",
+    "spent": "what the attempt has spent so far: all of it, so that a repeat does no harm",
     "expiresAt": "when the lease ends unless it is renewed",
     "maxExpiresAt": "when it ends at the latest",
     "timeoutMs": "how long the step may take; the worker has to keep to it",
@@ -280,6 +284,9 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "FilterPart.pipeline": "runs of this pipeline",
     "FilterPart.deadLettered": "runs that were given up, or those that were not",
     "Summary.generation": "the number of its dispatch: what a decision about it is bound to",
+    "StartBody.budget": "how much it may spend before it blocks; left out: as its pipeline says",
+    "ResumeBody.budget": "how much it may spend from its beginning on; left out: as before",
+    "PipelineReport.budget": "how much a run may spend before it blocks; null: any amount",
     "ApproveBody.output": "in place of the output that was kept; it must fit the step's model",
     "BatchResponse.kept": "the same of all runs together; only of retry and recreate",
     "CallReport.type": "the type of the result, as the handler's language names it; may be empty",
@@ -311,6 +318,10 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "HealthResponse.status": "the function runs",
     "CompleteBody.status": "how good the output is; one of `ERROR` fails the attempt",
     "RenewBody.progress": "how far the worker is",
+    "RenewResponse.overBudget": (
+        "which budget is used up, in a sentence: begin no further paid call, and release the step "
+        "as `continued`; null: none is"
+    ),
     "RegistryResponse.steps": "the step types",
     "StepReport.retry": "how long a failed attempt waits for the next one",
     "RetryInForce.firstS": "the wait after the first failure, in seconds",

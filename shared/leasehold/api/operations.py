@@ -11,7 +11,7 @@ from pydantic import Field
 
 from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
-from leasehold.api.runs import FilterPart
+from leasehold.api.runs import BudgetPart, FilterPart
 from leasehold.domain.change import Change
 from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.lifecycle import Operation
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer", bound=Summary)
 
 
 class OperationBody(RequestModel):
-    """`POST /runs/{id}:pause` `:resume` `:cancel`.
+    """`POST /runs/{id}:pause` `:cancel`.
 
     `generation` and `step` are those of the run that was looked at; another one is a 409.
     """
@@ -40,6 +40,17 @@ class OperationBody(RequestModel):
         return OperationRequest(
             operation, actor, self.reason, generation=self.generation, step=self.step
         )
+
+
+class ResumeBody(OperationBody):
+    """`POST /runs/{id}:resume`. `budget` takes the place of what the run may spend."""
+
+    budget: BudgetPart | None = None
+
+    def to_request(self, operation: Operation, actor: str) -> OperationRequest:
+        """Return the request as the service takes it."""
+        request = super().to_request(operation, actor)
+        return replace(request, budget=None if self.budget is None else self.budget.to_limit())
 
 
 class RetryBody(OperationBody):

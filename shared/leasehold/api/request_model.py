@@ -29,6 +29,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 from leasehold.domain.delivery import is_occurrence
 from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import is_run_id
+from leasehold.domain.spend import MAX_USD
 from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
 from leasehold.errors import InvalidRequestError
 from leasehold.services.limits import MAX_INTEGER, MAX_NAME, NOTE, is_note
@@ -236,6 +237,14 @@ class Rule:
     ) -> CoreSchema:
         """Return the check, in place of that of the bare type."""
         return self.schema
+
+
+def dollars(*, least: int | None = None) -> Rule:
+    """Return the rule of an amount of US dollars, from `least` on; None: above 0."""
+    bounds: dict[str, Any] = {"gt": 0} if least is None else {"ge": least}
+    schema = core_schema.float_schema(strict=True, le=MAX_USD, allow_inf_nan=False, **bounds)
+    from_ = "above 0" if least is None else f"from {least}"
+    return Rule(f"a number of dollars {from_}, at most {MAX_USD:,}", schema)
 
 
 def text(allowed: str = "a text", *, least: int = 0) -> Rule:

@@ -13,6 +13,7 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, RequestPart, ResponseModel
 from leasehold.domain.manifest import AtStep, Manifest, Position, RunFields, consistent
 from leasehold.domain.redaction import masked_run
+from leasehold.domain.spend import MAX_TOKENS, Budget, SpendLimit, checked_budget
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.timestamps import time_or_date
@@ -23,6 +24,25 @@ from leasehold.services.read_runs import RunFilter, RunPage
 from leasehold.services.start_run import StartRequest
 
 
+class BudgetPart(RequestPart):
+    """How much may be spent, in US dollars or in tokens; a kind that is left out is as before."""
+
+    usd: Annotated[float, rules.dollars()] | None = None
+    tokens: Annotated[int, rules.whole(1, MAX_TOKENS)] | None = None
+
+    @classmethod
+    def of(cls, budget: Budget | SpendLimit | None) -> Self | None:
+        """Return a budget as it is sent, or raise InvalidRequestError."""
+        if budget is None:
+            return None
+        limit = checked_budget(budget.usd, budget.tokens)
+        return None if limit is None else cls(usd=limit.usd, tokens=limit.tokens)
+
+    def to_limit(self) -> SpendLimit | None:
+        """Return the budget as the service takes it; None: it says nothing."""
+        return checked_budget(self.usd, self.tokens)
+
+
 class StartBody(RequestModel):
     """`POST /runs`; answered with the summary of the run."""
 
@@ -31,6 +51,7 @@ class StartBody(RequestModel):
     idempotency_key: Annotated[str | None, rules.or_null(rules.printable(MAX_KEY))] = None
     labels: Annotated[Mapping[str, str], rules.labels(), BeforeValidator(lambda it: it or {})] = {}
     max_retries: Annotated[int, rules.whole(0, MAX_RETRIES)] | None = None
+    budget: BudgetPart | None = None
     files: Annotated[Mapping[str, str], rules.files()] = {}
 
     def with_files(self, files: Mapping[str, bytes]) -> Self:
@@ -49,6 +70,7 @@ class StartBody(RequestModel):
             self.max_retries,
             files,
             traceparent,
+            None if self.budget is None else self.budget.to_limit(),
         )
 
 

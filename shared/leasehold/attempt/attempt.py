@@ -50,11 +50,12 @@ from leasehold.domain.notes import (
 )
 from leasehold.domain.redaction import masked, without_secrets
 from leasehold.domain.result import Deferred, Result, Stopped
-from leasehold.domain.spend import Spend
+from leasehold.domain.spend import NOTHING, Spend
 from leasehold.domain.status import Termination
 from leasehold.domain.stored import Document, Write, replace
 from leasehold.domain.trace import TraceType, event_of, loss_ref
 from leasehold.errors import (
+    BudgetExceededError,
     DocumentExistsError,
     InvalidRequestError,
     LeaseLostError,
@@ -389,6 +390,19 @@ class Attempt:
         if self.stop_at <= self.engine.clock.monotonic():
             self.ask_to_stop(Termination.LEASE_EXPIRED)
             self._refuse("it was not renewed in time")
+
+    def check_budget(self) -> None:
+        """Raise BudgetExceededError where the run, or its step, has spent all that it may.
+
+        Spend that is not written yet counts. A run without a budget pays nothing for this.
+        """
+        run, at = self.manifest, self.manifest.position
+        if not run.has_budget:
+            return
+        spent = (self._spent or NOTHING).beyond(None if at.lease is None else at.lease.spent)
+        more = (self._recorded_spend or NOTHING).beyond(at.recorded_spend).plus(spent)
+        if used_up := run.used_up(at.dispatch.budget, more):
+            raise BudgetExceededError(used_up.finding)
 
     # --- its end ---
 

@@ -42,6 +42,7 @@ class AttemptFacts(NamedTuple):
         cleanup_s: what is left of that at its soft limit.
         furthest: the most iterations of each phase that any attempt of the step ever kept.
         has_checkpoint: whether an earlier attempt kept something.
+        has_budget: whether the run, or its step, may spend so much only.
         note: a person's words for it, if any.
         traceparent: its span, for what it calls; None: its run has no trace.
     """
@@ -54,6 +55,7 @@ class AttemptFacts(NamedTuple):
     cleanup_s: float
     furthest: Mapping[str, int]
     has_checkpoint: bool = False
+    has_budget: bool = False
     note: str | None = None
     traceparent: str | None = None
 
@@ -70,6 +72,7 @@ class AttemptFacts(NamedTuple):
             cleanup_s=run.position.dispatch.cleanup.total_seconds(),
             furthest=furthest_of(run) if run.position.checkpoint else {},
             has_checkpoint=run.position.checkpoint is not None,
+            has_budget=run.has_budget,
             note=run.position.note,
             traceparent=None
             if run.traceparent is None
@@ -109,6 +112,10 @@ class ContextCalls(Protocol):
 
     def check_lease(self) -> None:
         """Raise LeaseLostError where the lease may be over: nothing is to begin then."""
+        ...
+
+    def check_budget(self) -> None:
+        """Raise BudgetExceededError where the budget is used up: nothing more may be spent."""
         ...
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
@@ -218,6 +225,10 @@ class AttemptCalls:
     def check_lease(self) -> None:
         """Raise LeaseLostError where the lease may be over."""
         self._attempt.check_lease()
+
+    def check_budget(self) -> None:
+        """Raise BudgetExceededError where the budget is used up."""
+        self._attempt.check_budget()
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
         """Return what an earlier attempt kept; None: nothing, or nothing that can be used."""

@@ -96,6 +96,7 @@ class RecordedCalls:
         Raises:
             CallResultError: the result is of another type.
             TooManyCallsError: there would be no room for the result.
+            BudgetExceededError: the call is to be made, and the budget is used up.
             LeaseLostError: the call is to be made, and the lease may be over.
             StoreUnavailableError: the results could not be read.
         """
@@ -112,6 +113,7 @@ class RecordedCalls:
                 return text
         elif before and request is not None:
             self._note_diverged(before[-1].call, request)
+        self._attempt.check_budget()
         with self._adding:
             if self._count + len(self._begun) >= MAX_RESULTS and key not in self._begun:
                 raise TooManyCallsError(key=key, limit=MAX_RESULTS)

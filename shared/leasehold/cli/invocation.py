@@ -45,6 +45,9 @@ def start_command(
         words += ["--idempotency-key", request.idempotency_key]
     if request.max_retries == 0:
         words.append("--no-retry")
+    if (budget := request.budget) is not None:
+        kinds = {"usd": budget.usd, "tokens": budget.tokens}
+        words += [f"--budget={name}={it}" for name, it in kinds.items() if it is not None]
     for key, value in request.labels.items():
         words += ["--label", f"{key}:{value}"]
     for name, path in files.items():
@@ -95,6 +98,7 @@ def hint_for_runs() -> None:
 def command_to_run(run: Manifest) -> str:
     """Return what runs the run: its own start again where it has a key, or a server."""
     has_start = run.idempotency_key is not None and run.max_retries in (None, 0)
+    has_start = has_start and run.budget is None  # it may be that of the pipeline, or raised since
     if not has_start or run.input is None or len(run.input) > _LONGEST_INPUT:
         return command_line("serve")  # no `start` here would say the same, or none that is read
     labels = dict(label.split(":", 1) for label in run.labels)

@@ -14,6 +14,7 @@ from leasehold.cli.opened import client_at
 from leasehold.cli.options import (
     GivenInput,
     anew_option,
+    budget_option,
     from_step_option,
     generation_option,
     input_option,
@@ -68,7 +69,9 @@ def _operation(
 
 
 pause = _operation(Operation.PAUSE, "the provider is down")
-resume = _operation(Operation.RESUME, "the provider is back")
+resume = _operation(
+    Operation.RESUME, "the provider is back", budget_option, further="--budget usd=10"
+)
 cancel = _operation(Operation.CANCEL, "wrong folder")
 retry = _operation(
     Operation.RETRY,

@@ -16,6 +16,7 @@ import click
 from leasehold.bootstrap import system_clock
 from leasehold.client.http_calls import is_server
 from leasehold.domain.json_text import unique
+from leasehold.domain.spend import Budget
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, span_of
 from leasehold.domain.trouble import Trouble
@@ -55,6 +56,46 @@ class InputType(click.ParamType[GivenInput]):
             self.fail(f"{value!r} cannot be read ({error.strerror}); {allowed}", param, ctx)
         except (ValueError, RecursionError) as error:
             self.fail(f"{value[:60]!r} is not JSON ({error}); {allowed}", param, ctx)
+
+
+class BudgetType(click.ParamType[tuple[str, str]]):
+    """A kind of budget and its amount: `usd=5`."""
+
+    name = "KIND=AMOUNT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Return the kind and the amount, which `_as_budget` reads."""
+        if isinstance(value, tuple):
+            return value
+        kind, _, amount = value.partition("=")
+        if kind not in ("usd", "tokens") or not amount:
+            self.fail(f"{value[:60]!r}; allowed: usd=AMOUNT, tokens=NUMBER.", param, ctx)
+        return kind, amount
+
+
+def _as_budget(
+    _: click.Context, param: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> Budget | None:
+    """Return the budget of the kinds that are given."""
+    if not given:
+        return None
+    kinds = dict(given)
+    if len(kinds) < len(given):
+        raise click.BadParameter("each kind once: usd=AMOUNT, tokens=NUMBER.", param=param)
+    try:
+        usd = float(kinds["usd"]) if "usd" in kinds else None
+        tokens = int(kinds["tokens"]) if "tokens" in kinds else None
+    except ValueError:
+        words = ", ".join(map("=".join, given))[:60]
+        problem = f"{words!r} has no number; allowed: usd=AMOUNT, tokens=NUMBER."
+        raise click.BadParameter(problem, param=param) from None
+    budget = Budget(usd=usd, tokens=tokens)
+    for field, value, allowed in budget.problems():
+        problem = f"{field.rpartition('.')[2]} is {value}; allowed: {allowed}."
+        raise click.BadParameter(problem, param=param)
+    return budget
 
 
 class LabelType(click.ParamType[tuple[str, str]]):
@@ -221,6 +262,14 @@ anew_option = click.option(
 )
 note_option = click.option(
     "--note", metavar="WORDS", help="Words for the handler, which reads them as ctx.note."
+)
+budget_option = click.option(
+    "--budget",
+    type=BudgetType(),
+    multiple=True,
+    callback=_as_budget,
+    metavar="usd=AMOUNT|tokens=NUMBER",
+    help="How much RUN may spend from its beginning on; once for each kind.",
 )
 output_option = click.option(
     "--output",

@@ -86,7 +86,13 @@ def _print_page(page: RunsResponse, now: datetime, url: str | None) -> None:
     if not page.runs:
         note("no runs" if url is not None else on_this_store("no runs"))
         return
-    print_table(_COLUMNS, (_row(run, now) for run in page.runs))
+    rows = [_row(run, now) for run in page.runs]
+    if any(run.spend for run in page.runs):
+        spent = ["" if run.spend is None else run.spend.words for run in page.runs]
+        rows = [(*row, words) for row, words in zip(rows, spent, strict=True)]
+        print_table((*_COLUMNS, "SPENT"), rows)
+    else:
+        print_table(_COLUMNS, rows)
     if page.next_page_token is not None:
         note(f"there are more: --page-token {page.next_page_token}")
 

@@ -42,7 +42,6 @@ from leasehold.presentation.run_state import (
 from leasehold.registry.dead_letters import DEAD_LETTERS
 
 _COLUMNS: Final = ("STEP", "STATUS", "TIME", "BOOTSTRAP", "EXECUTION", "ATTEMPTS", "OUTPUT")
-_CALLS: Final = "CALLS"
 
 _HAS_ATTEMPT: Final = (RunStatus.IN_PROGRESS, RunStatus.BLOCKED, RunStatus.COMPLETED)
 
@@ -68,11 +67,14 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     print_facts([*facts, *_announced(deliveries, now)])
     click.echo()
     until = now if run.is_moving else run.updated_at
-    has_calls = any(run.steps[step].calls for step in run.plan)
+    records = [run.steps[step] for step in run.plan]
     rows = [_row(step, run.steps[step], until) for step in run.plan]
-    if has_calls:
-        rows = [(*row, _calls(run.steps[step])) for row, step in zip(rows, run.plan, strict=True)]
-    print_table((*_COLUMNS, _CALLS) if has_calls else _COLUMNS, rows)
+    columns: tuple[str, ...] = _COLUMNS
+    for column, words in _FURTHER:
+        if any(map(words, records)):
+            columns = (*columns, column)
+            rows = [(*row, words(one)) for row, one in zip(rows, records, strict=True)]
+    print_table(columns, rows)
     if run.error is not None and (lines := failure_of(run.error).lines):
         print_block(f"error of attempt {run.error.attempt} of step {run.error.step}:", lines)
 
@@ -133,6 +135,7 @@ def _troubles(run: Manifest, now: datetime) -> Iterator[Fact]:
 
 
 def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
+    yield from _spend(run)
     if run.position.lease is not None:
         until = ago(run.position.lease.expires_at, now)
         yield "lease", f"{run.position.lease.holder}, token {run.fencing_token}, ends {until}"
@@ -143,6 +146,15 @@ def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
         when = f"at {stamp(due)} ({ago(due, now)})" if due > now else "waits for a worker"
         yield "next", f"attempt {run.position.attempt} of step {run.position.step} {when}"
     yield from _trials(run)
+
+
+def _spend(run: Manifest) -> Iterator[Fact]:
+    """Yield what the run has spent, how much it may, and what kills did not cost."""
+    of_budget = "" if run.budget is None else f" of its budget of {run.budget.words}"
+    if of_budget or not run.spend.is_nothing:
+        yield "spent", f"{run.spend.words}{of_budget}"
+    if not run.spared.is_nothing:
+        yield "spared", f"{run.spared.words}: kills did not cost that"
 
 
 def _trials(run: Manifest) -> Iterator[Fact]:
@@ -194,6 +206,15 @@ def _calls(record: StepRecord) -> str:
         return ""
     diverged = f", {calls.diverged} diverged" if calls.diverged else ""
     return f"{calls.made} made, {calls.spared} spared{diverged}"
+
+
+def _spent(record: StepRecord) -> str:
+    """Return what all attempts of a step have spent."""
+    return "" if record.spend is None else record.spend.words
+
+
+#: Columns that are there where a step has something to say in them.
+_FURTHER: Final = (("CALLS", _calls), ("SPENT", _spent))
 
 
 def _when(at: datetime, now: datetime) -> str:

@@ -11,13 +11,14 @@ from typing import Final
 
 import click
 
-from leasehold.api.runs import StartBody
+from leasehold.api.runs import BudgetPart, StartBody
 from leasehold.bootstrap import Purpose, log_report
 from leasehold.cli.exit_codes import DONE, end_on_sigterm, explain_interrupt
 from leasehold.cli.invocation import command_line, start_command
 from leasehold.cli.opened import client_at, open_bundle
 from leasehold.cli.options import (
     GivenInput,
+    budget_option,
     files_option,
     input_option,
     json_option,
@@ -41,6 +42,7 @@ from leasehold.client.arguments import read_files
 from leasehold.client.client import Client
 from leasehold.client.connection import EngineConnection, start_once
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.spend import Budget
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent, TraceType
@@ -68,6 +70,7 @@ _EXISTING: Final = "It was started before with the same idempotency key."
 )
 @labels_option("To find the run by; may be given up to 16 times.")
 @files_option("A file that the run has from its beginning; may be given up to 16 times.")
+@budget_option
 @click.option("--no-retry", is_flag=True, help="End the run at the first failure of a step.")
 @click.option("--wait", is_flag=True, help="Wait until the run is over or waits for a person.")
 @click.option("--in-process", is_flag=True, help="Run it in this process, and wait for it.")
@@ -80,6 +83,7 @@ def start(  # a parameter for each option
     key: str | None,
     labels: dict[str, str],
     files: dict[str, Path],
+    budget: Budget | None,
     no_retry: bool,
     wait: bool,
     in_process: bool,
@@ -99,9 +103,13 @@ def start(  # a parameter for each option
       leasehold start summary --input '{"text": "One. Two."}' --in-process
       leasehold start summary --input @request.json --idempotency-key docs-42 --in-process
       leasehold start summary --input '{"text": "One. Two."}' --in-process --no-retry
+      leasehold start summary --input @request.json --budget usd=5 --budget tokens=1000000
     """  # noqa: D301
     retries = 0 if no_retry else None
-    request = StartRequest(pipeline, given.value, key, labels, retries, read_files(files))
+    limit = None if budget is None else budget.as_limit()
+    request = StartRequest(
+        pipeline, given.value, key, labels, retries, read_files(files), budget=limit
+    )
     checked_files(request.files)
     if url is not None:
         if in_process:
@@ -184,6 +192,7 @@ def _body_of(request: StartRequest) -> StartBody:
         idempotency_key=request.idempotency_key,
         labels=request.labels,
         max_retries=request.max_retries,
+        budget=BudgetPart.of(request.budget),
     )
     return body.with_files(request.files)
 

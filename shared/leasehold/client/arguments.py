@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from leasehold.client.run_wait import OnChange
 from leasehold.domain.json_text import canonical, plain
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.spend import Budget
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trouble import Trouble
@@ -75,6 +76,7 @@ class StartOptions(TypedDict, total=False):
     idempotency_key: str | None
     labels: Mapping[str, str] | None
     max_retries: int | None
+    budget: Budget | None
     files: Files | None
 
 
@@ -113,6 +115,7 @@ def start_options(how: RunOptions) -> StartOptions:
         idempotency_key=how.get("idempotency_key"),
         labels=how.get("labels"),
         max_retries=how.get("max_retries"),
+        budget=how.get("budget"),
         files=how.get("files"),
     )
 

@@ -26,12 +26,13 @@ from leasehold.api.operations import (
     OperationBody,
     RecreateBody,
     RequestedStack,
+    ResumeBody,
     RetryBody,
 )
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
 from leasehold.api.registry import RegistryResponse
 from leasehold.api.results import CallReport, FileEntry, PageQuery
-from leasehold.api.runs import RunsQuery, RunsResponse, StartBody
+from leasehold.api.runs import BudgetPart, RunsQuery, RunsResponse, StartBody
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
 from leasehold.client.arguments import (
     Decision,
@@ -52,6 +53,7 @@ from leasehold.client.arguments import (
 )
 from leasehold.client.connection import LOG, Connection, connect, start_once
 from leasehold.client.run_wait import OnChange, RunWait
+from leasehold.domain import spend
 from leasehold.domain.budget import Budget
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
@@ -132,6 +134,7 @@ class Client:
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
         max_retries: int | None = None,
+        budget: spend.Budget | None = None,
         files: Files | None = None,
     ) -> Summary:
         """Start a run, or find the one that the key started before.
@@ -147,6 +150,8 @@ class Client:
             labels: at most 16, to find the run by.
             max_retries: how often a failed attempt of any step is repeated; 0: never; None: as its
                 step says.
+            budget: how much it may spend before it blocks; a kind that it leaves out, and None: as
+                its pipeline says.
             files: what the run has as `ctx.artifacts` from its beginning, by name: bytes, or the
                 path of a file; at most 16 files, of 16 MiB together.
 
@@ -161,6 +166,7 @@ class Client:
             "idempotency_key": idempotency_key,
             "labels": dict(labels or {}),
             "max_retries": max_retries,
+            "budget": BudgetPart.of(budget),
         }
         body = StartBody.model_validate(given)
         run = start_once(self.connection, body.with_files(read_files(files))).value
@@ -334,9 +340,21 @@ class Client:
         """
         return self.call(calls.pause, OperationBody(**decision), run)
 
-    def resume(self, run: Run, **decision: Unpack[Decision]) -> Summary:
-        """Dispatch the next attempt of a paused run now; raises as `pause`."""
-        return self.call(calls.resume, OperationBody(**decision), run)
+    def resume(
+        self, run: Run, *, budget: spend.Budget | None = None, **decision: Unpack[Decision]
+    ) -> Summary:
+        """Dispatch the next attempt of a paused run now; raises as `pause`.
+
+        Args:
+            run: the run; also one that is blocked as it has used up its budget.
+            budget: how much it may spend from its beginning on; a kind that it leaves out, and
+                None: as before.
+            decision: see `Decision`.
+
+        Raises:
+            BudgetUsedUpError: it has spent all that it may; nothing was changed.
+        """
+        return self.call(calls.resume, ResumeBody(budget=BudgetPart.of(budget), **decision), run)
 
     def cancel(self, run: Run, **decision: Unpack[Decision]) -> Summary:
         """End a run for good; raises as `pause`."""

@@ -103,6 +103,10 @@ def _hours(text: str) -> float:
     return hours
 
 
+def _dollars(text: str) -> dict[str, float]:
+    return {"usd": _number("budget", float)(text)}
+
+
 def _flag(text: str) -> bool:
     return text == "true"
 
@@ -113,6 +117,7 @@ _FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "limit": _number("limit", int),
     "deadlineS": _number("deadlineS", int),
     "timeoutS": _number("timeoutS", float),
+    "budget": _dollars,
     "anew": _flag,
     "dryRun": _flag,
     "keepPartial": _flag,

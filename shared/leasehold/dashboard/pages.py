@@ -19,6 +19,7 @@ from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.spend import BUDGET_EXCEEDED
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import progress_of, summary_of
 from leasehold.domain.trace import TraceType
@@ -311,6 +312,8 @@ def _operations(at: PageRequest, run: Manifest) -> list[Operation]:
         for one, (_, is_allowed) in ALLOWED.items()
         if is_allowed(run) and calls.OPERATIONS[one].needs.right in at.rights
     ]
+    if run.block is not None and run.block.code == BUDGET_EXCEEDED:  # a retry needs more as well
+        possible = [one for one in possible if one is not Operation.RETRY]
     return sorted(possible, key=_HELPFUL.index)
 
 

@@ -162,14 +162,15 @@ def _summary(
     who = f"Run {run.run_id} of pipeline {run.pipeline}"
     at = f"at step {run.position.step}"
     why = "".join(f": {part}" for part in (reason, detail) if part)
+    cost = f" ({words})" if (words := run.cost_words) else ""
     if event == AnnouncedEvent.RUN_COMPLETED and (summary := run.steps[run.plan[-1]].summary):
-        return one_line(summary, MAX_OUTPUT_SUMMARY)
+        return one_line(f"{summary}{cost}", MAX_OUTPUT_SUMMARY)
     if event == AnnouncedEvent.RUN_COMPLETED:
-        line = f"{who} is completed."
+        line = f"{who} is completed{cost}."
     elif event == AnnouncedEvent.RUN_CANCELLED:
-        line = f"{who} was cancelled {at} {detail or 'by someone'}"
+        line = f"{who} was cancelled {at}{cost} {detail or 'by someone'}"
     elif event == AnnouncedEvent.RUN_DEAD_LETTERED:
-        line = f"{who} was given up {at}{why}"
+        line = f"{who} was given up {at}{cost}{why}"
     else:
         heals = run.block is not None and run.block.heals
         waits = "until that is put right" if heals else "and waits for a person"

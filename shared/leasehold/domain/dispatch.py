@@ -206,6 +206,7 @@ def provisional_dispatch(
         not_before=not_before,
         remote=before.remote and not is_further,
         schedule_to_start_s=None if is_further else before.schedule_to_start_s,
+        budget=None if is_further else before.budget,
         redispatched=0,
         lost_since=None,
         deferred=0,

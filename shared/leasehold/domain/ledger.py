@@ -61,6 +61,10 @@ class LedgerEntry(Stored):
     calls_made: int
     calls_spared: int
     rejected_checkpoints: int
+    usd: float | None = None
+    tokens: int | None = None
+    spared_usd: float | None = None
+    spared_tokens: int | None = None
     steps: Mapping[str, StepEntry]
     step_types: tuple[str, ...] = ()
 
@@ -78,6 +82,7 @@ def ledger_of(run: Manifest) -> LedgerEntry:
     total_s = max(0.0, (ended_at - run.created_at).total_seconds())
     executing_s = min(total_s, sum([step.executing_s or 0.0 for step in entries]))
     attempts = _together([step.attempts for step in entries if step.attempts])
+    spend, spared = run.spend.beyond(run.spent_before), run.spared
     calls = [each for name in run.plan if (each := run.steps[name].calls) is not None]
     return make(
         LedgerEntry,
@@ -98,6 +103,10 @@ def ledger_of(run: Manifest) -> LedgerEntry:
         calls_made=sum([each.made for each in calls]),
         calls_spared=sum([each.spared for each in calls]),
         rejected_checkpoints=sum([step.rejected_checkpoints or 0 for step in entries]),
+        usd=spend.usd or None,
+        tokens=spend.tokens or None,
+        spared_usd=spared.usd or None,
+        spared_tokens=spared.tokens or None,
         steps=steps,
         step_types=run.plan,
     )

@@ -31,7 +31,7 @@ from leasehold.domain.manifest_parts import (
     Settlement,
     StepRecord,
 )
-from leasehold.domain.spend import Spend
+from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import (
     Document,
@@ -86,6 +86,7 @@ class AtStep(Stored):
     recorded_calls: int = 0  # of the trial whose results lie beside the run, as far as it is noted
     recorded_spend: Spend | None = None  # what they have spent, likewise
     calls: tuple[CallResult, ...] = ()  # that a version before this one kept in the run
+    step_budget: SpendLimit | None = None  # a person's, in place of that of the step
     note: str | None = None  # a person's words for the attempts of the step
 
 
@@ -114,6 +115,8 @@ class RunFields(Stored):
     input_ref: str | None = None
     input_files: tuple[InputFile, ...] = ()  # that it was started with
     max_retries: int | None = None  # of each step; None: as the steps say
+    budget: SpendLimit | None = None  # None: it may spend any amount
+    spent_before: Spend | None = None  # by the run that it was recreated of; its steps have it
 
     status: RunStatus
     paused: bool = False
@@ -244,6 +247,47 @@ class Manifest(RunFields):
         """The step after the current one; None for the last."""
         place = self.plan.index(self.position.step) + 1
         return self.plan[place] if place < len(self.plan) else None
+
+    @property
+    def spend(self) -> Spend:
+        """The spend of all its steps, those before a recreate included."""
+        return total_of(record.spend for record in self.steps.values())
+
+    @property
+    def spared(self) -> Spend:
+        """What recorded results have spared it: what kills did not cost."""
+        return total_of(record.spared for record in self.steps.values())
+
+    @property
+    def cost_words(self) -> str:
+        """What it has cost, and was spared, for people; empty: nothing that is known."""
+        spend, spared = self.spend, self.spared
+        words = [] if spend.is_nothing else [f"cost {spend.words}"]
+        words += [] if spared.is_nothing else [f"kills did not cost {spared.words}"]
+        return "; ".join(words)
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it, or the step that is dispatched, may spend so much only."""
+        return self.budget is not None or self.position.dispatch.budget is not None
+
+    def used_up(self, of_step: SpendLimit | None, more: Spend | None = None) -> UsedUp | None:
+        """Return the budget that is used up, that of the run or of its step; None: neither is.
+
+        Args:
+            of_step: the budget of the step, as its dispatch has it.
+            more: what was spent beside what the run counts.
+        """
+        at = self.position
+        if self.budget is None and of_step is None:
+            return None
+        if (limit := self.budget) and limit.is_used_up_by(spend := self.spend.plus(more)):
+            return UsedUp("The run", spend, limit)
+        limit = of_step and limit_of(of_step, at.step_budget)
+        spend = total_of((self.steps[at.step].spend, more))
+        if limit and limit.is_used_up_by(spend):
+            return UsedUp(f"Step {at.step}", spend, limit)
+        return None
 
     @property
     def looped_steps(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from pydantic import AwareDatetime
 
 from leasehold.domain.checkpoint import CallCount, KeptCounts, KeptValue
-from leasehold.domain.spend import Spend
+from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import Stored, make, replace
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict
@@ -88,7 +88,7 @@ class Block(Stored):
 
 
 #: The fields of a `Dispatch` that are the entry's of the step, as it was at the dispatch.
-ENTRY_OPTIONS: Final = ("cleanup_ms", "memory_limit_bytes", "silence_limit_ms")
+ENTRY_OPTIONS: Final = ("cleanup_ms", "memory_limit_bytes", "silence_limit_ms", "budget")
 
 
 class Dispatch(Stored):
@@ -110,6 +110,7 @@ class Dispatch(Stored):
     cleanup_ms: int
     memory_limit_bytes: int | None = None  # None: as much as there is
     silence_limit_ms: int | None = None  # None: the handler may say nothing
+    budget: SpendLimit | None = None  # of the step; None: none of its own
     queue: str
     sources: Mapping[str, str]
     nonce: str

@@ -114,9 +114,12 @@ class Continued:
     Args:
         at_checkpoint: it was ended at a checkpoint, because its time was short; else the handler
             asked for it.
+        over_budget: it was ended as a budget is used up, which the sentence names; empty: it was
+            not.
     """
 
     at_checkpoint: bool = False
+    over_budget: str = ""
 
 
 Result = Finished | Refused | Unable | Failed | LimitExceeded | Stopped | Deferred | Continued

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from leasehold.domain.stored import Stored, make
 from leasehold.errors import InvalidRequestError
@@ -81,7 +81,7 @@ def checked_spend(tokens: object, usd: object) -> Spend:
 
 def usd_words(usd: float) -> str:
     """Return dollars with the digits that say something: 1.24 USD, 0.00035 USD."""
-    if usd >= 1 or not usd:
+    if usd >= 0.1 or not usd:  # noqa: PLR2004 - cents say enough
         return f"{usd:,.2f} USD"
     text = f"{usd:.2g}" if usd >= 0.0001 else f"{usd:.{_DIGITS}f}".rstrip("0")  # noqa: PLR2004
     return f"{text} USD"
@@ -130,6 +130,10 @@ def _shown(value: object) -> object:
 Problem = tuple[str, object, str]
 
 
+#: The code of the block of a run whose budget is used up.
+BUDGET_EXCEEDED: Final = "budget_exceeded"
+
+
 class SpendLimit(Stored):
     """A budget as a run keeps it; None: no limit of this kind."""
 
@@ -141,6 +145,25 @@ class SpendLimit(Stored):
         return (self.tokens is not None and spend.tokens >= self.tokens) or (
             self.usd is not None and spend.usd >= self.usd
         )
+
+    def with_changes(self, other: SpendLimit | None) -> SpendLimit:
+        """Return the limits, those of `other` in place of its own of the same kind."""
+        if other is None:
+            return self
+        return make(
+            SpendLimit,
+            tokens=self.tokens if other.tokens is None else other.tokens,
+            usd=self.usd if other.usd is None else other.usd,
+        )
+
+    def more_for(self, spend: Spend) -> str:
+        """Return a budget that is higher than the spend, as words of a command: `usd=10`."""
+        parts = []
+        if self.usd is not None and spend.usd >= self.usd:
+            parts.append(f"usd={2 * max(spend.usd, self.usd):.2g}")
+        if self.tokens is not None and spend.tokens >= self.tokens:
+            parts.append(f"tokens={2 * max(spend.tokens, self.tokens)}")
+        return " --budget ".join(parts)
 
     @property
     def words(self) -> str:
@@ -178,6 +201,32 @@ class Budget:
         usd = None if self.usd is None else round(float(self.usd), _DIGITS)
         tokens = None if self.tokens is None else int(self.tokens)
         return make(SpendLimit, tokens=tokens, usd=usd)
+
+
+def limit_of(first: SpendLimit | None, *others: SpendLimit | None) -> SpendLimit | None:
+    """Return the limits in force, the last word of each kind; None: there are none."""
+    for other in others:
+        first = other if first is None else first.with_changes(other)
+    return first
+
+
+class UsedUp(NamedTuple):
+    """A budget that is used up.
+
+    Args:
+        whose: `The run`, or `Step draft`.
+        spend: what was spent of it.
+        limit: the budget.
+    """
+
+    whose: str
+    spend: Spend
+    limit: SpendLimit
+
+    @property
+    def finding(self) -> str:
+        """The same in a sentence."""
+        return f"{self.whose} has spent {self.spend.words} of its budget of {self.limit.words}."
 
 
 def checked_budget(usd: object, tokens: object) -> SpendLimit | None:

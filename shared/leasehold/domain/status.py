@@ -49,8 +49,10 @@ class RunEvent(StrEnum):
     STEP_UNKNOWN = "step unknown"
     CANNOT_RUN = "cannot run"
     LOOKED_AGAIN = "looked again"
+    BUDGET_EXCEEDED = "budget exceeded"
     PAUSED = "paused"
     RESUMED = "resumed"
+    BUDGET_RAISED = "budget raised"
     RETRIED = "retried"
     APPROVED = "approved"
     CANCELLED = "cancelled"
@@ -76,6 +78,8 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_PENDING, RunEvent.STEP_UNKNOWN): _BLOCKED,
     (_ERROR, RunEvent.STEP_UNKNOWN): _BLOCKED,
     (_IN_PROGRESS, RunEvent.CANNOT_RUN): _BLOCKED,
+    (_PENDING, RunEvent.BUDGET_EXCEEDED): _BLOCKED,
+    (_ERROR, RunEvent.BUDGET_EXCEEDED): _BLOCKED,
     (_BLOCKED, RunEvent.LOOKED_AGAIN): _PENDING,
     (_ERROR, RunEvent.RETRIED): _PENDING,
     (_BLOCKED, RunEvent.RETRIED): _PENDING,
@@ -90,6 +94,7 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_IN_PROGRESS, RunEvent.RESUMED): _IN_PROGRESS,
     (_ERROR, RunEvent.RESUMED): _PENDING,
     (_BLOCKED, RunEvent.RESUMED): _BLOCKED,
+    (_BLOCKED, RunEvent.BUDGET_RAISED): _PENDING,
     (_PENDING, RunEvent.CANCELLED): _PENDING,
     (_IN_PROGRESS, RunEvent.CANCELLED): _PENDING,
     (_ERROR, RunEvent.CANCELLED): _ERROR,

@@ -14,6 +14,7 @@ from pydantic import AwareDatetime
 
 from leasehold.domain.manifest import Manifest, checked_run, read_as
 from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, Progress, StepRecord
+from leasehold.domain.spend import Spend, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import Document, Stored, replace
 
@@ -46,6 +47,9 @@ _PATHS: Final = (
 )
 
 
+_OF_STEPS: Final = ("status", "progress", "spend")
+
+
 class _Dispatch(Stored):
     generation: int
     nonce: str
@@ -66,6 +70,7 @@ class _Coded(Stored):
 class _Step(Stored):
     status: RunStatus
     progress: Progress | None = None
+    spend: Spend | None = None
 
 
 class RunHead(Stored):
@@ -96,7 +101,7 @@ def head_paths(steps: Iterable[str]) -> tuple[str, ...]:
 
     A store takes no path with "any step" in it.
     """
-    of_steps = (f"steps.{step}.{field}" for step in steps for field in ("status", "progress"))
+    of_steps = (f"steps.{step}.{field}" for step in steps for field in _OF_STEPS)
     return (*_PATHS, *of_steps)
 
 
@@ -136,6 +141,7 @@ class Summary(Stored):
     error_code: str | None = None  # what failed last
     block_code: str | None = None  # why it is BLOCKED
     heartbeat_at: AwareDatetime | None = None  # of the attempt that runs: its worker was heard of
+    spend: Spend | None = None  # of all its steps; None: nothing
 
 
 _CAUSES: Final = tuple(Attempts.model_fields)
@@ -172,7 +178,14 @@ def summary_of(manifest: Manifest | RunHead) -> Summary:
         error_code=None if manifest.error is None else manifest.error.code,
         block_code=None if manifest.block is None else manifest.block.code,
         heartbeat_at=None if manifest.position.lease is None else manifest.position.heartbeat_at,
+        spend=_spend_of(manifest),
     )
+
+
+def _spend_of(run: Manifest | RunHead) -> Spend | None:
+    steps: Mapping[str, StepRecord | _Step] = run.steps
+    spent = [step.spend for step in steps.values() if step.spend is not None]
+    return total_of(spent) if spent else None
 
 
 def attempts_of(manifest: Manifest) -> Attempts:

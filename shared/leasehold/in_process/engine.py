@@ -20,6 +20,7 @@ from leasehold.domain.effect import Task, dispatch_task
 from leasehold.domain.json_text import plain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
+from leasehold.domain.spend import Budget, checked_budget
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceEvent
@@ -249,14 +250,22 @@ class InProcessEngine:
         idempotency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
         max_retries: int | None = None,
+        budget: Budget | None = None,
         files: Mapping[str, bytes] | None = None,
     ) -> Manifest:
         """Start a run, or take up the one the key started before; see `Client.start`.
 
         Where a worker is idle, it has the lease of the first step already when this returns.
         """
+        limit = None if budget is None else checked_budget(budget.usd, budget.tokens)
         request = StartRequest(
-            pipeline, plain(input), idempotency_key, labels or {}, max_retries, files or {}
+            pipeline,
+            plain(input),
+            idempotency_key,
+            labels or {},
+            max_retries,
+            files or {},
+            budget=limit,
         )
         change = self.start_run(request)
         if change.outcome is Outcome.EXISTING:

@@ -146,7 +146,8 @@ def result_of(run: Manifest) -> StyledText:
     state = state_of(run)
     passed = duration((run.completed_at or run.updated_at) - run.created_at)
     if run.status is RunStatus.COMPLETED:
-        return StyledText(f"run {run.run_id} {state.text} in {passed}", state.style)
+        cost = f", {run.cost_words}" if run.cost_words else ""
+        return StyledText(f"run {run.run_id} {state.text} in {passed}{cost}", state.style)
     words = state.text
     if run.dead_letter_reason is not None:
         words = f"{state.on_screen}, {run.dead_letter_reason}"
@@ -199,6 +200,7 @@ class RunLine:
     fraction: float | None
     message: str
     heartbeat: str
+    spent: str = ""
 
     @property
     def words(self) -> str:
@@ -211,7 +213,7 @@ class RunLine:
     def reported(self) -> str:
         """How far the step is, in words."""
         share = "" if self.fraction is None else f"{self.fraction:.0%}"
-        return ", ".join(filter(None, (share, self.message)))
+        return ", ".join(filter(None, (share, self.message, self.spent)))
 
 
 def run_line(run: Summary, now: datetime) -> RunLine:
@@ -225,6 +227,7 @@ def run_line(run: Summary, now: datetime) -> RunLine:
         fraction=_step_fraction(run),
         message=one_line(run.progress.message, _MAX_MESSAGE),
         heartbeat="" if run.heartbeat_at is None else ago(min(run.heartbeat_at, now), now),
+        spent="" if run.spend is None else run.spend.words,
     )
 
 
@@ -322,7 +325,8 @@ def _words(run: Manifest, now: datetime, worker: str | None) -> str:
 
 def _ended_words(record: StepRecord) -> str:
     """Return what there is to say of a step that is not the current one."""
-    return "  ".join(filter(None, (grade_of(record), ended_attempts(record.attempts))))
+    spent = "" if record.spend is None else record.spend.words
+    return "  ".join(filter(None, (grade_of(record), spent, ended_attempts(record.attempts))))
 
 
 def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | None) -> str:
@@ -339,12 +343,14 @@ def _attempt_words(run: Manifest, lease: Lease, now: datetime, worker: str | Non
 
 def reported(run: Manifest) -> str:
     """Return what the handler of the current step last said, and its last checkpoint."""
-    progress, kept = run.steps[run.position.step].progress, run.position.checkpoint
+    record, kept = run.steps[run.position.step], run.position.checkpoint
+    progress, spend = record.progress, record.spend
     phase = f" of {one_line(kept.phase, _MAX_WORD)}" if kept and kept.phase else ""
     words = (
         f"{_share(progress.fraction):.0%}" if progress else "",
         one_line(progress.message, _MAX_WORD) if progress else "",
         f"checkpoint {kept.iteration_count}{phase}" if kept else "",
+        "" if spend is None else spend.words,
     )
     return ", ".join(filter(None, words))
 

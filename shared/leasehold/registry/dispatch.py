@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, RetryRule
 from leasehold.domain.retry import Backoff
+from leasehold.domain.spend import Budget
 from leasehold.errors import InvalidEntryError, PlatformLimitError
 from leasehold.registry.registry import FUNCTION_WORDS, UserFunction, path_of
 from leasehold.registry.settings import SETTINGS
@@ -219,6 +220,7 @@ OPTIONS: Final[Mapping[str, StepOption]] = {
         "'module:Model', or nothing",
         lambda path: not path or _HANDLER.fullmatch(path) is not None,
     ),
+    "budget": StepOption(Budget | None, "a Budget, or None", plain=lambda it: it and it.as_limit()),
     "gates": StepOption(tuple | list, "a tuple of names of gates"),
     "entry_actions": StepOption(tuple | list, _ACTIONS_WORDS),
     "limit_strategy": StepOption(
@@ -279,6 +281,8 @@ class StepDispatchEntry:
         queue: the queue of its tasks; by default the step type, with `-` for `_`.
         schedule_to_start: how long a remote step may wait to be claimed before the run is given
             up as NEVER_STARTED; whole seconds.
+        budget: how much the step may spend in a run, over all its attempts and trials, before the
+            run blocks; None: as much as the run.
         gates: the gates that its output must pass, in order; names of the gate registry.
         entry_actions: functions `(ctx, given)`, as `module:function`, that are called in this order
             before the handler, in each attempt and under its limits.
@@ -307,6 +311,7 @@ class StepDispatchEntry:
     queue: str = ""
     schedule_to_start: timedelta = timedelta(hours=1)
     output: str = ""
+    budget: Budget | None = None
     gates: tuple[str, ...] = ()
     entry_actions: tuple[str, ...] = ()
     limit_strategy: str | None = None
@@ -332,6 +337,7 @@ class StepDispatchEntry:
             queue: str = ...,
             schedule_to_start: timedelta = ...,
             output: str = ...,
+            budget: Budget | None = ...,
             gates: tuple[str, ...] = ...,
             entry_actions: tuple[str, ...] = ...,
             limit_strategy: str | None = ...,
@@ -415,6 +421,8 @@ class StepDispatchEntry:
         yield from self._entry_action_checks()
         if self.retry is not None:
             yield from self.retry.checks()
+        if self.budget is not None:
+            yield from ((False, *problem) for problem in self.budget.problems())
         for variable in self.env_overrides:
             allowed = f"a name whose variable is not {variable}, which is the engine's own"
             yield variable not in ENGINE_VARIABLES, "step_type", name, allowed

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from leasehold.domain.announcement import AnnouncedEvent
+from leasehold.domain.spend import Budget, SpendLimit
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.channels import NO_CHANNELS, ChannelEntry, TopicChannel
@@ -119,16 +120,20 @@ class PipelineEntry:
         summary: the path `module:function` of what summarises the output of a run that completes,
             for its announcements; empty: those have the engine's sentence. It is called as a gate
             is, `(ctx: GateContext, output: Model) -> str`.
+        budget: how much a run may spend before it blocks, unless its start says otherwise; None:
+            any amount.
 
     Raises:
-        InvalidEntryError: a name that is not plain, no steps, a step that is there twice, trials
-            that do not go with the steps, or a summary that is not a path.
+        InvalidEntryError: a name that is not plain, no steps, a step that is there twice, or
+            trials that do not go with the steps; a summary that is not a path, or a budget that is
+            not above 0.
     """
 
     name: str
     steps: tuple[str, ...]
     trials: TrialPolicy | None = None
     summary: str = ""
+    budget: Budget | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -145,6 +150,7 @@ class PipelineEntry:
         if twice:
             self._refuse("steps", self.steps, f"each step once; {twice[0]!r} makes a cycle")
         self._check_trials()
+        self._check_budget()
         if not isinstance(self.summary, str) or not _SUMMARY.fullmatch(self.summary):
             self._refuse("summary", self.summary, "'module:function', or nothing")
 
@@ -163,12 +169,25 @@ class PipelineEntry:
         """Its trials as a run keeps them."""
         return None if self.trials is None else self.trials.as_rule()
 
+    @property
+    def spend_limit(self) -> SpendLimit | None:
+        """Its budget as a run keeps it."""
+        return None if self.budget is None else self.budget.as_limit()
+
     def _check_trials(self) -> None:
         if self.trials is None:
             return
         if not isinstance(self.trials, TrialPolicy):
             self._refuse("trials", self.trials, "a TrialPolicy, or None")
         for problem in self.trials.problems(self.steps):
+            self._refuse(*problem)
+
+    def _check_budget(self) -> None:
+        if self.budget is None:
+            return
+        if not isinstance(self.budget, Budget):
+            self._refuse("budget", self.budget, "a Budget, or None")
+        for problem in self.budget.problems():
             self._refuse(*problem)
 
     def _refuse(self, field: str, value: object, allowed: str) -> None:

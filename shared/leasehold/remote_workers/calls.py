@@ -22,6 +22,7 @@ from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
 from leasehold.domain.notes import progress_message
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
 from leasehold.domain.retry import MAX_RETRY_AFTER
+from leasehold.domain.spend import MAX_TOKENS, spend_of
 from leasehold.domain.stored import replace
 from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.remote_workers import manage_lease
@@ -92,6 +93,19 @@ class LeaseBody(RequestModel):
     fencing_token: Annotated[int, rules.whole(1)]
 
 
+class SpentPart(RequestPart):
+    """The spend of an attempt so far, in US dollars and in tokens."""
+
+    usd: Annotated[float, rules.dollars(least=0)] = 0.0
+    tokens: Annotated[int, rules.whole(0, MAX_TOKENS)] = 0
+
+
+class SpendingBody(LeaseBody):
+    """A call of a worker that is written into its run, and with it what the attempt has spent."""
+
+    spent: SpentPart | None = None
+
+
 class ProgressPart(RequestPart):
     """How far the step is; the message is kept up to its first 200 characters."""
 
@@ -99,13 +113,13 @@ class ProgressPart(RequestPart):
     message: Annotated[str, rules.text()] = ""
 
 
-class RenewBody(LeaseBody):
+class RenewBody(SpendingBody):
     """`POST /leases:renew`."""
 
     progress: ProgressPart | None = None
 
 
-class CheckpointBody(LeaseBody):
+class CheckpointBody(SpendingBody):
     """`POST /leases:checkpoint`. `partialResults` may be any JSON value, and is read as text."""
 
     iteration_count: Annotated[int, rules.whole(0)]
@@ -113,7 +127,7 @@ class CheckpointBody(LeaseBody):
     phase: Annotated[str, rules.printable(least=0)] = ""
 
 
-class CompleteBody(LeaseBody):
+class CompleteBody(SpendingBody):
     """`POST /leases:complete`. `output` may be any JSON value, and is read as text."""
 
     output: Annotated[str, rules.json_text()]
@@ -130,7 +144,7 @@ class ErrorPart(RequestPart):
     traceback: Annotated[str, rules.text()] = ""
 
 
-class FailBody(LeaseBody):
+class FailBody(SpendingBody):
     """`POST /leases:fail`. The next attempt is not before `retryAfterS`, at most a day."""
 
     error: ErrorPart
@@ -138,7 +152,7 @@ class FailBody(LeaseBody):
     retry_after_s: Annotated[float, rules.seconds(MAX_RETRY_AFTER)] | None = None
 
 
-class ReleaseBody(LeaseBody):
+class ReleaseBody(SpendingBody):
     """`POST /leases:release`."""
 
     continued: Annotated[bool, rules.flag()] = False
@@ -180,6 +194,7 @@ class RenewResponse(ResponseModel):
 
     expires_at: AwareDatetime
     max_expires_at: AwareDatetime
+    over_budget: str | None = None
 
 
 class CheckpointResponse(ResponseModel):
@@ -248,8 +263,13 @@ def renew(engine: Engine, request: CallRequest[RenewBody]) -> RenewResponse:
     """Until when the lease runs now, and at most."""
     body = request.given
     change = renew_lease(engine, _credentials(body), _progress(body.progress))
-    lease = _lease(change.manifest)
-    return RenewResponse(expires_at=lease.expires_at, max_expires_at=lease.max_expires_at)
+    run, lease = change.manifest, _lease(change.manifest)
+    used_up = run.used_up(run.position.dispatch.budget)
+    return RenewResponse(
+        expires_at=lease.expires_at,
+        max_expires_at=lease.max_expires_at,
+        over_budget=None if used_up is None else used_up.finding,
+    )
 
 
 @call(
@@ -433,7 +453,9 @@ def _resume(claimed: ClaimedStep) -> ResumePoint | None:
 
 
 def _credentials(body: LeaseBody) -> LeaseCredentials:
-    return LeaseCredentials(body.run_id, Fence(body.lease_id, body.fencing_token))
+    part = body.spent if isinstance(body, SpendingBody) else None
+    spent = None if part is None else spend_of(part.tokens, part.usd)
+    return LeaseCredentials(body.run_id, Fence(body.lease_id, body.fencing_token), spent)
 
 
 def _progress(part: ProgressPart | None) -> Progress | None:

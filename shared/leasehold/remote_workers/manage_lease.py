@@ -19,6 +19,7 @@ from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
 from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped, Unable
+from leasehold.domain.spend import Spend
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import FileTooLargeError, HandlerNotFoundError, LeaseLostError
 from leasehold.services.engine import Engine, find_run, publish_owed
@@ -32,10 +33,14 @@ _RELEASED: Final = "The worker released the step; another one may claim it at on
 
 @dataclass(frozen=True, slots=True)
 class LeaseCredentials:
-    """What a worker sends with each call: the run, and the lease on it that it was given."""
+    """What a worker sends with each call: the run, and the lease on it that it was given.
+
+    `spent`: what its attempt has spent so far, which is kept with what the call writes.
+    """
 
     run_id: str
     fence: Fence
+    spent: Spend | None = None
 
 
 def renew_lease(
@@ -156,7 +161,10 @@ def check_lease(engine: Engine, credentials: LeaseCredentials) -> Manifest:
 
 def _attempt(engine: Engine, credentials: LeaseCredentials) -> Attempt:
     known = find_run(engine, credentials.run_id)
-    return Attempt(engine, known, credentials.fence)
+    attempt = Attempt(engine, known, credentials.fence)
+    if credentials.spent is not None:
+        attempt.note_spend(credentials.spent)
+    return attempt
 
 
 def _settle(engine: Engine, attempt: Attempt, result: Result) -> Change:

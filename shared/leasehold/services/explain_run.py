@@ -17,7 +17,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trouble import Trouble, troubles_of
 from leasehold.domain.worker_note import WorkerNote, last_asked, no_server
-from leasehold.errors import LeaseholdError
+from leasehold.errors import BudgetUsedUpError, LeaseholdError
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview
@@ -153,6 +153,8 @@ def _may_wait_for_files(run: Manifest) -> bool:
 def _is_possible(engine: Engine, run: Manifest, operation: Operation) -> bool:
     try:
         preview(engine, run, OperationRequest(operation, actor=""))
+    except BudgetUsedUpError:  # with a budget it is
+        return operation is Operation.RESUME
     except LeaseholdError:
         return False
     return True

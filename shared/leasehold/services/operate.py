@@ -14,9 +14,10 @@ from leasehold.domain.change import Change, Transition
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.json_text import OUTPUT_BYTES, canonical, check_size, digest, not_json
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.notes import said
 from leasehold.domain.recorded_calls import kept_files
+from leasehold.domain.spend import SpendLimit
 from leasehold.domain.stored import replace
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import (
@@ -53,6 +54,7 @@ class OperationRequest:
         keep_partial: of recreate: keep outputs of status PARTIAL, too.
         anew: of retry and recreate: drop what the step itself has kept.
         note: of retry: words for the handler; None: those before, if any.
+        budget: of resume: in place of what the run may spend; None: as before.
         output: of approve: JSON values, in place of the output that was kept.
         in_batch: one of many: a run that was recreated before is refused, and to begin anew where
             nothing is kept is no mistake.
@@ -69,6 +71,7 @@ class OperationRequest:
     keep_partial: bool = False
     anew: bool = False
     note: str | None = None
+    budget: SpendLimit | None = None
     output: Any = AS_BEFORE
     in_batch: bool = False
     generation: int | None = None
@@ -85,6 +88,7 @@ def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
     Raises:
         UnknownRunError: there is no such run.
         NotAllowedError: the run's state forbids it.
+        BudgetUsedUpError: it has spent all that it may, and is given no more.
         PartialOutputError: an output that a new run would keep is PARTIAL.
         CatalogMisfitError: the step that would be next cannot run, or not take what it is given.
         StateChangedError: the run is not, or may not be, what the caller looked at.
@@ -216,6 +220,8 @@ def _transition(
             lifecycle.check_allowed(manifest, Operation.RETRY)
             check_retry(engine, manifest)
             facts |= {"note": request.note, "anew": _checked_anew(manifest, request)}
+        case Operation.RESUME:
+            facts["budget"] = request.budget
         case Operation.APPROVE:
             facts |= _approved(engine, manifest, request.output)
     if new is not None:
@@ -323,6 +329,7 @@ def _options(request: OperationRequest) -> str:
         "fromStep": request.from_step,
         "labels": request.labels,
         "note": request.note,
+        "budget": request.budget and to_document(request.budget),
         "keepPartial": request.keep_partial or None,
         "anew": request.anew or None,
     }
@@ -358,6 +365,7 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
         nonce=engine.clock.new_id(),
         labels=labels,
         max_retries=manifest.max_retries,
+        budget=manifest.budget,
         trials=pipeline.trial_rule,
         input_files=manifest.input_files,
     )

@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from leasehold.domain.dispatch import StepSettings
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import RetryRule
+from leasehold.domain.spend import SpendLimit
 from leasehold.errors import LeaseholdError
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import RetryPolicy, StepDispatchEntry
@@ -27,7 +28,12 @@ def registry_report(engine: Engine) -> dict[str, Any]:
             for entry in engine.catalog.steps
         ],
         "pipelines": [
-            {"name": entry.name, "steps": entry.steps, "trials": entry.trial_rule}
+            {
+                "name": entry.name,
+                "steps": entry.steps,
+                "trials": entry.trial_rule,
+                "budget": entry.spend_limit,
+            }
             for entry in engine.catalog.pipelines
         ],
         "channels": [_channel(engine, entry) for entry in engine.catalog.channels],
@@ -58,10 +64,14 @@ def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> d
             for name, (value, source) in _values(settings).items()
         },
         "retry": _retry(engine, settings),
-        "options": {to_camel(name): it for name, it in entry.listed_options().items()},
+        "options": {to_camel(name): _plain(it) for name, it in entry.listed_options().items()},
         "override": None if override is None else override_report(engine, override),
         "refused": settings.refused,
     }
+
+
+def _plain(value: Any) -> Any:
+    return to_document(value) if isinstance(value, SpendLimit) else value
 
 
 def _channel(engine: Engine, entry: ChannelEntry) -> dict[str, Any]:

@@ -128,13 +128,14 @@ def _dead_letter(manifest: Manifest, event: TraceEvent) -> Facts:
 
 def _gate(manifest: Manifest, event: TraceEvent) -> Facts:
     further = event.model_extra or {}
+    check = further.get("checkId", event.reason)
     return {
         "severity": "WARNING",
-        "message": f"run {manifest.run_id} is blocked by {further.get('checkId')}: {event.detail}",
+        "message": f"run {manifest.run_id} is blocked by {check}: {event.detail}",
         "step": event.step,
         "generation": manifest.position.dispatch.generation,
-        "checkId": further.get("checkId"),
-        "finding": further.get("finding"),
+        "checkId": check,
+        "finding": event.detail,
         "remediation": further.get("remediation"),
     }
 
@@ -185,6 +186,7 @@ def _text(at: datetime | None) -> str | None:
 _FACTS: Final[Mapping[str, Callable[[Manifest, TraceEvent], Facts]]] = {
     TraceType.STEP_DEAD_LETTERED: _dead_letter,
     TraceType.GATE_BLOCKED: _gate,
+    TraceType.BUDGET_EXCEEDED: _gate,
     TraceType.STEP_BLOCKED: _blocked,
     TraceType.STEP_UNKNOWN: _blocked,
     TraceType.STEP_TERMINATED: _terminated,

@@ -19,6 +19,7 @@ from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, diges
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.notes import said
+from leasehold.domain.spend import SpendLimit, limit_of
 from leasehold.errors import (
     InvalidInputError,
     InvalidRequestError,
@@ -52,6 +53,8 @@ class StartRequest:
         max_retries: how often a failed attempt of any step is repeated; None: as its step says.
         files: what the run is to have as files from its beginning, by name.
         traceparent: the W3C trace context that the run joins; empty: it has its own.
+        budget: how much it may spend before it blocks, in place of what its pipeline says; a kind
+            that it leaves out is as that says.
     """
 
     pipeline: str
@@ -61,6 +64,7 @@ class StartRequest:
     max_retries: int | None = None
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     traceparent: str = ""
+    budget: SpendLimit | None = None
 
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
@@ -98,6 +102,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         labels=labels,
         idempotency_key=request.idempotency_key,
         max_retries=checked_retries(request.max_retries),
+        budget=limit_of(pipeline.spend_limit, request.budget),
         trials=pipeline.trial_rule,
         input_files=checked_files(request.files),
     )

@@ -194,6 +194,12 @@ class OpenTelemetry(Telemetry):
         self._lost = meter.create_counter(
             "leasehold.lease_losses", "{lease}", "Leases that a worker lost while it worked."
         )
+        self._usd = meter.create_counter(
+            "leasehold.spend", "{USD}", "US dollars that steps have spent, as their handlers say."
+        )
+        self._tokens = meter.create_counter(
+            "leasehold.tokens", "{token}", "Tokens that steps have used, as their handlers say."
+        )
         self._announcements = meter.create_counter(
             "leasehold.announcements", "{send}", "Sends to channels, by what came of them."
         )
@@ -219,6 +225,7 @@ class OpenTelemetry(Telemetry):
             self._name_lines(after, lease)
         if before is None:
             return
+        self._count_spend(before, after)
         if ended := ended_attempt(change):
             self._attempt_ended(before, after, ended)
         if after.dead_lettered and not before.dead_lettered:
@@ -311,6 +318,21 @@ class OpenTelemetry(Telemetry):
         at, trace = run.position, self._trace(run)
         span = LogSpan(trace.trace_id, span_of(lease.lease_id), trace.is_sampled)
         name_span(AttemptName(run.run_id, at.step, at.attempt), span)
+
+    def _count_spend(self, before: Manifest, after: Manifest) -> None:
+        """Count what the step has spent since the write before."""
+        step = before.position.step
+        spend = after.steps[step].spend
+        if spend is None or spend == before.steps[step].spend:
+            return
+        more, counted = (
+            spend.beyond(before.steps[step].spend),
+            {"step_type": step, "env": self._env},
+        )
+        lease, trace = before.position.lease, self._trace(before)
+        within = self._within(trace, trace.span_id if lease is None else span_of(lease.lease_id))
+        self._usd.add(more.usd, counted, within)
+        self._tokens.add(more.tokens, counted, within)
 
     def _attempt_ended(self, before: Manifest, after: Manifest, ended: EndedAttempt) -> None:
         trace, span_id = self._trace(before), span_of(ended.lease.lease_id)

@@ -30,7 +30,7 @@ from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Attempts, Lease, Progress, StepRecord
 from leasehold.domain.recorded_calls import Request, check_call_key
-from leasehold.domain.spend import Spend
+from leasehold.domain.spend import NOTHING, Spend, checked_spend
 from leasehold.domain.status import RunStatus, Termination
 from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialRecord, TrialRule
@@ -65,6 +65,7 @@ class Recorded:
         calls: the results of the calls that it made once (`once`), by key, as JSON values; those
             that were spared are not among them.
         progress: each progress it made.
+        spent: what it spent, in calls that it made once and beside them.
         files: the files of the run, by name: as they are, and in the end.
         log: each record that it logged with `ctx.log`.
     """
@@ -72,6 +73,7 @@ class Recorded:
     checkpoints: list[IncrementalState] = field(default_factory=list)
     calls: dict[str, Any] = field(default_factory=dict)
     progress: list[Progress] = field(default_factory=list)
+    spent: Spend = NOTHING
     log: list[logging.LogRecord] = field(default_factory=list)
     _artifacts: RunArtifacts | None = None
     _files: dict[str, bytes] = field(default_factory=dict)
@@ -131,6 +133,11 @@ class RecordingContext(StepContext):
         super().progress(fraction, message)
         if self._attempt.progress is not None:
             self.recorded.progress.append(self._attempt.progress)
+
+    def spend(self, *, tokens: int = 0, usd: float = 0.0) -> None:
+        """Record what the work has cost."""
+        super().spend(tokens=tokens, usd=usd)
+        self.recorded.spent = checked_spend(tokens, usd).plus(self.recorded.spent)
 
     def request_stop(self) -> None:
         """Ask the handler to end, as SIGTERM does: `shutdown_requested` is True from now on."""

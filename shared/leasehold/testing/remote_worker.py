@@ -21,6 +21,8 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.result import StepResult
+from leasehold.domain.spend import checked_spend
+from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError, NothingToClaimError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
@@ -105,6 +107,11 @@ class RemoteStep:
         self._engine, self._credentials = engine, _credentials_of(run)
         self.artifacts = RemoteFiles(engine, self._credentials)
 
+    @property
+    def credentials(self) -> LeaseCredentials:
+        """Its credentials, with what it has spent, for each call."""
+        return self._credentials
+
     def renew(self) -> None:
         """Let the lease run on."""
         renew_lease(self._engine, self._credentials)
@@ -112,6 +119,12 @@ class RemoteStep:
     def progress(self, fraction: float, message: str = "") -> None:
         """Let the lease run on, and note how far the work is, from 0 to 1."""
         renew_lease(self._engine, self._credentials, Progress(fraction=fraction, message=message))
+
+    def spend(self, *, tokens: int = 0, usd: float = 0.0) -> None:
+        """Note what the work has cost, beside what was noted before, and let the lease run on."""
+        spent = checked_spend(tokens, usd).plus(self._credentials.spent)
+        self._credentials = replace(self._credentials, spent=spent)
+        self.renew()
 
     def checkpoint(self, iteration_count: int, partial_results: Any, phase: str = "") -> None:
         """Keep what there is so far, and let the lease run on."""
@@ -165,16 +178,16 @@ def play_remote(engine: Engine, remote: Mapping[str, RemoteFunction]) -> int:
 
 
 def _work(engine: Engine, claimed: ClaimedStep, function: RemoteFunction) -> None:
-    credentials = _credentials_of(claimed.manifest)
+    step = RemoteStep(engine, claimed)
     try:
-        output = _called(function, RemoteStep(engine, claimed), claimed)
+        output = _called(function, step, claimed)
     except _ReleasedError as end:
-        release_step(engine, credentials, continued=end.continued)
+        release_step(engine, step.credentials, continued=end.continued)
     except Exception as error:  # noqa: BLE001 - a worker reports whatever its work raises
-        fail_step(engine, credentials, record_of(error), permanent=is_permanent(error))
+        fail_step(engine, step.credentials, record_of(error), permanent=is_permanent(error))
     else:
         result = output if isinstance(output, StepResult) else StepResult(output)
-        complete_step(engine, credentials, json_text("output", result.output), result.status)
+        complete_step(engine, step.credentials, json_text("output", result.output), result.status)
 
 
 def _called(function: RemoteFunction, step: RemoteStep, claimed: ClaimedStep) -> Any:

@@ -37,6 +37,8 @@ def draft(ctx: StepContext, given: Any) -> Any:
     for _ in ctx.checkpointed(range(3), every=1, phase="pages"):
         pass
     ctx.artifacts.put(_FILE, HOSTILE.encode())
+    if mode == "spend":
+        ctx.spend(tokens=9400, usd=1.5)
     if mode == "dead":
         raise PermanentError(f"no source {HOSTILE}", code="no_source")
     if mode == "retry" and ctx.attempt == 1:

@@ -48,6 +48,25 @@ def test_a_person_pauses_resumes_and_cancels(pages: Pages, tab: Page) -> None:
     )
 
 
+def test_a_run_over_its_budget_is_given_more(pages: Pages, tab: Page) -> None:
+    run_id = pages.start("spend", budget={"usd": 1})
+    pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+    tab.goto("/")
+    row = tab.get_by_role("row").filter(has_text=run_id).first
+    expect(row).to_contain_text("budget_exceeded")
+    expect(row).to_contain_text("1.50 USD, 9.4k tokens")
+    tab.get_by_role("link", name=run_id).first.click()
+
+    expect(tab.locator(".headline")).to_contain_text("spent 1.50 USD, 9.4k tokens of 1.00 USD")
+    expect(tab.get_by_role("button", name="Retry this run")).to_have_count(0)
+    form = tab.locator("form").filter(has=tab.get_by_role("button", name="Resume this run"))
+    form.get_by_label("a higher budget").fill("9")
+    form.get_by_role("button", name="Resume this run").click()
+
+    expect(tab.locator(".headline .chip")).to_contain_text("completed")
+    assert pages.run(run_id)["budget"] == {"usd": 9.0, "tokens": None}
+
+
 def test_an_output_is_approved_beside_what_was_found(pages: Pages, tab: Page) -> None:
     run_id = pages.start("gate")
     pages.wait(run_id, lambda run: run["status"] == "BLOCKED")

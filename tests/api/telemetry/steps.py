@@ -34,6 +34,7 @@ def draft(ctx: StepContext, letter: Letter) -> Letter:
     ctx.mark_bootstrap_complete("model")
     text = ctx.once(f"ask:{letter.text}", ask, letter.text)
     ctx.log.info("asked")
+    ctx.spend(tokens=1200, usd=0.25)
     ctx.mark_execution_complete()
     return Letter(text=text)
 

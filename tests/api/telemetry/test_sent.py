@@ -145,6 +145,14 @@ def test_both_phases_are_histograms_whose_exemplars_name_the_attempts(
             assert exemplar.as_double == attempt[value] == point.raw.sum
 
 
+def test_spend_is_counted_once_by_step(tmp_path: Path, receiver: OtlpReceiver) -> None:
+    ran(tmp_path, receiver)
+
+    ((usd, facts),) = [(one.raw.as_double, one.facts) for one in receiver.points("leasehold.spend")]
+    assert (usd, facts) == (0.25, {"step_type": "draft", "env": "staging"})
+    assert receiver.counts("leasehold.tokens", "step_type", "env") == {("draft", "staging"): 1200}
+
+
 @pytest.mark.sandboxed
 def test_a_handler_in_its_own_process_needs_no_sdk(tmp_path: Path, receiver: OtlpReceiver) -> None:
     """Its worker makes the spans, that of a recorded call too, and it gets its span to pass on."""

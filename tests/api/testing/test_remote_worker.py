@@ -95,6 +95,18 @@ def test_a_worker_may_be_async_say_how_far_it_is_and_how_good_its_output_is(tmp_
     assert record.progress.message == "half of it"
 
 
+def test_what_a_worker_spends_is_kept_with_the_run(tmp_path: Path) -> None:
+    def pays(step: RemoteStep, given: str) -> Text:
+        step.spend(usd=0.25)
+        step.spend(usd=0.25, tokens=100)
+        return Text(words=given.split())
+
+    with engine_with(tmp_path, pays) as engine:
+        run = engine.run("talk", "so it goes")
+
+    assert (run.spend.usd, run.spend.tokens) == (0.5, 100)
+
+
 def test_a_failure_is_tried_again_from_the_checkpoint(tmp_path: Path) -> None:
     seen: list[Any] = []
 

@@ -16,7 +16,14 @@ from leasehold.api.call_row import AnyRow
 from leasehold.api.calls import CALLS
 from leasehold.api.deliveries import DeliverBody, DeliveriesQuery
 from leasehold.api.functions import EventBody, PushBody, TaskBody
-from leasehold.api.operations import ApproveBody, BatchBody, OperationBody, RecreateBody, RetryBody
+from leasehold.api.operations import (
+    ApproveBody,
+    BatchBody,
+    OperationBody,
+    RecreateBody,
+    ResumeBody,
+    RetryBody,
+)
 from leasehold.api.overrides import OverrideBody
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import PageQuery
@@ -36,6 +43,7 @@ from leasehold.remote_workers.calls import (
     PutFileBody,
     ReleaseBody,
     RenewBody,
+    SpendingBody,
 )
 from leasehold.services.limits import MAX_INTEGER, MAX_KEY, MAX_NAME, MAX_PAGE, MAX_REASON
 from leasehold.services.operate import OperationRequest
@@ -47,6 +55,7 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     StartBody: {"pipeline": "review"},
     RunsQuery: {},
     OperationBody: {},
+    ResumeBody: {},
     RetryBody: {},
     ApproveBody: {},
     RecreateBody: {},
@@ -58,6 +67,7 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     AcquireBody: {"runId": "r-1", "holder": "vm-1"},
     LeaseBody: LEASE,
     ReleaseBody: LEASE,
+    SpendingBody: LEASE,
     RenewBody: LEASE,
     CheckpointBody: LEASE | {"iterationCount": 0, "partialResults": None},
     CompleteBody: LEASE | {"output": None},
@@ -160,6 +170,29 @@ def test_each_limit_is_refused_in_one_line(
     assert allowed in error.details["allowed"]
     assert len(error.message) < 500 or isinstance(too_much, int)
     assert "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "fits", "too_much", "allowed"),
+    [
+        (ResumeBody, "budget.usd", 0.01, 0, "a number of dollars above 0"),
+        (StartBody, "budget.tokens", 1, 0, "a whole number from 1"),
+        (StartBody, "budget.usd", 10**6, float("inf"), "at most 1,000,000"),
+        (StartBody, "budget.usd", 5, "5", "a number of dollars above 0"),
+        (RenewBody, "spent.usd", 0, -0.01, "a number of dollars from 0"),
+        (RenewBody, "spent.tokens", 0, -1, "a whole number from 0"),
+    ],
+)
+def test_each_amount_is_refused_in_one_line(
+    model: type[RequestModel], path: str, fits: float, too_much: Any, allowed: str
+) -> None:
+    part, _, name = path.partition(".")
+    model.read(RIGHT[model] | {part: {name: fits}})
+
+    error = refusal(model, RIGHT[model] | {part: {name: too_much}})
+
+    assert error.message.startswith(f"{path} is ")
+    assert allowed in error.details["allowed"]
 
 
 @pytest.mark.parametrize("model", RIGHT)

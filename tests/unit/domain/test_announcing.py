@@ -19,6 +19,8 @@ from leasehold.domain.effect import owed_messages
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Block
+from leasehold.domain.notes import Notes
+from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import DeadLetterReason, Outcome
 from leasehold.domain.stored import replace
 from leasehold.domain.summary import summary_of
@@ -58,6 +60,30 @@ def completed(runs: Runs, at: At, rules: Rules) -> Change:
     run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
     return lifecycle.complete(
         run, at(9), rules=rules, fence=runs.fence(run), output=KeptValue(text='"sent"')
+    )
+
+
+def completed_at_a_price(runs: Runs, at: At, rules: Rules) -> Change:
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+    return lifecycle.complete(
+        run,
+        at(9),
+        rules=rules,
+        fence=runs.fence(run),
+        output=KeptValue(text='"sent"'),
+        notes=Notes(spent=Spend(tokens=310_000, usd=1.24), spared=Spend(usd=0.8)),
+    )
+
+
+def over_its_budget(runs: Runs, at: At, rules: Rules) -> Change:
+    run = replace(runs.leased(), budget=SpendLimit(usd=1.0))
+    return lifecycle.exceed_budget(
+        run,
+        at(5),
+        rules=rules,
+        fence=runs.fence(run),
+        detail="",
+        notes=Notes(spent=Spend(usd=1.24)),
     )
 
 
@@ -150,10 +176,27 @@ UNABLE = (
     "until that is put right: handler_unavailable: Handler steps:draft: importing 'steps' raised"
 )
 
+OVER = (
+    f"{WHO} is blocked at step draft and waits for a person: budget_exceeded: "
+    "The run has spent 1.24 USD of its budget of 1.00 USD."
+)
+
 #: Every way in which a run ends or blocks: what people are told, under which occurrence, in words.
 WAYS: list[tuple[Callable[[Runs, At, Rules], Change], AnnouncedEvent, str, str]] = [
     (completed, COMPLETED, "2", f"{WHO} is completed."),
     (eagerly_completed, COMPLETED, "2", f"{WHO} is completed."),
+    (
+        completed_at_a_price,
+        COMPLETED,
+        "2",
+        f"{WHO} is completed (cost 1.24 USD, 310k tokens; kills did not cost 0.80 USD).",
+    ),
+    (
+        over_its_budget,
+        BLOCKED,
+        "1",
+        OVER,
+    ),
     (approved, COMPLETED, "2.2", f"{WHO} is completed."),
     (
         refused,

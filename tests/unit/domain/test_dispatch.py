@@ -75,4 +75,5 @@ def test_a_reader_without_a_catalog_sees_the_limits_of_the_dispatch(
         "cleanup_ms": 2000,
         "memory_limit_bytes": GIB,
         "silence_limit_ms": None,
+        "budget": None,
     }

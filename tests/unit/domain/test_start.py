@@ -48,6 +48,7 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "cleanupMs": 5000,
         "memoryLimitBytes": None,
         "silenceLimitMs": None,
+        "budget": None,
         "queue": "draft",
         "remote": False,
         "scheduleToStartS": None,

@@ -24,8 +24,10 @@ gate_failed       -            BLOCKED      -            -          -
 step_unknown      BLOCKED      -            BLOCKED      -          -
 cannot_run        -            BLOCKED      -            -          -
 looked_again      -            -            -            PENDING    -
+budget_exceeded   BLOCKED      -            BLOCKED      -          -
 paused            PENDING      IN_PROGRESS  ERROR        BLOCKED    -
 resumed           PENDING      IN_PROGRESS  PENDING      BLOCKED    -
+budget_raised     -            -            -            PENDING    -
 retried           -            -            PENDING      PENDING    -
 approved          -            -            -            PENDING    -
 cancelled         PENDING      PENDING      ERROR        BLOCKED    -

@@ -35,7 +35,12 @@ def test_without_an_override_the_entry_applies(entry: Entry) -> None:
             "heartbeat": "entry",
         },
         refused=(),
-        options={"cleanup_ms": 5000, "memory_limit_bytes": None, "silence_limit_ms": None},
+        options={
+            "cleanup_ms": 5000,
+            "memory_limit_bytes": None,
+            "silence_limit_ms": None,
+            "budget": None,
+        },
     )
 
 

@@ -110,7 +110,7 @@ METRICS: Final = Registry(
         LogMetric(
             "blocked-runs",
             "runs that wait for a person",
-            (_line(TraceType.GATE_BLOCKED),),
+            (_line(TraceType.GATE_BLOCKED), _line(TraceType.BUDGET_EXCEEDED)),
             labels=("pipeline", "checkId"),
         ),
         LogMetric(

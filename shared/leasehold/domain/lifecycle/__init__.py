@@ -4,8 +4,8 @@ Each takes the manifest as stored, the store's time and the rules, and answers o
 it makes with a `Draft`: set fields, trace events, commit.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew`, `checkpoint` and
 `record_call` keep it going; `complete`, `fail`, `exceed_limit`, `block`, `block_attempt`,
-`release`, `continue_later`, `defer` and `expire` are its ways out; `look_again` and the rest move
-a run that no attempt has. `purge` lets an ended run be deleted.
+`release`, `continue_later`, `exceed_budget`, `defer` and `expire` are its ways out; `look_again`
+and the rest move a run that no attempt has. `purge` lets an ended run be deleted.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive, claim, then_arrive
@@ -35,6 +35,7 @@ from leasehold.domain.lifecycle.settle import (
     complete,
     continue_later,
     defer,
+    exceed_budget,
     exceed_limit,
     expire,
     extend_wait,
@@ -66,6 +67,7 @@ __all__ = [
     "dead_letter",
     "decisions",
     "defer",
+    "exceed_budget",
     "exceed_limit",
     "expire",
     "extend_wait",

@@ -10,6 +10,7 @@ from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import Block, Dispatch
 from leasehold.domain.recorded_calls import outlasting
+from leasehold.domain.spend import BUDGET_EXCEEDED, UsedUp
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.stored import make, replace
 from leasehold.domain.trace import TraceType, event_of
@@ -24,6 +25,7 @@ from leasehold.domain.trials import (
 )
 
 _NOW: Final = timedelta()
+_REMEDY: Final = "Give it more (`leasehold resume RUN --budget usd=…`), or cancel it."
 
 
 def dispatch_next(
@@ -37,7 +39,8 @@ def dispatch_next(
 ) -> Change:
     """Dispatch the current step once more, as the next generation.
 
-    A paused run stays where it is. A step that this deploy does not know is left to those who do.
+    A paused run stays where it is, and one that has used up its budget is blocked. A step that this
+    deploy does not know is left to those who do.
 
     Args:
         draft: the change so far.
@@ -56,12 +59,31 @@ def dispatch_next(
             )
         return draft.commit(outcome)
     dispatch = _next_dispatch(draft, draft.now + wait)
+    if not run.has_unjudged_output and (used_up := run.used_up(dispatch.budget)):
+        return _block_over_budget(draft, dispatch, used_up)
     if redispatched or lost_since or deferred:
         dispatch = replace(
             dispatch, redispatched=redispatched, lost_since=lost_since, deferred=deferred
         )
     draft.position = replace(draft.position, dispatch=dispatch)
     return draft.commit(outcome)
+
+
+def _block_over_budget(draft: Draft, dispatch: Dispatch, used_up: UsedUp) -> Change:
+    """Block a run whose next attempt would spend more than it may: a person decides."""
+    run = draft.run
+    block = Block(code=BUDGET_EXCEEDED, finding=used_up.finding, remediation=_REMEDY)
+    draft.step = replace(draft.step, status=RunStatus.BLOCKED)
+    status = after(run.status, RunEvent.BUDGET_EXCEEDED)
+    draft.run = replace(draft.run, status=status, block=block)
+    draft.position = replace(draft.position, dispatch=replace(dispatch, after_block=None))
+    draft.trace_next(
+        TraceType.BUDGET_EXCEEDED,
+        reason=block.code,
+        detail=block.finding,
+        remediation=block.remediation,
+    )
+    return draft.commit(Outcome.BLOCKED)
 
 
 def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:

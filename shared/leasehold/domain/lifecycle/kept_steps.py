@@ -72,7 +72,9 @@ def kept_steps(
     earlier, done = _outputs_before(old, new, from_step, keep_partial=keep_partial)
     fresh = StepRecord(status=RunStatus.PENDING)
     return {
-        step: replace(done[step], trial=None, trials=None) if step in earlier else fresh
+        step: replace(done[step], trial=None, trials=None, spared=None)
+        if step in earlier
+        else fresh
         for step in new.plan
     }
 
@@ -92,7 +94,8 @@ def steps_to_go_on(
         again = replace(again, attempts=Attempts(), calls=None)
     if not old.has_unjudged_output:
         again = replace(to_run_again(again), started_at=None, progress=None)
-    steps = {step: old.steps.get(step, fresh) for step in new.plan} | {from_step: again}
+    known = {step: old.steps.get(step, fresh) for step in new.plan} | {from_step: again}
+    steps = {step: replace(record, spared=None) for step, record in known.items()}
     if _loop(new.plan, new) == old.looped_steps:
         return steps
     return {step: replace(record, trial=None, trials=None) for step, record in steps.items()}

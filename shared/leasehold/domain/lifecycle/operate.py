@@ -29,11 +29,12 @@ from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, StackRequest
 from leasehold.domain.notes import said
+from leasehold.domain.spend import BUDGET_EXCEEDED, Spend, SpendLimit, limit_of
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.domain.trial_record import TrialVerdict
-from leasehold.errors import NotAllowedError
+from leasehold.errors import BudgetUsedUpError, NotAllowedError
 
 
 class Operation(StrEnum):
@@ -51,10 +52,19 @@ def _is_live(manifest: Manifest) -> bool:
     return not manifest.is_terminal
 
 
+def _is_over_budget(manifest: Manifest) -> bool:
+    block = manifest.block
+    is_blocked = manifest.status is RunStatus.BLOCKED
+    return is_blocked and block is not None and block.code == BUDGET_EXCEEDED
+
+
 #: When an operation is allowed: the words for people, and the same for the engine.
 ALLOWED: Final[Mapping[Operation, tuple[str, Callable[[Manifest], bool]]]] = {
     Operation.PAUSE: ("live and not paused", lambda m: _is_live(m) and not m.paused),
-    Operation.RESUME: ("paused", lambda m: _is_live(m) and m.paused),
+    Operation.RESUME: (
+        "paused, or blocked over its budget",
+        lambda m: _is_live(m) and (m.paused or _is_over_budget(m)),
+    ),
     Operation.CANCEL: ("live", _is_live),
     Operation.RETRY: (
         "in ERROR or BLOCKED and not dead-lettered",
@@ -81,16 +91,44 @@ def pause(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     return draft.commit(Outcome.PAUSED)
 
 
-def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
-    """Dispatch the next generation now; an attempt that still runs goes on."""
+def resume(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    actor: str,
+    reason: str,
+    budget: SpendLimit | None = None,
+) -> Change:
+    """Dispatch the next generation now; an attempt that still runs goes on.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        actor: who asks.
+        reason: why.
+        budget: in place of what the run, and its step, may spend; a kind that it leaves out is as
+            before. None: all as before.
+
+    Raises:
+        NotAllowedError: the run is neither paused nor blocked over its budget.
+        BudgetUsedUpError: it has spent all that it may.
+    """
     check_allowed(manifest, Operation.RESUME)
     draft = Draft(manifest, now, rules)
+    facts = {"actor": actor, "reason": reason, "budget": None if budget is None else budget.words}
+    if budget is not None:
+        draft.run = replace(draft.run, budget=limit_of(manifest.budget, budget))
+        raised = limit_of(manifest.position.step_budget, budget)
+        draft.position = replace(draft.position, step_budget=raised)
+    _check_budget(draft)
     lease = manifest.position.lease
     if lease is None or now < lease.expires_at:
-        draft.trace(TraceType.RUN_RESUMED, actor=actor, reason=reason)
+        draft.trace(TraceType.RUN_RESUMED, **facts)
         return _resume(draft)
     end = lapse(draft, lease)
-    draft.trace(TraceType.RUN_RESUMED, actor=actor, reason=reason)
+    draft.trace(TraceType.RUN_RESUMED, **facts)
     ended = end_attempt(draft, end, Outcome.RESUMED)
     if ended.manifest.is_terminal:
         return ended
@@ -99,12 +137,27 @@ def resume(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
 
 
 def _resume(draft: Draft) -> Change:
-    status = after(draft.run.status, RunEvent.RESUMED)
+    was_over = _is_over_budget(draft.run)
+    status = after(draft.run.status, RunEvent.BUDGET_RAISED if was_over else RunEvent.RESUMED)
+    block = None if was_over else draft.run.block
     draft.step = replace(draft.step, status=status)
-    draft.run = replace(draft.run, paused=False, status=status)
+    draft.run = replace(draft.run, paused=False, status=status, block=block)
     if draft.position.lease is not None or status is RunStatus.BLOCKED:
         return draft.commit(Outcome.RESUMED)
     return dispatch_next(draft, Outcome.RESUMED)
+
+
+def _check_budget(draft: Draft) -> None:
+    """Refuse to go on where the run has spent all that it may, by the settings in force."""
+    run, at = draft.run, draft.position
+    settings = draft.rules.settings_for(at.step)
+    of_step = at.dispatch.budget if settings is None else settings.frozen.budget
+    if used_up := run.used_up(of_step):
+        raise BudgetUsedUpError(
+            run_id=run.run_id,
+            finding=used_up.finding,
+            example=f"--budget {used_up.limit.more_for(used_up.spend)}",
+        )
 
 
 def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:
@@ -151,9 +204,12 @@ def retry(
 
     Raises:
         NotAllowedError: the run is neither in ERROR nor BLOCKED.
+        BudgetUsedUpError: it is blocked over its budget.
     """
     check_allowed(manifest, Operation.RETRY)
     draft = Draft(manifest, now, rules)
+    if _is_over_budget(manifest):
+        _check_budget(draft)
     noted = said(note) if note else None
     draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason, note=noted, anew=anew or None)
     is_unjudged = manifest.has_unjudged_output
@@ -289,8 +345,13 @@ def recreate(
         recreated_as=new.run_id,
         anew=anew or None,
     )
+    created = replace(created, spent_before=_nothing_as_none(created.spend))
     draft.run = replace(draft.run, recreated_as=(*manifest.recreated_as, new.run_id))
     return draft.commit(Outcome.RECREATED, created)._replace(kept=kept_counts(created))
+
+
+def _nothing_as_none(spend: Spend) -> Spend | None:
+    return None if spend.is_nothing else spend
 
 
 def request_stack(manifest: Manifest, now: datetime, *, rules: Rules, actor: str) -> Change:
@@ -337,6 +398,8 @@ def decisions(manifest: Manifest) -> tuple[Operation, ...]:
     """Return what a person can do about a run that waits for one; nothing, for any other."""
     if manifest.paused:
         wanted: tuple[Operation, ...] = (Operation.RESUME, Operation.CANCEL)
+    elif _is_over_budget(manifest):
+        wanted = (Operation.RESUME, Operation.CANCEL)
     elif manifest.status is RunStatus.BLOCKED:
         wanted = (Operation.APPROVE, Operation.RETRY, Operation.CANCEL)
     else:

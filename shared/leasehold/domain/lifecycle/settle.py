@@ -413,6 +413,40 @@ def continue_later(
     return end_attempt(draft, AttemptEnd.CONTINUED, Outcome.CONTINUED)
 
 
+def exceed_budget(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    detail: str,
+    notes: Notes = NO_NOTES,
+) -> Change:
+    """End an attempt between two calls, as its budget is used up: the run blocks.
+
+    It uses up no retry, and all that was recorded is kept. Where a person has raised the budget
+    meanwhile, the next attempt goes on at once.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        fence: the credentials of the worker.
+        detail: which budget it is, in a sentence.
+        notes: what is kept with it.
+
+    Raises:
+        LeaseLostError: the lease is not the one that is held.
+    """
+    if first := first_answer(manifest, fence):
+        return first
+    lease = held_lease(manifest, now, fence)
+    draft = Draft(manifest, now, rules, fence)
+    draft.note(notes)
+    draft.trace(TraceType.STEP_CONTINUED, detail=detail, holder=lease.holder)
+    return end_attempt(draft, AttemptEnd.CONTINUED, Outcome.CONTINUED)
+
+
 def _no_progress(run: Manifest, count: int) -> ErrorRecord:
     return ErrorRecord.of(
         NoProgressError(

@@ -12,6 +12,7 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
 from leasehold.domain.manifest import Manifest, Position, life_of
 from leasehold.domain.manifest_parts import InputFile, StepRecord
+from leasehold.domain.spend import SpendLimit
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import make
 from leasehold.domain.trial_record import TrialRule
@@ -25,8 +26,8 @@ SHARDS: Final = 16
 class NewRun:
     """The arguments of the start of a run.
 
-    `plan` and `trials` are pinned: a later deploy does not change them. `max_retries` holds for
-    each of its steps; None: what the steps say.
+    `plan`, `trials` and `budget` are pinned: a later deploy does not change them. `max_retries`
+    holds for each of its steps; None: what the steps say.
     """
 
     run_id: str
@@ -39,6 +40,7 @@ class NewRun:
     idempotency_key: str | None = None
     recreated_from: str | None = None
     max_retries: int | None = None
+    budget: SpendLimit | None = None
     trials: TrialRule | None = None
     input_files: tuple[InputFile, ...] = ()
     traceparent: str | None = None
@@ -104,6 +106,7 @@ def new_manifest(
         steps=steps,
         recreated_from=new.recreated_from,
         max_retries=new.max_retries,
+        budget=new.budget,
         trials=new.trials,
     )
     return with_index_fields(manifest, rules.grace)

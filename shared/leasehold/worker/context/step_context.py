@@ -412,10 +412,14 @@ class StepContext:
 
         Raises:
             InvalidRequestError: an amount is not a number from 0 on; nothing was noted.
+            BudgetExceededError: the budget of the run, or of its step, is used up, and no call is
+                being made here: the attempt ends, and the run is blocked. Let it pass.
         """
         spend = checked_spend(tokens, usd)
         if not (spend.is_nothing or add_to_call(spend)):
             self._calls.note_spend(spend)
+            if self._calls.facts.has_budget:
+                self._calls.check_budget()
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Record how far the work is: a share of 1, and a short message.

@@ -31,7 +31,12 @@ from leasehold.domain.result import (
 )
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.domain.stored import replace
-from leasehold.errors import ContinuedError, EntryActionNotFoundError, StoreUnavailableError
+from leasehold.errors import (
+    BudgetExceededError,
+    ContinuedError,
+    EntryActionNotFoundError,
+    StoreUnavailableError,
+)
 from leasehold.logs.attempt import LinesOf
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context.step_context import StepContext
@@ -226,7 +231,13 @@ def continued_in(error: BaseException) -> Continued | None:
     """
     if isinstance(error, BaseExceptionGroup):
         asked, others = error.split(ContinuedError)
-        return Continued() if asked is not None and others is None else None
+        if asked is None or others is not None:
+            return None
+        error = asked.subgroup(BudgetExceededError) or ContinuedError()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+    if isinstance(error, BudgetExceededError):
+        return Continued(over_budget=str(error))
     return Continued(error.at_checkpoint) if isinstance(error, ContinuedError) else None
 
 

@@ -23,6 +23,7 @@ from leasehold.worker.sandbox.wire.messages import (
     MAX_FILE,
     Answer,
     Call,
+    CheckBudgetCall,
     CheckLeaseCall,
     CheckpointCall,
     ExistsCall,
@@ -148,6 +149,8 @@ def _made_on_kept(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, by
     match call:
         case CheckLeaseCall():
             calls.check_lease()
+        case CheckBudgetCall():
+            calls.check_budget()
         case KeptCheckpointCall():
             if kept := calls.kept_checkpoint():
                 value, text = [kept.phase, kept.iteration_count], kept.results.encode()

@@ -229,6 +229,7 @@ def _job(held: Attempt, step: EnteredStep, limits: Limits, reuse: int) -> Job:
         cleanup_s=limits.cleanup_s,
         furthest=furthest_of(run),
         has_checkpoint=run.position.checkpoint is not None,
+        has_budget=run.has_budget,
         note=run.position.note,
         traceparent=attempt_traceparent(run, run.traceparent, held.fence.lease_id),
         begin_by=held.stop_at,

@@ -145,9 +145,10 @@ class _Verdict:
                 return Finished(output, status, summary)
             case DeferredNote(reason=reason, detail=detail):
                 return Deferred(reason, safe_text(detail, _MAX_DETAIL))
-            case ContinuedNote(at_checkpoint=at_checkpoint):
+            case ContinuedNote(at_checkpoint=at_checkpoint, over_budget=over):
                 is_to_stop = self._held.stop.is_requested  # then that is why it ends
-                return self._stopped() if is_to_stop else Continued(at_checkpoint)
+                continued = Continued(at_checkpoint, safe_text(over, _MAX_DETAIL))
+                return self._stopped() if is_to_stop else continued
             case UnableNote(code=code):
                 return Unable(code, record_of_child(body))
             case FailedNote(has_raised=True):

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -28,7 +28,7 @@ from leasehold.domain.artifact_name import RunLife, check_artifact_name, files_f
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.recorded_calls import Request
 from leasehold.domain.spend import Spend
-from leasehold.errors import TooLargeError, restored_error
+from leasehold.errors import BudgetExceededError, TooLargeError, restored_error
 from leasehold.worker.failures.kept_text import cut
 from leasehold.worker.sandbox.wire.frames import Frame, FrameReader, GarbledError, encoded
 from leasehold.worker.sandbox.wire.messages import (
@@ -37,6 +37,7 @@ from leasehold.worker.sandbox.wire.messages import (
     Answer,
     BootstrapNote,
     Call,
+    CheckBudgetCall,
     CheckLeaseCall,
     CheckpointCall,
     ExecutionNote,
@@ -64,7 +65,10 @@ OUT_OF_TIME: Final = 10
 LINK_LOST: Final = 113
 
 #: What a call raises besides the errors of Leasehold; any other is a RuntimeError with its name.
-_PLAIN: Final = {kind.__name__: kind for kind in (OSError, RuntimeError, TypeError, ValueError)}
+_PLAIN: Final[Mapping[str, type[BaseException]]] = {
+    kind.__name__: kind
+    for kind in (OSError, RuntimeError, TypeError, ValueError, BudgetExceededError)
+}
 
 #: How often it looks whether the handler has closed the socket: nothing tells it so.
 _LOOK_MS: Final = 500.0
@@ -307,7 +311,7 @@ def _tokens(count: int) -> SimpleQueue[None]:
     return tokens
 
 
-def _error_of(refusal: Refusal) -> Exception:
+def _error_of(refusal: Refusal) -> BaseException:
     error = restored_error(refusal.code, refusal.message, refusal.details)
     if error is not None:
         return error
@@ -344,6 +348,7 @@ class ChildCalls:
             cleanup_s=job.cleanup_s,
             furthest=job.furthest,
             has_checkpoint=job.has_checkpoint,
+            has_budget=job.has_budget,
             note=job.note,
             traceparent=job.traceparent,
         )
@@ -358,6 +363,10 @@ class ChildCalls:
     def check_lease(self) -> None:
         """Raise LeaseLostError where the lease may be over."""
         self._link.ask(CheckLeaseCall())
+
+    def check_budget(self) -> None:
+        """Raise BudgetExceededError where the budget is used up."""
+        self._link.ask(CheckBudgetCall())
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
         """Return what an earlier attempt kept; None: nothing that can be used."""

@@ -309,8 +309,8 @@ class HandlerProcess:
                 return LastWord(note, _body_of(record))
             case Deferred(reason, detail):
                 return LastWord(DeferredNote.model_validate({"reason": reason, "detail": detail}))
-            case Continued(at_checkpoint):
-                return LastWord(ContinuedNote(at_checkpoint=at_checkpoint))
+            case Continued(at_checkpoint, over_budget):
+                return LastWord(ContinuedNote(at_checkpoint=at_checkpoint, over_budget=over_budget))
         raise AssertionError(result)
 
     def _failed(self, record: ErrorRecord, *, permanent: bool) -> LastWord:

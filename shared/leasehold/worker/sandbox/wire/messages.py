@@ -74,6 +74,7 @@ class Job(Message):
     cleanup_s: float
     furthest: Mapping[str, int]
     has_checkpoint: bool
+    has_budget: bool
     note: str | None
     traceparent: str | None
     begin_by: Annotated[float, Field(allow_inf_nan=False)]
@@ -148,6 +149,12 @@ class CheckLeaseCall(Call):
     """May the handler be entered? Its lease may be over by now."""
 
     kind: Literal["check_lease"] = "check_lease"
+
+
+class CheckBudgetCall(Call):
+    """May the handler spend more?"""
+
+    kind: Literal["check_budget"] = "check_budget"
 
 
 class KeptCheckpointCall(Call):
@@ -332,6 +339,7 @@ class ContinuedNote(Message):
 
     kind: Literal["continued"] = "continued"
     at_checkpoint: bool
+    over_budget: Annotated[str, Field(max_length=2000)]
 
 
 class LeftNote(Message):
@@ -348,6 +356,7 @@ class LeftNote(Message):
 FromWorker = Job | Stop | SoftLimitNote | StacksNote | Answer | Refusal
 AnyCall = (
     CheckLeaseCall
+    | CheckBudgetCall
     | KeptCheckpointCall
     | CheckpointCall
     | RejectCall
