@@ -29,8 +29,8 @@ SCREEN = """\
 step      charge, strategy fixed
 in force  handler 30 s (entry), deadline 60 s (entry)
 proposed  handler 135.5 s, deadline 180 s
-attempts  62 since TIME: 60 with a result, 2 clipped; 12 of them
-          cold
+attempts  62 of the ledger since TIME: 60 with a result, 2
+          clipped; 12 of them cold
 clipped   2 attempts, which threw away 1.0 min of attempts
 
       up to  bootstrap          execution          whole attempt
@@ -253,7 +253,7 @@ def test_attempts_that_all_failed_say_nothing_of_how_long_the_step_takes(shell: 
 
     done = shell.run("explain-limit", "refuse")
 
-    assert "attempts: 1 since" in done.stdout
+    assert "attempts: 1 of the ledger since" in done.stdout
     assert "up to" not in done.stdout
     assert only_line(done.stderr).startswith("there is no histogram: failed attempts say nothing")
 

@@ -205,3 +205,15 @@ def test_a_run_with_a_remote_step_says_at_the_start_that_it_will_wait(shell: She
     process.communicate()
 
     assert line.startswith("step weigh is for remote workers: the run waits there until one claims")
+
+
+def test_a_run_of_this_process_warns_of_variables_that_look_like_settings(shell: Shell) -> None:
+    """They are of what runs here, as in a server; a run that is left to a server has its own."""
+    settings = {"PIPELINE_CHRAGE_TIMEOUT_MS": "9", "PIPELINE_WORKSPACE": "/of/another/program"}
+
+    here = shell.run(*ORDER, "--in-process", **settings)
+    elsewhere = shell.run(*ORDER, **settings)
+
+    assert here.stderr.count("PIPELINE_CHRAGE_TIMEOUT_MS is set, and nothing reads it: is") == 1
+    assert "PIPELINE_WORKSPACE" not in here.stderr
+    assert "is set" not in elsewhere.stderr

@@ -363,6 +363,31 @@ def test_a_budget_that_was_only_proposed_is_not_in_force_before_it_is_derived_ag
     assert in_force(open_bundle(**longer), unique).sources["dispatchDeadline"] == "derived"
 
 
+def test_a_deploy_that_only_proposes_does_not_undo_what_another_applies(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    """Each would put the limit back once an hour; a strategy that was changed waits two of them."""
+    write_runs(documents, unique)
+    applying, proposing = open_bundle(), open_bundle(limit_strategy="propose")
+    derive_budgets(applying.engine)
+    stored = documents.get(budget_ref(unique))
+    assert stored is not None
+
+    (derived,) = derive_budgets(proposing.engine)
+
+    assert "Another deploy derived this step" in derived.problem
+    after = documents.get(budget_ref(unique))
+    assert after is not None
+    assert after.document == stored.document
+    assert in_force(applying, unique).sources["agentTimeout"] == "derived"
+    assert explain_limit(proposing.engine, unique)["budget"].reasons[0] == derived.problem
+    long_ago = {**stored.document, "derivedAt": now_of(documents) - 2 * HOUR}
+    documents.transact(budget_ref(unique), lambda *_: Write(None, long_ago))
+    (derived,) = derive_budgets(proposing.engine)
+    assert derived.budget is not None
+    assert derived.budget.strategy == "propose"
+
+
 def test_a_derivation_that_began_earlier_does_not_undo_a_later_one(
     documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
 ) -> None:
@@ -479,6 +504,7 @@ def test_a_metrics_server_takes_the_place_of_the_ledger_and_its_lies_change_noth
         assert derived.budget.counts["successes"] == 3 * 2 * count, "of three spans"
         report = explain_limit(engine, unique)
         assert {one["execution_seconds"] for one in report["samples"]} == {30.0, 60.0}
+        assert report["samplesFrom"] == "prometheus"
         stored = documents.get(budget_ref(unique))
         assert stored is not None
 
@@ -509,7 +535,7 @@ def test_what_is_explained_is_not_stored(
     report = explain_limit(engine, unique)
 
     assert report["dispatchDeadlineS"] == {"value": 900.0, "source": "entry"}
-    assert len(report["samples"]) == 10
+    assert (len(report["samples"]), report["samplesFrom"]) == (10, "ledger")
     assert documents.get(budget_ref(unique)) is None
     with pytest.raises(UnknownKeyError):
         explain_limit(engine, "no-such-step")

@@ -45,7 +45,8 @@ class LimitReport(ResponseModel):
     """`GET /budgets/{step}`: the budget as it would be derived now, and its attempts.
 
     `agentTimeoutS` and `dispatchDeadlineS` are in force for the next dispatch, each with its
-    source; `samples` has the attempts of the window, the oldest first.
+    source; `samples` has the attempts of the window, the oldest first, and `samplesFrom` says who
+    has measured them.
     """
 
     budget: Budget
@@ -53,3 +54,4 @@ class LimitReport(ResponseModel):
     agent_timeout_s: SettingInForce
     dispatch_deadline_s: SettingInForce
     samples: list[SampleReport]
+    samples_from: str = "ledger"  # an older server does not say

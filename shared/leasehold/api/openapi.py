@@ -176,6 +176,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "budgets": "the budgets, by their steps",
     "budget": "the budget as it would be derived now",
     "samples": "its attempts of the window, the oldest first",
+    "samplesFrom": "where they come from: `ledger`, or `prometheus`",
     "settings": "how it is derived",
     "percentile": "the share of attempts that should end within the limit",
     "confidence": "how sure it should be that so many do",

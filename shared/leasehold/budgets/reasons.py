@@ -14,6 +14,11 @@ DRIFTED: Final = (
 )
 REFUTED: Final = "The declared limit no longer counts: it would clip too many attempts."
 SMALL: Final = "The window is small, so the limit stays above its longest success."
+APPLIED_ELSEWHERE: Final = (
+    "Another deploy derived this step with the strategy phase_decoupled in the last two hours: its "
+    "budget stays, and what this one proposes is not stored. Unless the strategy was just changed, "
+    "give both the same."
+)
 CLIPS: Final = (
     "The limit in force clipped each of the last three attempts. Where they hang, no limit helps "
     "them."

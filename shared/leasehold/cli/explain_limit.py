@@ -137,7 +137,10 @@ def _nothing(report: LimitReport, step: str, url: str | None) -> str:
     """Return that there is no attempt, and what to do."""
     window = duration(timedelta(seconds=report.settings.window_s))
     nothing = f"no attempt of step {step} ended in the last {window}"
-    nothing = on_this_store(nothing) if url is None else nothing
+    if report.samples_from != "ledger":
+        nothing += f", as {_source(report.samples_from)} has it"
+    elif url is None:
+        nothing = on_this_store(nothing)
     limit = _setting(report.agent_timeout_s)
     return f"{nothing}; its handler has {limit}. Let runs end that have the step, and look again."
 
@@ -166,7 +169,7 @@ def _print(
             ("step", f"{budget.step_type}, strategy {budget.strategy}"),
             (IN_FORCE, f"handler {timeout}, deadline {deadline}"),
             (PROPOSED, _proposal(report)),
-            ("attempts", _attempts(samples)),
+            ("attempts", _attempts(samples, report.samples_from)),
             ("clipped", _clipped(samples)),
         ]
     )
@@ -194,8 +197,8 @@ def _proposal(report: LimitReport) -> str:
     return f"{words}, only proposed" if report.budget.only_proposed else words
 
 
-def _attempts(samples: Sequence[AttemptSample]) -> str:
-    """Return how many there were, since when, and how they ended."""
+def _attempts(samples: Sequence[AttemptSample], source: str) -> str:
+    """Return how many there were, who has measured them, since when, and how they ended."""
     found = count(samples, dropped=0)
     parts = (
         (found.successes, "with a result"),
@@ -205,7 +208,11 @@ def _attempts(samples: Sequence[AttemptSample]) -> str:
     )
     ends = ", ".join(f"{number} {words}" for number, words in parts if number)
     since = stamp(samples[0].ended_at)
-    return f"{len(samples)} since {since}: {ends}; {found.cold} of them cold"
+    return f"{len(samples)} of {_source(source)} since {since}: {ends}; {found.cold} of them cold"
+
+
+def _source(name: str) -> str:
+    return "the ledger" if name == "ledger" else "PIPELINE_METRICS_SOURCE"
 
 
 def _clipped(samples: Sequence[AttemptSample]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from dataclasses import replace
 from functools import partial
@@ -118,6 +119,7 @@ def start(  # a parameter for each option
     request, run_id, remote = _preview(request)
     command = start_command(request, given.words, files)
     if in_process:
+        _warn_of_unread_variables()
         if remote:
             steps = f"step {remote[0]} is" if len(remote) == 1 else f"steps {', '.join(remote)} are"
             note(
@@ -126,6 +128,14 @@ def start(  # a parameter for each option
             )
         return _run_in_process(request, run_id, command=command, as_json=as_json)
     return _record(request, command, url=None, wait=wait, as_json=as_json)
+
+
+def _warn_of_unread_variables() -> None:
+    """Warn of variables that look like settings of what runs here, and are none."""
+    from leasehold.doctor.variables import unread_lines  # noqa: PLC0415 - seldom asked for
+
+    for line in unread_lines(os.environ):
+        warn(line)
 
 
 def _preview(request: StartRequest) -> tuple[StartRequest, str, list[str]]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
+from leasehold.budgets import reasons
 from leasehold.budgets.derive import derive_budget
 from leasehold.budgets.proposal import (
     BudgetProposal,
@@ -25,9 +26,17 @@ from leasehold.budgets.proposal import (
     Strategy,
 )
 from leasehold.budgets.samples import AttemptSample, Outcome, SampleCounts, believable, outcome_of
-from leasehold.domain.budget import BUDGETS_AT_MOST, Budget, BudgetLimit, budget_of, budget_ref
+from leasehold.domain.budget import (
+    APPLIED,
+    BUDGETS_AT_MOST,
+    Budget,
+    BudgetLimit,
+    budget_of,
+    budget_ref,
+)
 from leasehold.domain.manifest import to_document
 from leasehold.domain.stored import Document, UnreadableDocument, Write
+from leasehold.domain.stored import replace as changed
 from leasehold.domain.timestamps import time_of
 from leasehold.errors import LeaseholdError, StoreUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Query, Range
@@ -47,6 +56,8 @@ _SOON: Final = timedelta(minutes=1)
 
 #: A handler that is ended needs this long for its end to be recorded.
 _TO_SETTLE: Final = timedelta(seconds=5)
+#: A deploy that goes by its budgets derives them each hour.
+_TWO_TURNS: Final = timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +218,13 @@ def explain_limit(
     settings = budget_settings(engine, entry)
     document, now = engine.documents.transact(budget_ref(step_type), _look).answer
     samples = (source or _source(engine))(step_type, now - settings.window)
+    last = _last(document)
+    budget = _budget(entry, samples, now, last, settings)
+    if _is_applied_elsewhere(last, settings.strategy, now):
+        budget = changed(budget, reasons=(reasons.APPLIED_ELSEWHERE, *budget.reasons))
     in_force = engine.dispatch_rules().known_settings(step_type)
     return {
-        "budget": _budget(entry, samples, now, _last(document), settings),
+        "budget": budget,
         "settings": {
             "percentile": settings.percentile,
             "confidence": settings.confidence,
@@ -228,6 +243,7 @@ def explain_limit(
             "source": in_force.sources["dispatchDeadline"],
         },
         "samples": [asdict(one) for one in believable(samples, now)],
+        "samplesFrom": "ledger" if engine.samples is None else "prometheus",
     }
 
 
@@ -297,6 +313,8 @@ def _derive(engine: Engine, source: SampleSource, entry: StepDispatchEntry) -> D
         document, now = engine.documents.transact(ref, _look).answer
         samples = source(entry.step_type, now - settings.window)
         last = _last(document)
+        if _is_applied_elsewhere(last, settings.strategy, now):
+            return Derived(entry.step_type, None, reasons.APPLIED_ELSEWHERE)
         budget = _budget(entry, samples, now, last, settings)
         is_stored = engine.documents.transact(ref, partial(_put, budget)).answer
     except LeaseholdError as error:
@@ -310,6 +328,17 @@ def _derive(engine: Engine, source: SampleSource, entry: StepDispatchEntry) -> D
 def _look(document: Document | None, now: datetime) -> Write[tuple[Document | None, datetime]]:
     """Return what is stored, and the store's time; nothing is written."""
     return Write((document, now))
+
+
+def _is_applied_elsewhere(last: Budget | None, strategy: Strategy, now: datetime) -> bool:
+    """Return whether another deploy goes by the budget that is stored, and this one would not.
+
+    Each would undo what the other has learnt, once an hour. What is only proposed gives way; after
+    a change of the strategy it is stored when the derivations of before are old.
+    """
+    if last is None or not last.strategy == APPLIED != strategy:
+        return False
+    return timedelta(0) <= now - last.derived_at < _TWO_TURNS
 
 
 def _put(budget: Budget, before: Document | None, now: datetime) -> Write[bool]:
