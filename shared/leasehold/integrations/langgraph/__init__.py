@@ -1,0 +1,14 @@
+"""LangGraph and LangChain agents in a step: paid calls are recorded, and so are checkpoints."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from leasehold.integrations.durable import durable, warn_of_version
+from leasehold.integrations.langgraph.middleware import LeaseholdMiddleware
+from leasehold.integrations.langgraph.saver import LeaseholdSaver
+
+__all__ = ["LeaseholdMiddleware", "LeaseholdSaver", "durable"]
+
+warn_of_version("langgraph", version("langgraph"), ("1.2",))
+warn_of_version("langchain", version("langchain"), ("1.5",))

@@ -1,0 +1,157 @@
+"""A middleware that records the calls of an agent of `create_agent` (`LeaseholdMiddleware`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.tools.tool_node import ToolCallRequest
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.types import Command
+
+from leasehold.integrations.durable import Durable, current, key_of
+from leasehold.integrations.langgraph.recorded import (
+    Fingerprints,
+    recorded_response,
+    recorded_result,
+    response_of,
+    result_of,
+)
+from leasehold.worker.context.step_context import OnUnknown
+
+#: The tool call that an agent works within, of another agent.
+_WITHIN: Final[ContextVar[tuple[str, ...]]] = ContextVar("leasehold_within", default=())
+
+
+class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Records each model call and each tool call of an agent in the step that it runs in.
+
+        agent = create_agent(model, tools, middleware=[LeaseholdMiddleware()])
+
+        async def research(ctx: StepContext, given: Question) -> str:
+            with durable(ctx):
+                state = await agent.ainvoke({"messages": [("user", given.text)]})
+            return state["messages"][-1].text
+
+    An attempt that comes later runs the agent from its beginning, and each recorded call returns
+    what it returned; only calls that were under way are made again. Between two calls the attempt
+    ends where its time is short, and the next one goes on.
+
+    It belongs at the end of the list: what it records is what the model gets, and what a tool
+    returns; other middleware does its work again. One that itself calls a model, as for a summary,
+    pays for it again: give the agent a `LeaseholdSaver` as well. Outside of `durable` it does
+    nothing.
+
+    Args:
+        on_unknown: for tools that must not be repeated, by name: "ask" or "fail", as of `ctx.once`.
+    """
+
+    def __init__(self, on_unknown: Mapping[str, OnUnknown] | None = None) -> None:
+        super().__init__()
+        self._on_unknown = dict(on_unknown or {})
+        self._by_step: WeakKeyDictionary[Durable, _StepCalls] = WeakKeyDictionary()
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Return the recorded response of a model, or have the call made, and record it."""
+        step = current()
+        if step is None:
+            return await handler(request)
+
+        async def body() -> Any:
+            response = await handler(request)
+            step.ctx.spend(tokens=_tokens(response))
+            return recorded_response(response)
+
+        calls = self._calls(step)
+        fingerprint = calls.fingerprints.of_model_call(request)
+        # The beginning of a conversation tells agents apart that work side by side.
+        place = ("model", _agent(), calls.fingerprints.of_beginning(request.messages))
+        with calls.numbered((*_WITHIN.get(), *place)) as key:
+            recorded = await step.call(key, body, request=fingerprint)
+        return response_of(recorded, request.response_format)
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        """Return the recorded result of a tool, or have the call made, and record it."""
+        step = current()
+        if step is None:
+            return await handler(request)
+        name, call_id = request.tool_call["name"], request.tool_call["id"] or ""
+        key = key_of(*_WITHIN.get(), "tool", name, _asked_by(request), call_id)
+
+        async def body() -> Any:
+            within = _WITHIN.set((*_WITHIN.get(), call_id))
+            try:
+                return recorded_result(key, await handler(request))
+            finally:
+                _WITHIN.reset(within)
+
+        asked = {"tool": name, "arguments": request.tool_call["args"]}
+        on_unknown = self._on_unknown.get(name, "repeat")
+        recorded = await step.call(key, body, request=asked, on_unknown=on_unknown, tool=name)
+        return result_of(recorded)
+
+    def _calls(self, step: Durable) -> _StepCalls:
+        return self._by_step.setdefault(step, _StepCalls())
+
+
+class _StepCalls:
+    """The model calls of one attempt of a step."""
+
+    def __init__(self) -> None:
+        self.fingerprints = Fingerprints()
+        self._taken: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
+
+    @contextlib.contextmanager
+    def numbered(self, place: tuple[str, ...]) -> Iterator[str]:
+        """Return the key of the next call of a place; a call that fails leaves its number free.
+
+        So the calls after it have the same numbers in an attempt in which it does not fail.
+        """
+        taken = self._taken[place]
+        number = next(each for each in range(len(taken) + 1) if each not in taken)
+        taken.add(number)
+        try:
+            yield key_of(*place, str(number))
+        except BaseException:
+            taken.discard(number)
+            raise
+
+
+def _agent() -> str:
+    """Return the name of the agent that makes a call."""
+    return str(get_config().get("metadata", {}).get("lc_agent_name") or "")
+
+
+def _asked_by(request: ToolCallRequest) -> str:
+    """Return the id of the message that asked for a tool call: some models number theirs anew."""
+    state = request.state
+    messages = state if isinstance(state, list) else _messages(state)
+    for message in reversed(messages):
+        calls = message.tool_calls if isinstance(message, AIMessage) else ()
+        if any(call["id"] == request.tool_call["id"] for call in calls):
+            return message.id or ""
+    return ""
+
+
+def _messages(state: Any) -> list[Any]:
+    found = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", None)
+    return found or []
+
+
+def _tokens(response: ModelResponse[Any]) -> int:
+    used = (each.usage_metadata for each in response.result if isinstance(each, AIMessage))
+    return sum(usage["total_tokens"] for usage in used if usage)

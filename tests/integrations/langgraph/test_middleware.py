@@ -1,0 +1,220 @@
+"""The middleware records the calls of an agent, and lets pass what ends an attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import BaseTool, tool
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from leasehold.errors import ContinuedError, UnrestorableResultError
+from leasehold.integrations.langgraph import LeaseholdMiddleware, durable
+from leasehold.testing import FrozenClock, RecordingContext, step_context
+from tests.integrations.langgraph.catalog import ScriptedModel
+
+
+class Answers(ScriptedModel):
+    """A model that says one message after the other."""
+
+    says: Any
+
+    async def _agenerate(self, messages: Any, *_: Any, **__: Any) -> Any:
+        turn = sum(isinstance(message, AIMessage) for message in messages)
+        return ChatResult(generations=[ChatGeneration(message=self.says(turn))])
+
+
+def asks(*calls: tuple[str, dict[str, Any]]) -> Callable[[int], AIMessage]:
+    """Return what a model says that asks for tools in its first turn, and answers in its second."""
+    asked = [
+        {"name": name, "args": args, "id": f"call-{n}"} for n, (name, args) in enumerate(calls)
+    ]
+    return lambda turn: AIMessage("Done.") if turn else AIMessage("", tool_calls=asked)
+
+
+def run(
+    ctx: RecordingContext,
+    says: Callable[[int], AIMessage],
+    tools: Sequence[BaseTool],
+    *,
+    middleware: Sequence[Any] = (),
+    **options: Any,
+) -> dict[str, Any]:
+    """Run an agent to its end."""
+    middleware = [*middleware, LeaseholdMiddleware()]
+    agent = create_agent(Answers(says=says), tools, middleware=middleware, **options)
+    with durable(ctx):
+        return asyncio.run(agent.ainvoke({"messages": [("user", "Go.")]}))
+
+
+def twice(
+    says: Callable[[int], AIMessage], tools: Sequence[BaseTool], **options: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run an agent in one attempt, and in one that is given what the first has recorded."""
+
+    def never(turn: int) -> AIMessage:
+        raise AssertionError(turn)
+
+    with step_context() as ctx:
+        first = run(ctx, says, tools, **options)
+        calls = ctx.recorded.calls
+    with step_context(attempt=2, calls=calls) as ctx:
+        second = run(ctx, never, tools, **options)
+        assert ctx.recorded.calls == {}
+    return first, second
+
+
+class Weather(BaseModel):
+    place: str
+    degrees: int
+
+
+def test_a_typed_answer_comes_back_as_its_type() -> None:
+    def says(_: int) -> AIMessage:
+        args = {"place": "Oslo", "degrees": 3}
+        return AIMessage("", tool_calls=[{"name": "Weather", "args": args, "id": "1"}])
+
+    first, second = twice(says, [], response_format=ToolStrategy(Weather))
+
+    expected = Weather(place="Oslo", degrees=3)
+    assert (first["structured_response"], second["structured_response"]) == (expected, expected)
+
+
+def test_a_tool_may_change_the_state_of_the_graph() -> None:
+    made = []
+
+    @tool
+    def note(text: str) -> Any:
+        """Take a note."""
+        made.append(text)
+        message = ToolMessage("Noted.", tool_call_id="call-0", artifact={"text": text})
+        return Command(update={"messages": [message]})
+
+    first, second = twice(asks(("note", {"text": "x"})), [note])
+
+    assert made == ["x"]
+    kept = [[(each.text, each.type) for each in state["messages"]] for state in (first, second)]
+    assert kept[0] == kept[1] == [("Go.", "human"), ("", "ai"), ("Noted.", "tool"), ("Done.", "ai")]
+    assert second["messages"][2].artifact == {"text": "x"}
+
+
+def test_what_would_come_back_as_something_else_is_refused_with_what_to_do() -> None:
+    @tool(response_format="content_and_artifact")
+    def look() -> tuple[str, Any]:
+        """Look."""
+        return "Seen.", Weather(place="Oslo", degrees=3)
+
+    with step_context() as ctx, pytest.raises(UnrestorableResultError) as error:
+        run(ctx, asks(("look", {})), [look])
+
+    assert "would not come back as what it is. Return text or JSON values" in str(error.value)
+
+
+def test_an_error_of_a_tool_is_not_recorded() -> None:
+    made = []
+
+    @tool
+    def fail() -> str:
+        """Fail."""
+        made.append(len(made))
+        message = "no connection"
+        raise ConnectionError(message)
+
+    with step_context() as ctx:
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                run(ctx, asks(("fail", {})), [fail])
+
+    assert made == [0, 1]
+    assert len(ctx.recorded.calls) == 1  # that of the model
+
+
+def test_an_attempt_whose_time_is_short_ends_between_two_calls_whatever_tries_again() -> None:
+    made = []
+
+    @tool
+    def look() -> str:
+        """Look for a long time."""
+        made.append(1)
+        clock.advance(timedelta(seconds=58))
+        return "Seen."
+
+    clock = FrozenClock()
+    middleware = [ModelRetryMiddleware(max_retries=3, initial_delay=0)]
+    with step_context(time_left=60, clock=clock) as ctx, pytest.raises(ContinuedError):
+        run(ctx, asks(("look", {})), [look], middleware=middleware)
+    with step_context(attempt=2, calls=ctx.recorded.calls) as ctx:
+        state = run(ctx, asks(("look", {})), [look], middleware=middleware)
+
+    assert made == [1]
+    assert state["messages"][-1].text == "Done."
+
+
+def test_an_agent_within_a_tool_has_its_own_calls() -> None:
+    """Two of them at work at once, on the same question: neither has the other's answers."""
+    made = []
+
+    @tool
+    async def research(topic: str) -> str:
+        """Research a topic."""
+
+        @tool
+        async def look(number: int) -> str:
+            """Look."""
+            made.append((topic, number))
+            return f"{topic} {number}"
+
+        model = Answers(says=asks(("look", {"number": 1}), ("look", {"number": 2})))
+        agent = create_agent(model, [look], middleware=[LeaseholdMiddleware()])
+        state = await agent.ainvoke({"messages": [("user", "What is there?")]})
+        return ", ".join(each.text for each in state["messages"] if each.type == "tool")
+
+    topics = [("research", {"topic": topic}) for topic in ("salt", "iron")]
+    first, second = twice(asks(*topics), [research])
+
+    assert sorted(made) == [("iron", 1), ("iron", 2), ("salt", 1), ("salt", 2)]
+    texts = [each.text for each in second["messages"]]
+    assert texts == [each.text for each in first["messages"]]
+    assert texts[2:4] == ["salt 1, salt 2", "iron 1, iron 2"]
+
+
+def test_a_call_that_failed_does_not_move_the_others() -> None:
+    """The second attempt has no failure, and the same results."""
+    failed = []
+
+    def says(turn: int) -> AIMessage:
+        if not failed:
+            failed.append(turn)
+            message = "overloaded"
+            raise ConnectionError(message)
+        return AIMessage(f"Answer {turn}.")
+
+    class Retry(AgentMiddleware[Any, Any, Any]):
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            try:
+                return await handler(request)
+            except ConnectionError:
+                return await handler(request)
+
+    first, second = twice(says, [], middleware=[Retry()])
+
+    assert second["messages"][-1].text == first["messages"][-1].text == "Answer 0."
+
+
+def test_outside_of_a_step_an_agent_runs_as_without_it() -> None:
+    agent = create_agent(
+        Answers(says=lambda _: AIMessage("Done.")), [], middleware=[LeaseholdMiddleware()]
+    )
+
+    state = asyncio.run(agent.ainvoke({"messages": [("user", "Go.")]}))
+
+    assert state["messages"][-1].text == "Done."
