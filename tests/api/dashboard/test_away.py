@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import secrets
 import socket
@@ -112,6 +113,33 @@ def test_a_page_that_is_open_says_what_a_restart_of_the_server_does_and_goes_on(
 
             expect(tab.get_by_role("link", name=started["runId"])).to_be_visible()
             expect(tab.locator("#away")).to_be_hidden()
+
+
+def test_a_person_who_has_lost_a_role_is_told_by_the_form_and_by_the_page(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The server was started again with other rights, under a page that is open."""
+    port = own_port()
+    (tmp_path / "go-on").touch()
+    url, header = f"http://127.0.0.1:{port}", {"LEASEHOLD_IDENTITY_HEADER": "X-Forwarded-User"}
+    context = browser.new_context(base_url=url, extra_http_headers={"X-Forwarded-User": "ann"})
+    tab = context.new_page()
+    with starting(tmp_path, WHOLE, port=port, **header, LEASEHOLD_RIGHTS="ann=operator"):
+        tab.goto("/registry")
+        expect(tab.get_by_role("heading", level=1)).to_have_text("Limits in force")
+        tab.get_by_role("button", name="Live: pause").click()
+        tab.get_by_text("Set one…").first.click()
+        tab.get_by_label("why").first.fill("more time")
+    with starting(tmp_path, WHOLE, port=port, **header, LEASEHOLD_RIGHTS="ann=viewer") as (_, api):
+        until(lambda: api.ask("GET", "/ready", X_Forwarded_User="ann").status == 200)
+        tab.get_by_role("button", name=re.compile("^Set for")).first.click()
+        expect(tab.get_by_role("heading", level=1)).to_have_text("You may not do that")
+        expect(tab.get_by_role("alert")).to_contain_text("ann may read")
+        tab.goto("/registry")
+    with starting(tmp_path, WHOLE, port=port, **header, LEASEHOLD_RIGHTS="bob=operator"):
+        expect(tab.locator("#away")).to_contain_text("ann may do nothing")
+        expect(tab.get_by_role("button", name="Paused: look again")).to_be_visible()
+    context.close()
 
 
 def test_a_form_meets_a_full_disk_and_is_done_when_there_is_room(

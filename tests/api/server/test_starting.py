@@ -38,7 +38,7 @@ print(*{"flask", "pydantic", "leasehold.bootstrap", "leasehold.domain.manifest"}
 
 @contextmanager
 def starting(
-    folder: Path, catalog: str, command: str = "serve", port: int | None = None
+    folder: Path, catalog: str, command: str = "serve", port: int | None = None, **others: str
 ) -> Iterator[tuple[subprocess.Popen[str], Api]]:
     """Give a server whose catalog is being imported, once it answers."""
     (folder / "slow_catalog.py").write_text(catalog)
@@ -48,6 +48,7 @@ def starting(
         "LEASEHOLD_STORE": f"sqlite:///{folder / 'leasehold.db'}",
         "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",
         "PYTHONPATH": f"{ROOT}:{folder}",
+        **others,
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "leasehold", command, "--port", str(port)],
