@@ -47,7 +47,7 @@ class BusyError(Exception):
 
 
 def ask(ctx: StepContext, given: Any) -> Any:
-    """Be refused as often as is said, each time for the time that is said; keep an iteration before that."""
+    """Be refused as often, and for as long, as is said; keep an iteration before that."""
     if ctx.attempt <= given.get("progresses", 0):
         ctx.checkpoint(ctx.attempt, [])
     if ctx.attempt > given["times"]:

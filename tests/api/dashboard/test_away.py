@@ -115,7 +115,7 @@ def test_a_page_that_is_open_says_what_a_restart_of_the_server_does_and_goes_on(
             expect(tab.locator("#away")).to_be_hidden()
 
 
-def test_a_person_who_has_lost_a_role_is_told_by_the_form_and_by_the_page(
+def test_a_lost_role_is_said_by_the_form_and_by_the_page_that_were_open(
     browser: Browser, tmp_path: Path
 ) -> None:
     """The server was started again with other rights, under a page that is open."""
