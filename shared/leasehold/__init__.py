@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from leasehold.registry.gates import GateEntry
     from leasehold.registry.pipelines import PipelineEntry, TrialPolicy
     from leasehold.registry.registry import Registry
+    from leasehold.worker.context.mapped import CallRetry, Mapped
     from leasehold.worker.context.step_context import IncrementalState, StepContext
     from leasehold.worker.handler.gates import GateContext
     from leasehold.worker.stopping.shutdown import ShutdownCoordinator
@@ -44,6 +45,7 @@ __all__ = [
     "AsyncClient",
     "Budget",
     "BudgetExceededError",
+    "CallRetry",
     "Client",
     "ContinuedError",
     "CustomChannel",
@@ -56,6 +58,7 @@ __all__ = [
     "LeaseholdError",
     "LogChannel",
     "Manifest",
+    "Mapped",
     "PermanentError",
     "PipelineEntry",
     "Registry",
@@ -79,6 +82,7 @@ _MODULES: Final = {
     "AsyncClient": "client.async_client",
     "Budget": "domain.spend",
     "BudgetExceededError": "errors",
+    "CallRetry": "worker.context.mapped",
     "Client": "client.client",
     "ContinuedError": "errors",
     "CustomChannel": "registry.channels",
@@ -91,6 +95,7 @@ _MODULES: Final = {
     "LeaseholdError": "errors",
     "LogChannel": "registry.channels",
     "Manifest": "domain.manifest",
+    "Mapped": "worker.context.mapped",
     "PermanentError": "errors",
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",

@@ -555,3 +555,60 @@ def test_threads_that_use_a_context_first_at_the_same_time_share_what_is_made_of
             thread.join()
 
     assert client.calls == [("a",)]
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+def ask(prompt: str, *, model: str = "small", pages: list[Page] | None = None) -> str:
+    ASKED.append(prompt)
+    return f"{model}: {prompt}"
+
+
+ASKED: list[object] = []
+
+
+def test_arguments_are_given_by_name(ctx: RecordingContext) -> None:
+    assert ctx.once("a", ask, "hi", model="large") == "large: hi"
+    assert asyncio.run(ctx.aonce("b", ask, prompt="ho")) == "small: ho"
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((5,), {}, "prompt of ask is 'int'; allowed: what it is annotated as: the value itself: "),
+        ((object(),), {}, "prompt of ask is 'object'; allowed: what it is annotated as"),
+        (("hi",), {"model": None}, "model of ask is 'NoneType'; allowed: what it is annotated as"),
+        (("hi",), {"pages": [{"pageTitle": "x"}, {}]}, "pages of ask is 'list'; allowed: what it"),
+        ((), {}, "arguments of ask is '0'; allowed: ask(prompt: 'str', *, model: 'str' = 'small'"),
+        (("hi",), {"modell": "x"}, "got an unexpected keyword argument 'modell'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_it_costs_anything(
+    ctx: RecordingContext, args: tuple[Any, ...], kwargs: dict[str, Any], words: str
+) -> None:
+    ASKED.clear()
+
+    with pytest.raises(InvalidRequestError) as refused:
+        ctx.once("answer", ask, *args, **kwargs)
+
+    assert words in refused.value.message
+    assert "\n" not in refused.value.message
+    assert ASKED == []
+    assert ctx.once("answer", ask, "hi") == "small: hi"
+
+
+class FakeClient:
+    """The client of a test, in place of that of a library."""
+
+
+def test_what_a_call_may_well_take_is_not_refused(ctx: RecordingContext) -> None:
+    """A number in digits, a client of a test, a generator, and more arguments than are named."""
+
+    def many(count: int, client: Client, words: list[str], more: Any, *rest: int) -> list[str]:
+        return [*words, str(count), str(more), type(client).__name__, *map(str, rest)]
+
+    letters = (letter for letter in "ab")
+    made = ctx.once("many", many, "3", FakeClient(), letters, object, "x")
+
+    assert made == ["a", "b", "3", "<class 'object'>", "FakeClient", "x"]

@@ -302,6 +302,10 @@ class Pace:
         self._longest = max(self._longest, self._beat - left)
         self._beat = left
 
+    def note_work(self, seconds: float) -> None:
+        """Note how long one piece of work took that was done beside others."""
+        self._longest = max(self._longest, seconds)
+
     def is_short(self) -> bool:
         """Return whether the time to the soft limit may not be enough until the next beat.
 

@@ -40,6 +40,7 @@ from leasehold.errors import (
     InvalidRequestError,
     UnrestorableResultError,
 )
+from leasehold.worker.context.arguments import check_arguments
 from leasehold.worker.context.spending import SpentInCall, collecting
 from leasehold.worker.context.typed_json import (
     adapter_of,
@@ -88,15 +89,22 @@ class OnceCall:
         self.key = key
         self.call = partial(call, **kwargs) if kwargs else call
         self.args = args
+        self.kwargs = kwargs or {}
         self.keep = bool(keep)
         self.returns = return_type_of(self.call)
         self.mark = _mark_of(self.call, args)
+        self._function = call
         self.request: Request | None = None
         if request is not None:
             try:
                 self.request = fingerprint_of(request)
             except (ValueError, TypeError) as error:
                 raise not_json("request", ValueError(error)) from None
+
+    def check(self) -> None:
+        """Refuse a call that would cost something for nothing, with a LeaseholdError."""
+        self.returns.check_restorable(self.call)
+        check_arguments(self._function, name_of(self._function), self.args, self.kwargs)
 
 
 class CallsMadeOnce:
@@ -123,7 +131,7 @@ class CallsMadeOnce:
             with self._turns.turn(asked.key):
                 text = self._recorded(asked)
                 if text is None:
-                    asked.returns.check_restorable(asked.call)
+                    asked.check()
                     with collecting(self._calls.note_spend) as spent:
                         result = _not_awaitable(asked.call, asked.call(*asked.args))
                         text = self._record(asked, result, spent)
@@ -137,7 +145,7 @@ class CallsMadeOnce:
             async with self._turns.aturn(asked.key):
                 text = await in_thread(partial(self._recorded, asked))
                 if text is None:
-                    asked.returns.check_restorable(asked.call)
+                    asked.check()
                     with collecting(self._calls.note_spend) as spent:
                         result = await _awaited(asked.call, asked.args, asked.returns)
                         text = await _to_the_end(partial(self._record, asked, result, spent))

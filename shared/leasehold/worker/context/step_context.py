@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import (
+    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -45,7 +47,11 @@ from leasehold.worker.context.spending import add_to_call
 from leasehold.worker.context.typed_json import plain_json_text_of
 from leasehold.worker.failures.failures import safe_text
 
+if TYPE_CHECKING:
+    from leasehold.worker.context.mapped import CallRetry, Mapped, MappedCalls
+
 T = TypeVar("T")
+I = TypeVar("I")  # noqa: E741 - an item
 #: What becomes of a call of which it is not known whether it happened.
 OnUnknown: TypeAlias = Literal["repeat", "ask", "fail"]
 
@@ -385,6 +391,212 @@ class StepContext:
         asked = OnceCall(key, call, args, kwargs, request=request, keep=keep)
         return await self._once.amake(asked)
 
+    @overload
+    def map(
+        self,
+        call: Callable[[I], T],
+        items: Iterable[I],
+        *,
+        at_once: int = 10,
+        retry: CallRetry | int | None = None,
+        key: Callable[[I], str] | None = None,
+        name: str = "",
+        keep: bool = False,
+        return_exceptions: Literal[False] = False,
+    ) -> list[T]: ...
+
+    @overload
+    def map(
+        self,
+        call: Callable[[I], T],
+        items: Iterable[I],
+        *,
+        at_once: int = 10,
+        retry: CallRetry | int | None = None,
+        key: Callable[[I], str] | None = None,
+        name: str = "",
+        keep: bool = False,
+        return_exceptions: Literal[True],
+    ) -> list[T | Exception]: ...
+
+    def map(
+        self,
+        call: Callable[[I], T],
+        items: Iterable[I],
+        *,
+        at_once: int = 10,
+        retry: CallRetry | int | None = None,
+        key: Callable[[I], str] | None = None,
+        name: str = "",
+        keep: bool = False,
+        return_exceptions: bool = False,
+    ) -> list[T] | list[T | Exception]:
+        """Call a function with each item, some at a time, as `once` does; return all results.
+
+        Each result is recorded under a key of its item, so an attempt that comes later makes only
+        the calls that are left. Where the time of the attempt is short it ends, and the next one
+        goes on; where it is to stop, no item is begun. What is under way ends first, and is
+        recorded; so it does before an error is raised.
+
+            summaries = ctx.map(summarise, given.pages, at_once=10, retry=3)
+
+        Args:
+            call: is given one item.
+            items: JSON values or models; at most 10,000. They are taken one by one.
+            at_once: how many calls may be under way, each in its own thread; 1 to 64.
+            retry: how often each call is tried within this attempt: a `CallRetry`, or a number of
+                tries, with waits of 1 s, 2 s, 4 s and so on; `Retry-After` is kept to.
+            key: names an item, where it says itself what it is. A changed item under the same key
+                is paid for again. Without it, the key follows from the item as JSON.
+            name: tells this map from another one of the step with the same function.
+            keep: as of `once`.
+            return_exceptions: a call that fails for good leaves its error in the place of its
+                result, and is made again by a later attempt, if there is one; else the first error
+                ends the map.
+
+        Returns:
+            The results, in the order of the items.
+
+        Raises:
+            InvalidRequestError: an argument is not what it may be, or two items have one key.
+            ContinuedError: the next attempt goes on. Let it pass.
+            And the first error of a call, and what `once` raises.
+        """
+        ends = self.map_as_completed(
+            call,
+            items,
+            at_once=at_once,
+            retry=retry,
+            key=key,
+            name=name,
+            keep=keep,
+            return_exceptions=return_exceptions,
+        )
+        found = sorted(ends, key=_index)
+        return [one.error or cast(T, one.result) for one in found]
+
+    def map_as_completed(
+        self,
+        call: Callable[[I], T],
+        items: Iterable[I],
+        *,
+        at_once: int = 10,
+        retry: CallRetry | int | None = None,
+        key: Callable[[I], str] | None = None,
+        name: str = "",
+        keep: bool = False,
+        return_exceptions: bool = False,
+    ) -> Iterator[Mapped[T]]:
+        """Do what `map` does, and yield what became of each item as it comes."""
+        return self._mapped(
+            call,
+            items,
+            at_once=at_once,
+            retry=retry,
+            key=key,
+            name=name,
+            keep=keep,
+            tolerant=return_exceptions,
+        ).run()
+
+    @overload
+    async def amap(
+        self,
+        call: Callable[[I], Awaitable[T]],
+        items: Iterable[I],
+        *,
+        at_once: int = 10,
+        retry: CallRetry | int | None = None,
+        key: Callable[[I], str] | None = None,
+        name: str = "",
+        keep: bool = False,
+        return_exceptions: Literal[False] = False,
+    ) -> list[T]: ...
+
+    @overload
+    async def amap(
+        self,
+        call: Callable[[I], Awaitable[T]],
+        items: Iterable[I],
+        *,
+        at_once: int = 10,
+        retry: CallRetry | int | None = None,
+        key: Callable[[I], str] | None = None,
+        name: str = "",
+        keep: bool = False,
+        return_exceptions: Literal[True],
+    ) -> list[T | Exception]: ...
+
+    async def amap(
+        self,
+        call: Callable[[I], Any],
+        items: Iterable[I],
+        *,
+        at_once: int = 10,
+        retry: CallRetry | int | None = None,
+        key: Callable[[I], str] | None = None,
+        name: str = "",
+        keep: bool = False,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Do what `map` does, in the handler's loop.
+
+        A coroutine function is called in the loop, any other in its own thread. Where the map is
+        cancelled, what is under way ends first, and is recorded.
+        """
+        ends = self.amap_as_completed(
+            call,
+            items,
+            at_once=at_once,
+            retry=retry,
+            key=key,
+            name=name,
+            keep=keep,
+            return_exceptions=return_exceptions,
+        )
+        async with contextlib.aclosing(ends):
+            found = sorted([one async for one in ends], key=_index)
+        return [one.error or one.result for one in found]
+
+    def amap_as_completed(
+        self,
+        call: Callable[[I], Any],
+        items: Iterable[I],
+        *,
+        at_once: int = 10,
+        retry: CallRetry | int | None = None,
+        key: Callable[[I], str] | None = None,
+        name: str = "",
+        keep: bool = False,
+        return_exceptions: bool = False,
+    ) -> AsyncGenerator[Mapped[Any]]:
+        """Do what `map_as_completed` does, for `async for`."""
+        return self._mapped(
+            call,
+            items,
+            at_once=at_once,
+            retry=retry,
+            key=key,
+            name=name,
+            keep=keep,
+            tolerant=return_exceptions,
+        ).arun()
+
+    def _mapped(
+        self, call: Callable[[I], Any], items: Iterable[I], **options: Any
+    ) -> MappedCalls[Any]:
+        from leasehold.worker.context.mapped import MappedCalls  # noqa: PLC0415 - few steps map
+
+        return MappedCalls(
+            call,
+            items,
+            once=self._once,
+            pace=self._pace,
+            calls=self._calls,
+            report=self.progress,
+            **options,
+        )
+
     def continue_if_short(self) -> None:
         """End the attempt here if its time is short and it has made calls; the next one goes on.
 
@@ -496,6 +708,10 @@ class StepContext:
         return IncrementalState(
             kept.phase, kept.iteration_count, pydantic_core.from_json(kept.results)
         )
+
+
+def _index(mapped: Mapped[Any]) -> int:
+    return mapped.index
 
 
 def _check_one_way(*, is_other: bool) -> None:
