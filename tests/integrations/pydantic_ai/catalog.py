@@ -10,12 +10,16 @@ from typing import Any
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
 
 from leasehold import PipelineEntry, Registry, RetryPolicy, StepContext, StepDispatchEntry
 from leasehold.integrations.pydantic_ai import LeaseholdDurability, durable
 from tests.integrations.kills import Deeds
 
 AT_ONCE = 8
+#: The tokens of each response, and what they cost by the prices of the library, in dollars.
+USAGE = RequestUsage(input_tokens=1_000, output_tokens=500)
+USD = 0.0075
 
 
 @dataclass
@@ -27,18 +31,21 @@ def script(deeds: Deeds) -> Any:
     """Return a model: it searches, fetches all that was found at once, and answers."""
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        parts = parts_of(messages, info)
+        return ModelResponse(parts, usage=USAGE, provider_name="openai")
+
+    def parts_of(messages: list[ModelMessage], info: AgentInfo) -> list[Any]:
         turn = sum(isinstance(message, ModelResponse) for message in messages)
         deeds.did(f"model {turn}")
         deeds.at(f"model {turn}")
         if turn == 0:
-            return ModelResponse([ToolCallPart("search", {"words": "leases"}, "id-s")])
+            return [ToolCallPart("search", {"words": "leases"}, "id-s")]
         if turn == 1:
-            calls = [ToolCallPart("fetch", {"page": page}, f"id-{page}") for page in range(AT_ONCE)]
-            return ModelResponse(calls)
+            return [ToolCallPart("fetch", {"page": page}, f"id-{page}") for page in range(AT_ONCE)]
         fetched = [part.content for part in messages[-1].parts]
-        return ModelResponse([TextPart(f"{info.instructions} {' '.join(map(str, fetched))}")])
+        return [TextPart(f"{info.instructions} {' '.join(map(str, fetched))}")]
 
-    return FunctionModel(answer)
+    return FunctionModel(answer, model_name="gpt-4o")
 
 
 async def search(ctx: RunContext[Deps], words: str) -> list[str]:
@@ -77,7 +84,7 @@ STEPS = Registry(
             handler=f"{__name__}:research",
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
-            max_retries=20,
+            max_retries=5,
             retry=RetryPolicy(first=timedelta(seconds=0.01), factor=1),
         )
     ],

@@ -37,7 +37,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.instrumented import InstrumentationSettings
-from pydantic_ai.usage import RequestUsage
 
 from leasehold.errors import InvalidRequestError, UnrestorableResultError
 from leasehold.integrations.durable import warn_of_version
@@ -405,26 +404,6 @@ def test_a_call_that_its_caller_gives_up_ends_at_once() -> None:
 
     with step_context() as ctx, durable(ctx), pytest.raises(TimeoutError):
         asyncio.run(work())
-
-
-def test_a_request_notes_what_the_response_has_cost() -> None:
-    dear = ModelResponse(
-        [TextPart("dear")],
-        usage=RequestUsage(input_tokens=1_000, output_tokens=500),
-        provider_name="openai",
-    )
-    agent = Agent(
-        FunctionModel(lambda *_: dear, model_name="gpt-4o"),
-        name="dear",
-        capabilities=[LeaseholdDurability()],
-    )
-    spent: list[tuple[int, float]] = []
-
-    with step_context() as ctx, durable(ctx), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ctx, "spend", lambda *, tokens, usd: spent.append((tokens, usd)))
-        asyncio.run(agent.run("Answer."))
-
-    assert spent == [(1_500, pytest.approx(0.0075))]
 
 
 def test_a_tool_whose_result_is_not_json_is_named() -> None:

@@ -59,8 +59,6 @@ def test_what_cannot_be_recorded_is_found_by_a_check(
     write_files("Pydantic AI", tmp_path)
     steps = (tmp_path / "steps.py").read_text().replace(found, instead)
     steps = steps.replace("import Agent", "import Agent, FunctionToolset")
-    assert checked(tmp_path).returncode == 0
-
     (tmp_path / "steps.py").write_text(steps)
     done = checked(tmp_path)
 

@@ -56,6 +56,9 @@ def test_only_the_call_that_was_interrupted_is_made_again(
     assert json.loads(run.steps["research"].output or "") == ANSWER
     made = [deed for deed in deeds.done if not deed.startswith("killed")]
     assert sorted(made) == sorted([*EXPECTED, repeated])
+    spend = run.steps["research"].spend
+    assert spend is not None
+    assert (spend.tokens, spend.usd) == (3 * 1_500, pytest.approx(3 * catalog.USD))
 
 
 def test_of_a_batch_of_tools_only_those_under_way_are_called_again(

@@ -37,8 +37,6 @@ def test_its_tests_pass_without_a_warning(project: Path) -> None:
 
 
 def test_its_run_completes_without_a_key_of_any_model(project: Path) -> None:
-    leasehold(project, "check")
-
     said = leasehold(
         project, "start", "research", "--input", '{"text": "What is a lease?"}', "--in-process"
     )
