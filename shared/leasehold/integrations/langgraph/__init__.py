@@ -5,8 +5,14 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from leasehold.integrations.durable import durable, warn_of_version
-from leasehold.integrations.langgraph.middleware import LeaseholdMiddleware
-from leasehold.integrations.langgraph.saver import LeaseholdSaver
+from leasehold.registry.extras import require_extra
+
+require_extra("langgraph", __name__)
+
+from leasehold.integrations.langgraph.middleware import (  # noqa: E402 - it imports the library
+    LeaseholdMiddleware,
+)
+from leasehold.integrations.langgraph.saver import LeaseholdSaver  # noqa: E402 - as above
 
 __all__ = ["LeaseholdMiddleware", "LeaseholdSaver", "durable"]
 
