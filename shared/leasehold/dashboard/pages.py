@@ -446,6 +446,12 @@ PAGES: Final[Mapping[AnyRow, Page]] = {
     calls.budgets: Page(_budgets),
     calls.limit: Page(_limit),
 }
+#: Rows that a page shows a part of: links of announcements lead there.
+PLACES: Final[Mapping[AnyRow, str]] = {
+    calls.why: "why",
+    calls.trace: "part-trace",
+    calls.run_deliveries: "part-told",
+}
 #: What a form is answered with, where it is not answered with the run.
 RESULTS: Final[Mapping[AnyRow, Callable[..., Shown]]] = {
     calls.batch: _batch,

@@ -26,8 +26,8 @@ from leasehold.dashboard.pages import (
     FILTERED,
     NOW,
     PAGES,
+    PLACES,
     RESULTS,
-    Page,
     PageRequest,
     Shown,
 )
@@ -110,8 +110,7 @@ def answer_browser(
         row, values = match(request)
         if request.method == "POST":
             return _answer_form(answer_row, request, row, values)
-        page = PAGES.get(row)
-        return None if page is None else _answer_page(answer_row, request, row, page, values)
+        return _answer_page(answer_row, request, row, values)
     except MethodNotAllowed:
         problem = f"{request.path} is no page to open, and takes no form like this one."
         return _error_page(request, 405, problem)
@@ -130,9 +129,13 @@ def _answer_page(
     answer_row: Answers,
     request: flask.Request,
     row: AnyRow,
-    page: Page,
     values: Mapping[str, str],
-) -> flask.Response:
+) -> flask.Response | None:
+    if row in PLACES:
+        return _redirect(f"{_run_path(values['run_id'])}#{PLACES[row]}")
+    page = PAGES.get(row)
+    if page is None:
+        return None
     look = _look(answer_row, request, row, values)
     known = None
     if page.mark is not None and look.problem is None and "If-None-Match" in request.headers:
@@ -198,21 +201,26 @@ def _answer_form(
     answer = answered.value if isinstance(answered, Created) else answered
     if row in RESULTS:
         return _page(request, _rendered(request, RESULTS[row](look, given, answer, form), look))
-    return _redirect(request, _next_path(answer, values), row.name)
+    path = _next_path(answer, values)
+    redirect = _redirect(path)
+    _set_cookie(request, redirect, _DONE_COOKIE, row.name, path=path, max_age=_SAID_S)
+    return redirect
 
 
 def _next_path(answer: Any, values: Mapping[str, str]) -> str:
     """Return where the outcome of a form is seen: at its run, or among the limits."""
     run_id = getattr(answer, "run_id", values.get("run_id"))
-    return f"/runs/{quote(run_id, safe='')}" if run_id else "/registry"
+    return _run_path(run_id) if run_id else "/registry"
 
 
-def _redirect(request: flask.Request, path: str, done: str) -> flask.Response:
-    """Lead to a page, which says for a while what was done."""
+def _run_path(run_id: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}"
+
+
+def _redirect(path: str) -> flask.Response:
     answer = flask.Response(status=303)
     answer.headers["Location"] = path
     answer.headers.update(PAGE_HEADERS)
-    _set_cookie(request, answer, _DONE_COOKIE, done, path=path, max_age=_SAID_S)
     return answer
 
 
@@ -223,7 +231,8 @@ def _done(request: flask.Request) -> str:
 
 
 def _error_page(request: flask.Request, status: int, message: str) -> flask.Response:
-    values = {"problem": message, "remedy": remedy_of(request.environ, status)}
+    form_of = request.path.partition(":")[0] if request.method == "POST" else ""
+    values = {"problem": message, "remedy": remedy_of(request.environ, status), "form_of": form_of}
     poll_s = AGAIN_S if looks_again(request.environ, status) else 0
     shown = Shown("error.html", title_of(status), values, poll_s)
     return _page(request, _rendered(request, shown, None), status)

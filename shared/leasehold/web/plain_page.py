@@ -41,6 +41,7 @@ _REMEDIES: Final[Mapping[str | int, str]] = {
     "foreign_host": "Open it by a name that it answers as. A proxy has to pass on such a Host.",
     "foreign_origin": "Nothing was changed. Open the page at this server itself, and do it there.",
     "unsupported_media_type": "Nothing was changed. Open the page again, and send its form.",
+    400: "Nothing was changed. Go back, and correct it.",
     401: "Nothing was changed. Sign in, and open the page again.",
     403: "Nothing was changed.",
     404: "It may have been purged, or the address is wrong.",

@@ -214,3 +214,27 @@ def test_the_trial_that_counts_leads_those_of_a_run_that_had_many(
     others = [(str(one), "") for one in range(1, 21) if one != 3]
     assert trials == [("3", ", counts"), *others] * 2
     assert len(text) < 150_000  # it travels in a tenth of that
+
+
+def test_a_link_of_an_announcement_leads_a_person_to_the_page_of_the_run(
+    reader: Reader, pages: Pages
+) -> None:
+    run_id = pages.start("dead")
+
+    for part in ("why", "trace", "deliveries"):
+        status, kind, text = reader.open(f"/runs/{run_id}/{part}")
+        assert (status, kind) == (200, "text/html")
+        assert f'Run <span class="id">{run_id}' in text
+
+
+def test_a_form_that_is_refused_leads_back_to_its_run(reader: Reader, pages: Pages) -> None:
+    run_id = pages.start("gate")
+    pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+
+    wrong = reader.send(f"/runs/{run_id}:approve", output='{"a": ')
+    stale = reader.send(f"/runs/{run_id}:approve", generation=1)
+
+    assert [wrong[0], stale[0]] == [400, 409]
+    assert "Go back, and correct it." in wrong[2]
+    for page in (wrong, stale):
+        assert f'<a href="/runs/{run_id}">The run as it is now</a>' in page[2]

@@ -22,7 +22,7 @@ def test_a_process_keeps_its_templates_while_another_version_takes_their_place(
     spec.loader.exec_module(process)
     texts = ("problem", "account", "here", "address", "done", "query_problem", "json_url", "now")
     values: dict[str, Any] = dict.fromkeys(texts, "")
-    values |= {"title": "Gone", "remedy": "Look", "poll_s": 0, "has_session": False}
+    values |= {"title": "Gone", "remedy": "Look", "form_of": "", "poll_s": 0, "has_session": False}
     values |= {"may": {"change": True}, "form_token": "token"}
     before = process.render("error.html", values)
 
