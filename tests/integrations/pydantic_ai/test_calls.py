@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import warnings
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -452,3 +454,16 @@ def test_a_version_that_was_not_tested_is_warned_of_by_name() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_version("pydantic-ai-slim", "2.68.3", ("2.68",))
+
+
+def test_nothing_is_kept_of_a_step_that_is_over() -> None:
+    """A worker of many steps in one process would fill its memory."""
+    agent = Agent(script(text("hello")), name="greeter", capabilities=[LeaseholdDurability()])
+    with step_context() as ctx, durable(ctx) as step:
+        asyncio.run(agent.run("Hi"))
+        gone = [weakref.ref(ctx), weakref.ref(step)]
+
+    del ctx, step
+    gc.collect()
+
+    assert [kept() for kept in gone] == [None, None]

@@ -104,7 +104,7 @@ class LeaseholdDurability(BaseDurabilityCapability[AgentDepsT]):
         if step is None:
             return await super().wrap_run(ctx, handler=handler)
         runs = _runs_of(step)
-        runs.name(self.name, ctx)
+        runs.name(step, self.name, ctx)
         try:
             with replay_scope():
                 return await super().wrap_run(ctx, handler=handler)
@@ -119,22 +119,17 @@ class _Runs:
     that are asked the same, the first to start is the first in each attempt.
     """
 
-    def __init__(self, step: Durable) -> None:
+    def __init__(self) -> None:
         self.fingerprints = Fingerprints()
-        self._step = step
         self._names: dict[str | None, str] = {}
 
-    def name(self, agent: str, ctx: RunContext[Any]) -> str:
+    def name(self, step: Durable, agent: str, ctx: RunContext[Any]) -> str:
         """Return the name of the run, made when it is first asked for."""
         if ctx.run_id not in self._names:
             history = self.fingerprints.of_messages(ctx.messages)
             asked = digest([projected(ctx.prompt), history])[:_SHORT]
-            self._names[ctx.run_id] = self.numbered(agent, asked)
+            self._names[ctx.run_id] = _numbered(step, agent, asked)
         return self._names[ctx.run_id]
-
-    def numbered(self, *parts: str) -> str:
-        """Return the last part, with a number from the second time on that all of them are used."""
-        return self._step.numbered("\n".join(parts)).rpartition("\n")[2]
 
     def forget(self, ctx: RunContext[Any]) -> None:
         """Forget a run that is over: another one may have its id."""
@@ -145,9 +140,12 @@ _RUNS: Final[WeakKeyDictionary[Durable, _Runs]] = WeakKeyDictionary()
 
 
 def _runs_of(step: Durable) -> _Runs:
-    if step not in _RUNS:
-        _RUNS[step] = _Runs(step)
-    return _RUNS[step]
+    return _RUNS.setdefault(step, _Runs())
+
+
+def _numbered(step: Durable, *parts: str) -> str:
+    """Return the last part, with a number from the second time on that all of them are used."""
+    return step.numbered("\n".join(parts)).rpartition("\n")[2]
 
 
 class RecordedCalls(CallableOperationBackend[Config]):
@@ -212,13 +210,13 @@ class RecordedCalls(CallableOperationBackend[Config]):
         ctx = next((each for each in inputs if isinstance(each, RunContext)), None)
         run = [self._agent]
         if ctx is not None:
-            run += [runs.name(self._agent, ctx), str(ctx.run_step)]
+            run += [runs.name(step, self._agent, ctx), str(ctx.run_step)]
         if isinstance(operation, ModelRequestId):
             _, messages, settings, parameters, _ = inputs
             request = runs.fingerprints.of_model_request(
                 operation.model_name, messages, settings, parameters
             )
-            return key_of(*run, runs.numbered(*run, "model")), request, ""
+            return key_of(*run, _numbered(step, *run, "model")), request, ""
         if isinstance(operation, ToolsetCallToolId | ToolsetValidateToolArgumentsId):
             tool, args = inputs[0], inputs[1]
             what = ["validate"] if isinstance(operation, ToolsetValidateToolArgumentsId) else []
@@ -231,7 +229,11 @@ class RecordedCalls(CallableOperationBackend[Config]):
             return key_of(*run, *what, tool, str(ctx and ctx.tool_call_id)), asked, of_tool
         others = [each for each in inputs if each is not ctx]
         called = name.removeprefix(f"{self._agent}__")
-        return key_of(*run, called, runs.numbered(*run, called, digest(others)[:_SHORT])), None, ""
+        return (
+            key_of(*run, called, _numbered(step, *run, called, digest(others)[:_SHORT])),
+            None,
+            "",
+        )
 
 
 def _check(config: Config) -> None:
