@@ -33,14 +33,16 @@ check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh
 
 # The integrations of agent libraries, each in its own environment: see tests/integrations/.
 INTEGRATIONS ?= $(patsubst tests/integrations/%/requirements.txt,%,$(wildcard tests/integrations/*/requirements.txt))
+# A program between two makes does not hand on what they share of their jobs, so there is none.
+TEST_INTEGRATIONS = MAKEFLAGS= $(BIN)/python -m tests.worlds.emulators $(MAKE) --no-print-directory test-integrations INTEGRATIONS="$(INTEGRATIONS)"
 .PHONY: integrations
 integrations: .venv/.dev ## test the integrations of agent libraries, or those of INTEGRATIONS="adk langgraph", with the pinned versions; TYPES=1 checks their types too
-	@$(BIN)/python -m tests.worlds.emulators $(MAKE) --no-print-directory test-integrations KIND=integrations
+	@$(TEST_INTEGRATIONS) KIND=integrations TYPES=$(TYPES)
 
 .PHONY: integrations-newest
 integrations-newest: .venv/.dev ## as integrations with TYPES=1, with the releases that are the newest now
 	@rm -rf .venv/integrations-newest
-	@$(BIN)/python -m tests.worlds.emulators $(MAKE) --no-print-directory test-integrations KIND=integrations-newest TYPES=1
+	@$(TEST_INTEGRATIONS) KIND=integrations-newest TYPES=1
 
 # All of them are tested, whatever one of them says; the output of each comes at its end.
 .PHONY: test-integrations
