@@ -291,6 +291,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "ApproveBody.output": "in place of the output that was kept; it must fit the step's model",
     "BatchResponse.kept": "the same of all runs together; only of retry and recreate",
     "CallReport.type": "the type of the result, as the handler's language names it; may be empty",
+    "CallReport.spend": "what the call has spent; null: nothing that is known",
     "CallReport.step": "the step whose handler had it made",
     "CallReport.trial": "the trial in which it was made, from 1",
     "CallReport.at": "when it was recorded",

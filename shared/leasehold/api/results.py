@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BeforeValidator
 from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.checkpoint import CallResult
+from leasehold.domain.spend import Spend
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_results import CallPage, FilePage
 
@@ -60,6 +61,7 @@ class CallReport(ResponseModel):
     attempt: int | None = None
     took_s: float | None = None
     bytes: int | None = None
+    spend: Spend | None = None  # of the call; null: nothing
 
     @classmethod
     def of(cls, call: CallResult) -> Self:
@@ -77,6 +79,7 @@ class CallReport(ResponseModel):
             attempt=call.attempt,
             took_s=call.took_s,
             bytes=call.bytes,
+            spend=call.spend,
         )
 
 

@@ -225,6 +225,10 @@ def calls(*, run_id: str, url: str | None, as_json: bool) -> None:
         found = client.calls(run_id)
     if as_json:
         print_json({"calls": found})
+    elif found and any(one.spend for one in found):
+        spent = ("" if one.spend is None else one.spend.words for one in found)
+        rows = ((*row, words) for row, words in zip(_rows(found), spent, strict=True))
+        print_table((*_CALL_COLUMNS, "SPENT"), rows)
     elif found:
         print_table(_CALL_COLUMNS, _rows(found))
     else:

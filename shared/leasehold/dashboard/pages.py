@@ -6,7 +6,7 @@ A page has the address of its row, so that a program gets the row's JSON there.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from leasehold.api import calls
 from leasehold.api.call_row import AnyRow, CallRequest, Needs, call
-from leasehold.api.results import FilesResponse, PageQuery
+from leasehold.api.results import CallReport, FilesResponse, PageQuery
 from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import ALLOWED, Operation
@@ -43,6 +43,8 @@ IDLE_S: Final = 10
 #: So many runs that need a person stand above the list, of each kind.
 _URGENT: Final = 3
 _FILES: Final = 50
+#: So many recorded calls are drawn; each is a read of the store, whenever the run has changed.
+_TICKS: Final = 100
 #: A run that goes on for weeks has more: the latest are shown, and the command has all.
 _EVENTS: Final = 200
 #: A limit that is tried; an attempt takes no longer.
@@ -260,8 +262,9 @@ def _run(at: PageRequest) -> Shown:
             "why": at.ask(calls.why, run_id=at.run_id),
             "dead_letter": entry,
             "next_attempt": next_attempt(run),
-            "bars": (bars := attempt_bars(run, events, at.now)),
+            "bars": (bars := attempt_bars(run, events, at.now, _calls(at, run))),
             "has_more_bars": len(bars) == MOST_BARS,
+            "ticks": _TICKS,
             "width": WIDTH,
             "events": events[-_EVENTS:],
             "earlier_events": max(len(events) - _EVENTS, 0),
@@ -291,6 +294,14 @@ def _files(at: PageRequest, run: Manifest) -> tuple[FilesResponse | None, str]:
         return at.ask(calls.files, PageQuery(limit=_FILES), run_id=at.run_id), ""
     except StoreUnavailableError as error:
         return None, error.message
+
+
+def _calls(at: PageRequest, run: Manifest) -> Sequence[CallReport]:
+    """Return the first recorded calls of the step that it is at, as many as bars can show."""
+    if not run.position.recorded_calls:
+        return ()
+    found = at.ask(calls.once, PageQuery(limit=_TICKS), run_id=at.run_id)
+    return tuple(found.calls)
 
 
 def _trials(run: Manifest) -> dict[str, list[TrialRecord]]:

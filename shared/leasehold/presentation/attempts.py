@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import counted
+from leasehold.domain.spend import Spend
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.presentation.formatting import duration, one_line
 
@@ -27,6 +29,28 @@ _ENDS: Final = {
     TraceType.STEP_TERMINATED: "cut short",
     TraceType.STEP_CONTINUED: "continued later",
 }
+
+
+class RecordedCall(Protocol):
+    """A recorded call, as far as it is drawn."""
+
+    @property
+    def step(self) -> str: ...  # noqa: D102 - as a call has them
+    @property
+    def trial(self) -> int: ...  # noqa: D102
+    @property
+    def key(self) -> str: ...  # noqa: D102
+    @property
+    def at(self) -> datetime | None: ...  # noqa: D102
+    @property
+    def spend(self) -> Spend | None: ...  # noqa: D102
+
+
+class CallTick(NamedTuple):
+    """A recorded call on the line of time: where it ended, and what it is, in words."""
+
+    x: float
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +73,7 @@ class AttemptBar:
         resumed: what it did not have to repeat, in words; empty: nothing was kept for it.
         x: where its bar begins on the line of time.
         bootstrap_width: how much of the line its bootstrap takes; `execution_width` likewise.
+        calls: those that it recorded.
     """
 
     step: str
@@ -67,6 +92,7 @@ class AttemptBar:
     x: float = 0.0
     bootstrap_width: float = 0.0
     execution_width: float = 0.0
+    calls: tuple[CallTick, ...] = ()
 
     @property
     def words(self) -> str:
@@ -81,15 +107,41 @@ class AttemptBar:
         return ", ".join([*parts, *filter(None, (self.resumed, self.why))])
 
 
-def attempt_bars(run: Manifest, events: Iterable[TraceEvent], now: datetime) -> list[AttemptBar]:
+def attempt_bars(
+    run: Manifest,
+    events: Iterable[TraceEvent],
+    now: datetime,
+    calls: Sequence[RecordedCall] = (),
+) -> list[AttemptBar]:
     """Return the latest attempts of a run, the oldest first, placed on the line of time.
 
     Args:
         run: the run.
         events: its timeline.
         now: the store's time.
+        calls: recorded calls of the step that it is at.
     """
-    return _placed([*_ended(events), *_running(run, now)][-MOST_BARS:])
+    bars = _placed([*_ended(events), *_running(run, now)][-MOST_BARS:])
+    return [_with_calls(bar, calls) for bar in bars] if calls else bars
+
+
+def _with_calls(bar: AttemptBar, calls: Sequence[RecordedCall]) -> AttemptBar:
+    """Return a bar with the calls that it recorded, and how many it was spared."""
+    began, took = bar.began, (bar.bootstrap + bar.execution).total_seconds()
+    if began is None:
+        return bar
+    own = [one for one in calls if (one.step, one.trial) == (bar.step, bar.trial) and one.at]
+    scale = (bar.bootstrap_width + bar.execution_width) / took if took else 0.0
+    ticks = []
+    for one in own:
+        if one.at is not None and began <= one.at <= bar.ended:
+            spent = "" if one.spend is None else f": {one.spend.words}"
+            x = round(bar.x + (one.at - began).total_seconds() * scale, 1)
+            ticks.append(CallTick(x, one_line(f"call {one.key}{spent}", _MAX_WORDS)))
+    spared = sum(one.at is not None and one.at < began for one in own)
+    words = counted(spared, "recorded call") if spared else ""
+    resumed = ", ".join(filter(None, (bar.resumed, words)))
+    return replace(bar, calls=tuple(ticks), resumed=resumed)
 
 
 def _ended(events: Iterable[TraceEvent]) -> Iterator[AttemptBar]:

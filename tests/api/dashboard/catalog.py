@@ -38,7 +38,8 @@ def draft(ctx: StepContext, given: Any) -> Any:
         pass
     ctx.artifacts.put(_FILE, HOSTILE.encode())
     if mode == "spend":
-        ctx.spend(tokens=9400, usd=1.5)
+        for key in ("ask <b>", "ask again"):
+            ctx.once(key, lambda: ctx.spend(tokens=9400, usd=1.5))
     if mode == "dead":
         raise PermanentError(f"no source {HOSTILE}", code="no_source")
     if mode == "retry" and ctx.attempt == 1:

@@ -58,12 +58,15 @@ def test_a_run_over_its_budget_is_given_more(pages: Pages, tab: Page) -> None:
     tab.get_by_role("link", name=run_id).first.click()
 
     expect(tab.locator(".headline")).to_contain_text("spent 1.50 USD, 9.4k tokens of 1.00 USD")
+    expect(tab.locator(".bars rect.call")).to_have_count(1)
+    expect(tab.locator(".bars rect.call title")).to_have_text("call ask <b>: 1.50 USD, 9.4k tokens")
     expect(tab.get_by_role("button", name="Retry this run")).to_have_count(0)
     form = tab.locator("form").filter(has=tab.get_by_role("button", name="Resume this run"))
     form.get_by_label("a higher budget").fill("9")
     form.get_by_role("button", name="Resume this run").click()
 
     expect(tab.locator(".headline .chip")).to_contain_text("completed")
+    expect(tab.locator(".headline")).to_contain_text("kills did not cost 1.50 USD, 9.4k tokens")
     assert pages.run(run_id)["budget"] == {"usd": 9.0, "tokens": None}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from leasehold.api.results import CallReport
+from leasehold.domain.spend import Spend
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.presentation.attempts import WIDTH, attempt_bars
 from tests.unit.domain.runs import At, Runs
@@ -51,6 +53,34 @@ def test_a_pause_takes_little_of_the_line(runs: Runs) -> None:
         "attempt 2 of step one completed after 10 s, warm start, 1.0 s bootstrap, 9.0 s work, "
         "resumed from checkpoint 3 of pages"
     )
+
+
+def test_recorded_calls_are_ticks_and_spare_the_attempts_that_come_later(runs: Runs) -> None:
+    events = [
+        _ended(TraceType.STEP_TERMINATED, 1, 10, errorCode="killed"),
+        _ended(TraceType.STEP_COMPLETED, 2, 20),
+    ]
+    calls = [
+        CallReport(
+            step=step,
+            trial=1,
+            key=f"model/{second}",
+            type="",
+            keep=False,
+            result=None,
+            is_large=False,
+            at=None if second is None else NOW + timedelta(seconds=second),
+            spend=Spend(tokens=900, usd=0.5),
+        )
+        for step, second in (("one", 2), ("one", 10), ("one", 15), ("other", 3), ("one", None))
+    ]
+
+    first, second = attempt_bars(runs.pending(), events, NOW, calls)
+
+    assert [tick.x for tick in first.calls] == [100.0, 500.0]
+    assert first.calls[0].words == "call model/2: 0.50 USD, 900 tokens"
+    assert [tick.words.split(":")[0] for tick in second.calls] == ["call model/10", "call model/15"]
+    assert (first.resumed, second.resumed) == ("", "1 recorded call")
 
 
 def test_what_a_server_says_of_times_is_drawn_only_where_it_is_a_time(runs: Runs) -> None:
