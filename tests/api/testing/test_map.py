@@ -254,6 +254,16 @@ def test_some_may_fail(ctx: RecordingContext) -> None:
     assert ctx.recorded.progress[-1].message == "5 of 5, 2 failed"
 
 
+def test_of_items_that_are_not_counted_it_is_shown_how_many_are_done(
+    ctx: RecordingContext,
+) -> None:
+    ends = ctx.map_as_completed(Client().double, iter([1, 2]), at_once=1)
+    next(ends)
+
+    assert ctx.recorded.progress[-1].message == "1 done"
+    ends.close()  # type: ignore[attr-defined] # as above
+
+
 def test_what_the_engine_says_ends_a_map_that_may_fail(ctx: RecordingContext) -> None:
     def ask(number: int) -> int:
         raise LeaseLostError(lease_id="l", run_id="r", known="it is another's")
@@ -378,7 +388,8 @@ def test_an_attempt_that_is_to_stop_begins_no_item(ctx: RecordingContext) -> Non
         ({"retry": "3"}, "retry is 'str'; allowed: a CallRetry, or a number of tries"),
         ({"retry": CallRetry(factor=0.5)}, "retry.factor is '0.5'; allowed: a number from 1"),
         ({"items": 5}, "items is 'int'; allowed: an iterable"),
-        ({"items": [object()]}, "items is 'object'; allowed: JSON values or models, or key="),
+        ({"items": [object()]}, "items is 'object'; allowed: JSON values, or models of them"),
+        ({"items": [float("nan")]}, "items is 'float'; allowed: JSON values, or models of them"),
         ({"key": lambda _: "one"}, "key is 'one'; allowed: another key for each item"),
         ({"key": lambda _: ""}, "key is ''; allowed: a text of 1 to 128 printable characters"),
     ],

@@ -211,6 +211,7 @@ class MappedCalls(Generic[R]):
             if self._calls.stop.wait(min(seconds, _LOOK_S)):
                 return False
             seconds -= _LOOK_S
+            self._tell()
         return not self._is_ending
 
     # --- in a loop ---
@@ -271,6 +272,7 @@ class MappedCalls(Generic[R]):
             if await self._calls.stop.wait_async(min(seconds, _LOOK_S)):
                 return False
             seconds -= _LOOK_S
+            self._tell()
         return not self._is_ending
 
     # --- what both do ---
@@ -301,7 +303,7 @@ class MappedCalls(Generic[R]):
 
     def _asked(self, item: Any) -> OnceCall:
         key = self._key_of(item)
-        request = None if self._key is None else _json_of(item)
+        request = None if self._key is None else _text_of(item)
         return OnceCall(key, self._call, (item,), request=request, keep=self._keep)
 
     def _key_of(self, item: Any) -> str:
@@ -312,7 +314,7 @@ class MappedCalls(Generic[R]):
             if self._seen[key] > 1:
                 _refuse("key", key, "another key for each item")
             return key
-        mark = hashlib.sha256(canonical(_json_of(item)).encode()).hexdigest()[:_MARK]
+        mark = hashlib.sha256(_text_of(item).encode()).hexdigest()[:_MARK]
         self._seen[mark] += 1
         count = self._seen[mark]
         return f"{self._name}:{mark}" if count == 1 else f"{self._name}:{mark}:{count}"
@@ -358,13 +360,14 @@ class MappedCalls(Generic[R]):
         self._is_ending = True
 
     def _tell(self) -> None:
-        now, is_last = time.monotonic(), self._done == self._total
-        if self._total is None or not (is_last or now - self._reported_at >= _PROGRESS_S):
+        """Report how far it is, also while calls wait for their next try: that is no silence."""
+        now, total = time.monotonic(), self._total
+        if self._done != total and now - self._reported_at < _PROGRESS_S:
             return
         self._reported_at = now
         failed = f", {self._failed:,} failed" if self._failed else ""
-        share = self._done / self._total if self._total else 1.0
-        self._report(share, f"{self._done:,} of {self._total:,}{failed}")
+        words = f"{self._done:,} done" if total is None else f"{self._done:,} of {total:,}"
+        self._report(self._done / total if total else 0.0, f"{words}{failed}")
 
     def _time_for_siblings(self) -> float:
         """Return how long those that are under way may be waited for, in seconds."""
@@ -394,11 +397,15 @@ def _is_of_call(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, LeaseholdError)
 
 
-def _json_of(item: Any) -> Any:
+def _text_of(item: Any) -> str:
+    """Return an item as JSON text, the same in each attempt."""
     try:
-        return pydantic_core.to_jsonable_python(item)
+        return canonical(pydantic_core.to_jsonable_python(item))
     except Exception:  # noqa: BLE001 - a serializer of the user's may raise anything
-        _refuse("items", type(item).__name__, "JSON values or models, or key=, which names each")
+        problem = InvalidRequestError(
+            field="items", value=type(item).__name__, allowed="JSON values, or models of them"
+        )
+        raise problem from None
 
 
 def _name_of(call: Callable[..., Any]) -> str:
