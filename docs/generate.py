@@ -98,6 +98,10 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
         _ENGINE,
         "The run, or its step, has spent all that it may: it is blocked before its next attempt.",
     ),
+    RunEvent.CALL_UNCONFIRMED: (
+        _ENGINE,
+        "A call that may have happened must not be repeated: a person has to say which it is.",
+    ),
     RunEvent.LOOKED_AGAIN: (
         _ENGINE,
         "The blocked step is dispatched again, in case the code has been corrected.",

@@ -94,6 +94,12 @@ TRACE_EVENTS: Final = Registry(
             "The budget of the run, or of its step, is used up; the run is blocked.",
         ),
         TraceEventEntry(
+            TraceType.CALL_UNCONFIRMED,
+            False,
+            "An attempt ended between a call that must not be repeated and its record; the run is "
+            "blocked until a person says whether it has happened.",
+        ),
+        TraceEventEntry(
             TraceType.AUTHOR_SLOT_OPENED, False, "The reviewer wants another trial; it begins."
         ),
         TraceEventEntry(

@@ -315,6 +315,17 @@ class TooManyCallsError(LeaseholdError):
     permanent = True
 
 
+class CallUnconfirmedError(LeaseholdError):
+    """An attempt ended between a call that must not be repeated and its record."""
+
+    code = "call_unconfirmed"
+    text = (
+        "It is not known whether the call {key!r} has happened: attempt {attempt} ended between "
+        "the call and its record. Find out, and recreate the run."
+    )
+    permanent = True
+
+
 class FileTooLargeError(LeaseholdError):
     """A file is larger than one call of a remote worker carries."""
 
@@ -842,6 +853,13 @@ class BudgetExceededError(ContinuedError):
     The run is blocked until a person resumes it with a higher budget. All that was recorded is
     kept.
     """
+
+
+class AwaitConfirmationError(ContinuedError):
+    """The attempt ends here, and a person is asked whether a call has happened: let it pass."""
+
+    def __init__(self, message: str = "a person is asked whether a call has happened") -> None:
+        super().__init__(message)
 
 
 # -- errors that another process raised ----------------------------------------------------------

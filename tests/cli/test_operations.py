@@ -196,7 +196,8 @@ def test_what_the_state_forbids_exits_with_1_and_changes_nothing(
         assert refused.returncode == 1
         assert only_line(refused.stderr) == (
             f"error: Cannot approve run {run_id}: it is PENDING; "
-            "allowed when it is BLOCKED with an output that was kept."
+            "allowed when it is BLOCKED with an output that was kept, or for a call that may have "
+            "happened."
         )
         assert refused.stdout == ""
     assert shell.json("show", run_id) == before

@@ -9,27 +9,41 @@ from typing import Any
 
 import pytest
 
-from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import (
+    ContinuedError,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+)
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.settlement import ending_of
 from leasehold.bootstrap import boot
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.checkpoint import CallCount
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.recorded_calls import calls_of
-from leasehold.domain.result import Stopped
+from leasehold.domain.result import Continued, Stopped
 from leasehold.domain.spend import Spend
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.stored import Ref, Write
+from leasehold.errors import (
+    AwaitConfirmationError,
+    CallUnconfirmedError,
+    InvalidRequestError,
+)
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive, execute_step
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import purge
 from leasehold.services.read_results import list_calls
 from leasehold.services.read_runs import RunFilter, get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.worker.context.once import OnUnknown
 
 PAID: list[str] = []
 
@@ -94,8 +108,9 @@ def another_holder(engine: Engine, run_id: str) -> Attempt:
 
 def next_attempt(engine: Engine, run_id: str) -> Attempt:
     """The attempt after one that ended without a word of its worker."""
-    ended = another_holder(engine, run_id)
-    ended.settle(ending_of(ended, Stopped(Termination.INSTANCE_SHUTDOWN)))
+    if get_run(engine, run_id).position.lease is not None:
+        ended = another_holder(engine, run_id)
+        ended.settle(ending_of(ended, Stopped(Termination.INSTANCE_SHUTDOWN)))
     hint = Hint(run_id, get_run(engine, run_id).position.dispatch.generation)
     return engine.leases.attempt_of(engine, arrive(engine, hint))
 
@@ -186,6 +201,93 @@ def test_they_go_with_their_step_and_what_is_kept_with_the_run(engine: Engine, u
 
     assert [call.key for call in left] == ["kept"]
     assert (done.purged, stored(engine, run_id)) == (1, [])
+
+
+class KilledError(BaseException):
+    """Stands for a kill: nothing after it is done."""
+
+
+def killed_in_call(engine: Engine, run_id: str, on_unknown: OnUnknown) -> None:
+    """A worker that dies while its call is under way, which has happened."""
+
+    def charge(amount: int) -> str:
+        pay(f"charge {amount}")
+        raise KilledError
+
+    with pytest.raises(KilledError):
+        worker(engine, run_id).once("charge", charge, 7, on_unknown=on_unknown)
+
+
+def charges(engine: Engine, run_id: str, on_unknown: OnUnknown) -> Any:
+    held = next_attempt(engine, run_id)
+    try:
+        return StepContext(AttemptCalls(held)).once("charge", pay, "again", on_unknown=on_unknown)
+    except ContinuedError as error:
+        held.settle(ending_of(held, Continued()))
+        return error
+
+
+def test_a_call_that_may_have_happened_waits_for_a_person_who_has_its_result(
+    engine: Engine,
+) -> None:
+    run_id = begun(engine)
+    killed_in_call(engine, run_id, "ask")
+
+    asked = charges(engine, run_id, "ask")
+    blocked = get_run(engine, run_id)
+    refused = pytest.raises(InvalidRequestError, match="the result of the call charge")
+    with refused:
+        operate(engine, run_id, OperationRequest(Operation.APPROVE, actor="ada"))
+    told = OperationRequest(Operation.APPROVE, actor="ada", output="charged")
+    operate(engine, run_id, told)
+    ctx = StepContext(AttemptCalls(next_attempt(engine, run_id)))
+
+    assert isinstance(asked, AwaitConfirmationError)
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", "call_unconfirmed")
+    assert "It was called with: 7." in blocked.block.finding
+    assert ctx.once("charge", pay, "again", on_unknown="ask") == "charged"
+    assert PAID == ["charge 7"]
+
+
+def test_a_call_that_has_not_happened_is_made_again_where_a_person_says_so(
+    engine: Engine,
+) -> None:
+    run_id = begun(engine)
+    killed_in_call(engine, run_id, "ask")
+    charges(engine, run_id, "ask")
+
+    operate(engine, run_id, OperationRequest(Operation.RETRY, actor="ada"))
+    got = charges(engine, run_id, "ask")
+
+    assert (got, PAID) == ("again 2", ["charge 7", "again"])
+
+
+@pytest.mark.parametrize("on_unknown", ["repeat", "fail"])
+def test_a_call_of_which_nothing_is_known_is_repeated_or_fails(
+    engine: Engine, on_unknown: OnUnknown
+) -> None:
+    run_id = begun(engine)
+    killed_in_call(engine, run_id, on_unknown)
+
+    if on_unknown == "repeat":
+        assert charges(engine, run_id, on_unknown) == "again 2"
+        return
+    with pytest.raises(CallUnconfirmedError, match="attempt 1 ended between"):
+        charges(engine, run_id, on_unknown)
+
+
+def test_a_call_that_raises_is_known_to_its_handler_and_may_be_made_again(
+    engine: Engine,
+) -> None:
+    run_id = begun(engine)
+    ctx = worker(engine, run_id)
+
+    with pytest.raises(ZeroDivisionError):
+        ctx.once("charge", lambda: 1 / 0, on_unknown="ask")
+    left = stored(engine, run_id)
+
+    assert (left, ctx.once("charge", pay, "again", on_unknown="ask")) == ([], "again 1")
 
 
 @pytest.mark.parametrize("document", [{}, {"step": 7}, {"step": "asks", "inline": "1"}])

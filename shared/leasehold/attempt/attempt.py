@@ -32,7 +32,7 @@ from leasehold.attempt.values import (
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.checkpoint import CallCount, Checkpoint
+from leasehold.domain.checkpoint import CallCount, Checkpoint, UnconfirmedCall
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
@@ -145,6 +145,7 @@ class Attempt:
             which the worker that serves it listens to.
         output: what the gates judge now; None: nothing, or there are none.
         phases: how long it takes until its first tool call, and from there to its result.
+        unconfirmed_call: a call that a person is to be asked about; None: there is none.
         settled: what ended the attempt; None: nothing has, or it was lost.
         is_settled: whether the attempt is over, or was lost.
     """
@@ -166,6 +167,7 @@ class Attempt:
     _recorded_spend: Spend | None = None
     _spared: Spend | None = None
     _spent: Spend | None = None
+    unconfirmed_call: UnconfirmedCall | None = None
     _leaves_file = False
     _stores_files = False
     _unpublished: Change | None = None
@@ -219,6 +221,7 @@ class Attempt:
             progress=self._progress,
             calls=self._calls,
             recorded_calls=self._recorded_calls,
+            unconfirmed_call=self.unconfirmed_call,
             leaves_file=self._leaves_file,
             output=self.output,
             stores_files=self._stores_files,

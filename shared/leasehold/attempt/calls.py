@@ -25,7 +25,7 @@ from leasehold.errors import InvalidRequestError
 if TYPE_CHECKING:  # the process of a handler has no attempt, and asks the worker that has
     from leasehold.attempt.attempt import Attempt
     from leasehold.attempt.recorded_calls import RecordedCalls
-    from leasehold.domain.recorded_calls import Request
+    from leasehold.domain.recorded_calls import Intent, Request
 
 _MAKING: Final = threading.Lock()
 
@@ -126,14 +126,21 @@ class ContextCalls(Protocol):
         """Keep partial results; InvalidRequestError: they are not JSON text."""
         ...
 
-    def recorded_result(self, key: str, type_: str, request: Request | None) -> str | None:
+    def recorded_result(
+        self, key: str, type_: str, request: Request | None, intent: Intent | None = None
+    ) -> str | None:
         """Return the result of a call that was recorded, JSON text; None: it is to be made.
 
         Args:
             key: of the call.
             type_: that it returns.
             request: what its result depends on, as `fingerprint_of` returns it; None: not known.
+            intent: how it is noted before it is made; None: not at all.
         """
+        ...
+
+    def forget_intent(self, key: str) -> None:
+        """Forget that a call was to be made: it has raised."""
         ...
 
     def record_result(
@@ -285,9 +292,15 @@ class AttemptCalls:
 
     # --- recorded calls; for any thread, but for one key at a time ---
 
-    def recorded_result(self, key: str, type_: str, request: Request | None) -> str | None:
+    def recorded_result(
+        self, key: str, type_: str, request: Request | None, intent: Intent | None = None
+    ) -> str | None:
         """Return a result, JSON text; None: the call is to be made. Raises as `RecordedCalls`."""
-        return self._recorded.find(key, type_, request)
+        return self._recorded.find(key, type_, request, intent)
+
+    def forget_intent(self, key: str) -> None:
+        """Forget that a call was to be made: it has raised."""
+        self._recorded.forget(key)
 
     def record_result(
         self,

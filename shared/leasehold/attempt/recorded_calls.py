@@ -17,12 +17,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leasehold.attempt.values import discard, load, pack_call, put_packed
-from leasehold.domain.checkpoint import CallResult
+from leasehold.domain.checkpoint import CallResult, UnconfirmedCall
 from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size, digest
 from leasehold.domain.kept_checkpoint import may_read
 from leasehold.domain.manifest import fits_inline, to_document
 from leasehold.domain.recorded_calls import (
     MAX_RESULTS,
+    Intent,
     Place,
     Request,
     call_ref,
@@ -34,6 +35,7 @@ from leasehold.domain.recorded_calls import (
     places_of,
     recorded_call,
 )
+from leasehold.domain.redaction import without_secrets
 from leasehold.domain.spend import Spend, total_of
 from leasehold.domain.stored import (
     Document,
@@ -46,14 +48,17 @@ from leasehold.domain.trace import TraceType, diverged_ref, event_of
 from leasehold.errors import (
     ArtifactNameError,
     ArtifactNotFoundError,
+    AwaitConfirmationError,
     CallResultError,
+    CallUnconfirmedError,
     DamagedFileError,
     DocumentExistsError,
     StoreUnavailableError,
     TooManyCallsError,
+    VersionConflictError,
 )
 from leasehold.logs.attempt import STEP_LOG
-from leasehold.ports.documents import Query
+from leasehold.ports.documents import Committed, Query, Snapshot
 
 if TYPE_CHECKING:  # as in `attempt/calls.py`
     from leasehold.attempt.attempt import Attempt
@@ -86,15 +91,22 @@ class RecordedCalls:
         self._count = self._bytes = 0
         self._begun: dict[str, float] = {}
         self._lost: set[Ref] = set()
+        self._intended: dict[str, Snapshot] = {}
         self._has_diverged = False
         self._reading = threading.Lock()
         self._adding = threading.Lock()
 
-    def find(self, key: str, type_: str, request: Request | None) -> str | None:
+    def find(
+        self, key: str, type_: str, request: Request | None, intent: Intent | None = None
+    ) -> str | None:
         """Return a result, JSON text, and count the call as spared; None: it is to be made.
+
+        With an intent, that is noted before, with one write.
 
         Raises:
             CallResultError: the result is of another type.
+            AwaitConfirmationError, CallUnconfirmedError: an attempt before ended between the call
+                and its record, and a person is to be asked, or the step is to fail.
             TooManyCallsError: there would be no room for the result.
             BudgetExceededError: the call is to be made, and the budget is used up.
             LeaseLostError: the call is to be made, and the lease may be over.
@@ -103,7 +115,9 @@ class RecordedCalls:
         check_call_key(key)
         before = self._results().get(key, [])
         fitting = [one for one in before if is_for(one.call, request)]
-        if fitting:
+        if fitting and fitting[-1].call.is_open:
+            self._check_known(fitting[-1], intent)
+        elif fitting:
             _check_type(fitting[-1].call, type_)
             text = self._text_of(fitting[-1])
             if text is not None:
@@ -119,7 +133,15 @@ class RecordedCalls:
                 raise TooManyCallsError(key=key, limit=MAX_RESULTS)
             self._begun[key] = self._attempt.engine.clock.monotonic()
         self._attempt.check_lease()
-        return None
+        return None if intent is None else self._announce(key, type_, request, intent)
+
+    def forget(self, key: str) -> None:
+        """Forget the intent of a call that has raised: it is known what became of it."""
+        intended = self._intended.pop(key, None)
+        if intended is not None:
+            documents = self._attempt.engine.documents
+            with suppress(StoreUnavailableError, VersionConflictError):  # a person is asked then
+                documents.delete(intended.ref, if_version=intended)
 
     def record(
         self,
@@ -139,11 +161,42 @@ class RecordedCalls:
             LeaseLostError: the lease may be over; the result is recorded.
             StoreUnavailableError: it could not be recorded while the lease was held.
         """
+        attempt, begun = self._attempt, self._begun.get(key)
+        now = attempt.engine.clock.monotonic()
+        took_s = 0.0 if begun is None else round(max(0.0, now - begun), 6)
+        ref, stored, _ = self.keep(
+            key, type_, result, keep=keep, request=request, spend=spend, took_s=took_s
+        )
+        found = self._results()
+        with self._adding:
+            self._begun.pop(key, None)
+            self._add(found, _Found(stored, ref))
+        attempt.note_calls(made=1)
+        if not spend.is_nothing:
+            attempt.note_recorded_spend(spend)
+        attempt.engine.telemetry.call_recorded(attempt.manifest, key, took_s)
+        attempt.check_lease()  # who has lost it hears of it, with its work kept
+        return self.text_of(stored, result)
+
+    def keep(
+        self,
+        key: str,
+        type_: str,
+        result: str,
+        *,
+        keep: bool,
+        request: Request | None,
+        spend: Spend,
+        took_s: float | None,
+    ) -> tuple[Ref, CallResult, bool]:
+        """Record a result unless its key has one: its document, what is stored, and if it is new.
+
+        Raises as `record`, but knows nothing of the lease.
+        """
         check_call_key(key)
         check_size(f"the result of call {key!r}", result, OUTPUT_BYTES)
         check_json(result)  # a process of a handler may send anything
-        attempt, at = self._attempt, self._run.position
-        now = attempt.engine.clock.monotonic()
+        at = self._run.position
         call = CallResult(
             step=at.step,
             trial=at.trial,
@@ -153,27 +206,98 @@ class RecordedCalls:
             keep=keep,
             request=request,
             attempt=at.attempt,
-            took_s=round(max(0.0, now - self._begun.get(key, now)), 6),
+            took_s=took_s,
             bytes=len(result.encode()),
             spend=None if spend.is_nothing else spend,
         )
         ref = call_ref(self._run, call)
-        stored = self._store(ref, call)
-        found = self._results()
-        with self._adding:
-            self._begun.pop(key, None)
-            self._add(found, _Found(stored, ref))
-        attempt.note_calls(made=1)
-        if not spend.is_nothing:
-            attempt.note_recorded_spend(spend)
-        attempt.engine.telemetry.call_recorded(attempt.manifest, key, call.took_s or 0.0)
-        attempt.check_lease()  # who has lost it hears of it, with its work kept
+        stored, is_new = self._store(ref, call)
+        return ref, stored, is_new
+
+    def _check_known(self, one: _Found, intent: Intent | None) -> None:
+        """Refuse a call of which it is not known whether it has happened."""
+        if intent is None:  # the code says now that it may be made again
+            return
+        call, ref = one.call, one.ref
+        assert ref is not None  # noqa: S101 - an intent has a document
+        if intent.on_unknown == "fail":
+            raise CallUnconfirmedError(key=call.key, attempt=call.attempt)
+        self._attempt.unconfirmed_call = UnconfirmedCall(
+            name=ref.id,
+            key=call.key,
+            attempt=call.attempt or 0,
+            at=call.at or self._attempt.store_time(),
+            arguments=call.arguments or "",
+        )
+        raise AwaitConfirmationError
+
+    def _announce(
+        self, key: str, type_: str, request: Request | None, intent: Intent
+    ) -> str | None:
+        """Note that a call is to be made; return a result that another worker has recorded."""
+        at = self._run.position
+        call = CallResult(
+            step=at.step,
+            trial=at.trial,
+            key=key,
+            type=type_,
+            request=request,
+            attempt=at.attempt,
+            is_open=True,
+            arguments=without_secrets(intent.arguments),
+        )
+        ref = call_ref(self._run, call)
+
+        def first(document: Document | None, now: datetime) -> Write[CallResult | None]:
+            found = None if document is None else recorded_call(document)
+            if found is not None:
+                return Write(found)
+            return Write(None, StoredDocument(replace(call, at=now)))
+
+        now = self._attempt.store_time()
+        transact = partial(
+            self._attempt.engine.documents.transact, ref, first, is_new=True, now=now
+        )
+        committed: Committed[CallResult | None] = self._attempt.persist(transact)
+        found = committed.answer
+        if found is None:
+            assert committed.snapshot is not None  # noqa: S101 - it was written
+            self._intended[key] = committed.snapshot
+            return None
+        if found.is_open:
+            self._check_known(_Found(found, ref), intent)
+        return self._text_of(_Found(found, ref))
+
+    def text_of(self, stored: CallResult, result: str) -> str:
+        """Return the text of a stored result; it is not read where it is what was just made."""
         if stored.ref is not None and stored.digest == digest(result):
             return result
-        return attempt.fetch(partial(self._load, stored))
+        return self._attempt.fetch(partial(self._load, stored))
 
-    def _store(self, ref: Ref, call: CallResult) -> CallResult:
-        """Write a result unless its key has one, and return the one that is stored."""
+    def found(
+        self, behind: str = "", key: str | None = None, request: Request | None = None
+    ) -> Iterator[tuple[CallResult, str]]:
+        """Yield the results that count and their texts, sorted by their keys.
+
+        Args:
+            behind: only those of keys behind this one.
+            key: only that of this key; None: of any.
+            request: only those for this request; None: for any.
+        """
+        for name, results in sorted(self._results().items()):
+            fitting = [one for one in results if is_for(one.call, request)]
+            is_wanted = name > behind and key in (None, name)
+            if not fitting or not is_wanted or fitting[-1].call.is_open:
+                continue
+            text = self._text_of(fitting[-1])
+            if text is not None:
+                yield fitting[-1].call, text
+
+    def _store(self, ref: Ref, call: CallResult) -> tuple[CallResult, bool]:
+        """Write a result unless its key has one; return the one that is stored, and if it is new.
+
+        The answer to a write before may have been lost: what it wrote is not new.
+        """
         attempt, engine, written = self._attempt, self._attempt.engine, call
         if not fits_inline(call.bytes or 0):
             file = pack_call(self._run, engine.clock.new_id(), call)
@@ -181,21 +305,27 @@ class RecordedCalls:
                 attempt.note_temporary_file()
             attempt.persist(partial(put_packed, engine.artifacts, file))
             written = replace(call, inline=None, ref=file.name, digest=file.digest)
-        is_lost = ref in self._lost
+        is_lost, intended = ref in self._lost, self._intended.pop(call.key, None)
 
-        def first(document: Document | None, now: datetime) -> Write[CallResult]:
+        def first(document: Document | None, now: datetime) -> Write[tuple[CallResult, bool]]:
             found = None if document is None or is_lost else recorded_call(document)
-            if found is not None:
-                return Write(found)
+            if found is not None and not found.is_open:
+                return Write((found, False))
             recorded = replace(written, at=now)
-            return Write(recorded, StoredDocument(recorded))
+            return Write((recorded, True), StoredDocument(recorded))
 
         is_new, now = not is_lost, attempt.store_time()
         transact = partial(engine.documents.transact, ref, first, is_new=is_new, now=now)
-        stored: CallResult = attempt.persist(transact).answer
-        if written.ref is not None and stored.ref != written.ref:  # another worker was faster
+        answer: tuple[CallResult, bool] | None = None
+        if intended is not None:
+            with suppress(VersionConflictError):
+                answer = attempt.persist(
+                    partial(transact, if_version=intended, is_new=False)
+                ).answer
+        answer = answer or attempt.persist(transact).answer
+        if written.ref is not None and answer[0].ref != written.ref:  # another worker was faster
             discard(engine.artifacts, written.ref, engine.threads)
-        return stored
+        return answer
 
     def _results(self) -> dict[str, list[_Found]]:
         """Return the results that count, by their keys, in the order in which they came."""
@@ -213,7 +343,8 @@ class RecordedCalls:
         if may_have_results(run):
             for place in places_of(run):
                 for one in sorted(self._recorded_at(place), key=_when):
-                    if place.is_own and one.call.trial == run.position.trial:
+                    is_own = place.is_own and one.call.trial == run.position.trial
+                    if is_own and not one.call.is_open:
                         own.append(one.call)
                     self._add(found, one)
         self._attempt.note_calls(found=len(own))

@@ -113,7 +113,7 @@ def made_output(attempt: Attempt, made: Finished | Refused) -> MadeOutput:
         TooLargeError: no output may be as large; nothing was stored.
         StoreUnavailableError: it could not be stored.
     """
-    summary = summary_of_output(made.summary)
+    summary = summary_of_output(made.summary) if made.summary else None
     if attempt.output is not None:
         return attempt.output._replace(summary=summary)
     verdict = None if attempt.manifest.trials is None else verdict_in(attempt.manifest, made.output)

@@ -330,6 +330,8 @@ class Draft:
             self.position = replace(self.position, recorded_calls=notes.recorded_calls)
             self.owe_calls()
             self.count_anew()  # paid work that no attempt repeats is progress
+        if notes.unconfirmed_call is not None:
+            self.position = replace(self.position, unconfirmed_call=notes.unconfirmed_call)
         if notes.spared is not None:
             self.step = replace(self.step, spared=notes.spared)
 

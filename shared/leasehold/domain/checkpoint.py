@@ -73,6 +73,8 @@ class CallResult(Stored):
     took_s: float | None = None
     bytes: int | None = None  # of the text
     spend: Spend | None = None  # of the call; None: nothing
+    is_open: bool | None = None  # True: it is to be made, and has no result so far
+    arguments: str | None = None  # what it was called with, for the person who is asked about it
 
     @property
     def value(self) -> KeptValue:
@@ -83,6 +85,20 @@ class CallResult(Stored):
     def size(self) -> int:
         """The bytes that it takes in a manifest, in JSON."""
         return len(self.model_dump_json(exclude_none=True).encode())
+
+
+#: The code of a block that waits for what a person says of a call.
+CALL_UNCONFIRMED: Final = "call_unconfirmed"
+
+
+class UnconfirmedCall(Stored):
+    """A call that a person is asked about: its attempt ended between the call and its record."""
+
+    name: str  # of its document
+    key: str
+    attempt: int
+    at: AwareDatetime
+    arguments: str
 
 
 class CallSource(Stored):

@@ -17,7 +17,13 @@ from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.archive import OwedArchive
-from leasehold.domain.checkpoint import CallResult, CallSource, Checkpoint, KeptValue
+from leasehold.domain.checkpoint import (
+    CallResult,
+    CallSource,
+    Checkpoint,
+    KeptValue,
+    UnconfirmedCall,
+)
 from leasehold.domain.manifest_parts import (
     NONE_ENDED,
     Attempts,
@@ -84,6 +90,7 @@ class AtStep(Stored):
     continuations: int = 0
     checkpoint: Checkpoint | None = None
     recorded_calls: int = 0  # of the trial whose results lie beside the run, as far as it is noted
+    unconfirmed_call: UnconfirmedCall | None = None  # that a person is asked about
     recorded_spend: Spend | None = None  # what they have spent, likewise
     calls: tuple[CallResult, ...] = ()  # that a version before this one kept in the run
     step_budget: SpendLimit | None = None  # a person's, in place of that of the step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from leasehold.domain.checkpoint import CallCount, KeptValue
+from leasehold.domain.checkpoint import CallCount, KeptValue, UnconfirmedCall
 from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.manifest_parts import Progress, StackRequest
 from leasehold.domain.printable import one_line
@@ -94,6 +94,7 @@ class Notes(NamedTuple):
         calls: how many calls the step has made once so far, and how many that has spared, over all
             attempts; None: as the run has it. A total, so that to write it twice does no harm.
         recorded_calls: of how many calls of the trial the results lie beside the run; likewise.
+        unconfirmed_call: a call that a person is to be asked about; None: there is none.
         leaves_file: whether a temporary file may be there that the run does not refer to yet.
         output: what waits to be judged by the gates; None: there is none, or there are no gates.
         stores_files: whether files of the run may be there since the attempt began.
@@ -109,6 +110,7 @@ class Notes(NamedTuple):
     progress: Progress | None = None
     calls: CallCount | None = None
     recorded_calls: int = 0
+    unconfirmed_call: UnconfirmedCall | None = None
     leaves_file: bool = False
     output: MadeOutput | None = None
     stores_files: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -44,6 +44,23 @@ def check_call_key(key: object) -> None:
         allowed = f"a text of 1 to {MAX_KEY} printable characters"
         value = key[:_MAX_SHOWN] if isinstance(key, str) else type(key).__name__
         raise InvalidRequestError(field="key", value=value, allowed=allowed)
+
+
+class Intent(NamedTuple):
+    """How a call is to be noted before it is made.
+
+    Args:
+        on_unknown: what becomes of it where an attempt ends before its result is recorded: `ask`
+            a person whether it happened, or `fail`.
+        arguments: what it is called with, for that person.
+    """
+
+    on_unknown: Literal["ask", "fail"]
+    arguments: str
+
+
+#: So much of the arguments of a call is kept.
+MAX_ARGUMENTS: Final = 2000
 
 
 # The request of a call: what its result depends on.

@@ -50,6 +50,7 @@ class RunEvent(StrEnum):
     CANNOT_RUN = "cannot run"
     LOOKED_AGAIN = "looked again"
     BUDGET_EXCEEDED = "budget exceeded"
+    CALL_UNCONFIRMED = "call unconfirmed"
     PAUSED = "paused"
     RESUMED = "resumed"
     BUDGET_RAISED = "budget raised"
@@ -80,6 +81,8 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_IN_PROGRESS, RunEvent.CANNOT_RUN): _BLOCKED,
     (_PENDING, RunEvent.BUDGET_EXCEEDED): _BLOCKED,
     (_ERROR, RunEvent.BUDGET_EXCEEDED): _BLOCKED,
+    (_PENDING, RunEvent.CALL_UNCONFIRMED): _BLOCKED,
+    (_ERROR, RunEvent.CALL_UNCONFIRMED): _BLOCKED,
     (_BLOCKED, RunEvent.LOOKED_AGAIN): _PENDING,
     (_ERROR, RunEvent.RETRIED): _PENDING,
     (_BLOCKED, RunEvent.RETRIED): _PENDING,

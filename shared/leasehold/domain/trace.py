@@ -41,6 +41,7 @@ class TraceType(StrEnum):
     STEP_BLOCKED = "step_blocked"
     GATE_BLOCKED = "gate_blocked"
     BUDGET_EXCEEDED = "budget_exceeded"
+    CALL_UNCONFIRMED = "call_unconfirmed"
     AUTHOR_SLOT_OPENED = "author_slot_opened"
     AUTHOR_SLOT_REFUSED = "author_slot_refused"
     TRIAL_CHOSEN = "trial_chosen"

@@ -14,7 +14,8 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from leasehold.domain.recorded_calls import MAX_KEY
-from leasehold.worker.context.step_context import OnUnknown, StepContext
+from leasehold.worker.context.once import OnUnknown
+from leasehold.worker.context.step_context import StepContext
 
 _CURRENT: Final[ContextVar[Durable | None]] = ContextVar("leasehold_durable", default=None)
 #: How many calls the code here is a part of; infinite where it must not end before its call does.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import timedelta
 from typing import Annotated, Any, Final, Self
 
 import pydantic_core
@@ -13,16 +14,17 @@ from leasehold.api import request_model as rules
 from leasehold.api.call_row import AnyRow, CallRequest, Needs, call
 from leasehold.api.functions import OutcomeResponse
 from leasehold.api.request_model import RequestModel, RequestPart, ResponseModel
-from leasehold.api.results import FileEntry, FilesResponse
+from leasehold.api.results import CallReport, CallsResponse, FileEntry, FilesResponse
 from leasehold.domain.change import Change
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
 from leasehold.domain.notes import progress_message
+from leasehold.domain.recorded_calls import MAX_TYPE
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
 from leasehold.domain.retry import MAX_RETRY_AFTER
-from leasehold.domain.spend import MAX_TOKENS, spend_of
+from leasehold.domain.spend import MAX_TOKENS, NOTHING, spend_of
 from leasehold.domain.stored import replace
 from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.remote_workers import manage_lease
@@ -39,6 +41,8 @@ from leasehold.services.engine import Engine
 from leasehold.services.limits import FILE_BYTES, MAX_PAGE
 from leasehold.worker.failures.failures import record_of_report
 from leasehold.worker.failures.retry_hints import RATE_LIMITED
+
+_LONGEST_CALL: Final = timedelta(days=7)
 
 # `/leases:claim` and so on: steps for remote workers, under leases.
 
@@ -127,6 +131,27 @@ class CheckpointBody(SpendingBody):
     phase: Annotated[str, rules.printable(least=0)] = ""
 
 
+class RecordCallBody(LeaseBody):
+    """`POST /leases:recordCall`. `result` and `request` may be any JSON value."""
+
+    key: Annotated[str, rules.printable()]
+    result: Annotated[str, rules.json_text()]
+    type: Annotated[str, rules.printable(MAX_TYPE, least=0)] = ""
+    request: Annotated[Any, rules.json_value()] = None
+    keep: Annotated[bool, rules.flag()] = False
+    took_s: Annotated[float, rules.seconds(_LONGEST_CALL)] | None = None
+    spent: SpentPart | None = None
+
+
+class CallsBody(LeaseBody):
+    """`POST /leases:calls`: all recorded calls, or that of a key and a request."""
+
+    key: Annotated[str, rules.printable()] | None = None
+    request: Annotated[Any, rules.json_value()] = None
+    limit: Annotated[int, rules.whole(1, MAX_PAGE)] = MAX_PAGE
+    page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
+
+
 class CompleteBody(SpendingBody):
     """`POST /leases:complete`. `output` may be any JSON value, and is read as text."""
 
@@ -195,6 +220,13 @@ class RenewResponse(ResponseModel):
     expires_at: AwareDatetime
     max_expires_at: AwareDatetime
     over_budget: str | None = None
+
+
+class RecordCallResponse(ResponseModel):
+    """The result that counts for the key, and until when the lease runs now."""
+
+    result: Any
+    expires_at: AwareDatetime
 
 
 class CheckpointResponse(ResponseModel):
@@ -295,6 +327,57 @@ def checkpoint(engine: Engine, request: CallRequest[CheckpointBody]) -> Checkpoi
         partial_results=body.partial_results,
     )
     return CheckpointResponse(expires_at=_lease(run).expires_at)
+
+
+@call(
+    "POST",
+    "/leases:recordCall",
+    RecordCallResponse,
+    RecordCallBody,
+    needs=Needs.CHANGE,
+    refuses=(*_HELD, errors.TooLargeError, errors.TooManyCallsError),
+    limit=OUTPUT_BODY_BYTES,
+)
+def record_call(engine: Engine, request: CallRequest[RecordCallBody]) -> RecordCallResponse:
+    """The result of a call is recorded, unless its key has one; until when the lease runs now."""
+    body = request.given
+    run, text = manage_lease.record_call(
+        engine,
+        _credentials(body),
+        body.key,
+        body.result,
+        type_=body.type,
+        keep=body.keep,
+        request=body.request,
+        took_s=body.took_s,
+        spend=NOTHING if body.spent is None else spend_of(body.spent.tokens, body.spent.usd),
+    )
+    result = pydantic_core.from_json(text)
+    return RecordCallResponse(result=result, expires_at=_lease(run).expires_at)
+
+
+@call(
+    "POST",
+    "/leases:calls",
+    CallsResponse,
+    CallsBody,
+    needs=Needs.CHANGE,
+    refuses=_HELD,
+    limit=OUTPUT_BODY_BYTES,
+)
+def recorded_calls(engine: Engine, request: CallRequest[CallsBody]) -> CallsResponse:
+    """The recorded calls that count for the attempt, with their results; none is made again."""
+    body = request.given
+    found, token = manage_lease.recorded_calls(
+        engine,
+        _credentials(body),
+        key=body.key,
+        request=body.request,
+        limit=body.limit,
+        page_token=body.page_token,
+    )
+    calls = [CallReport.of(replace(call, inline=text)) for call, text in found]
+    return CallsResponse(calls=calls, next_page_token=token)
 
 
 @call(
@@ -410,6 +493,8 @@ LEASE_CALLS: Final[tuple[AnyRow, ...]] = (
     acquire,
     renew,
     checkpoint,
+    record_call,
+    recorded_calls,
     complete,
     fail,
     release,

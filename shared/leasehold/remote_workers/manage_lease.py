@@ -10,23 +10,34 @@ from dataclasses import dataclass
 from typing import Final
 
 from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.recorded_calls import RecordedCalls
 from leasehold.attempt.settlement import ending_of
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import CallResult
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
+from leasehold.domain.recorded_calls import MAX_RESULTS, fingerprint_of
 from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped, Unable
 from leasehold.domain.spend import Spend
 from leasehold.domain.status import BlockCode, Termination
-from leasehold.errors import FileTooLargeError, HandlerNotFoundError, LeaseLostError
+from leasehold.errors import (
+    FileTooLargeError,
+    HandlerNotFoundError,
+    LeaseLostError,
+    TooManyCallsError,
+)
 from leasehold.services.engine import Engine, find_run, publish_owed
 from leasehold.services.execute_step import through_gates
 from leasehold.services.limits import FILE_BYTES
 from leasehold.services.output_checks import check_output, check_verdict
 from leasehold.services.read_results import FilePage, list_files, open_file
+
+#: A page of recorded calls has texts of so many bytes, or one result.
+_PAGE_BYTES: Final = 8 * 1024 * 1024
 
 _RELEASED: Final = "The worker released the step; another one may claim it at once."
 
@@ -78,6 +89,94 @@ def save_checkpoint(
     attempt.check_held()  # before anything is stored
     attempt.checkpoint(iteration_count, phase, partial_results)
     return attempt.manifest
+
+
+def record_call(
+    engine: Engine,
+    credentials: LeaseCredentials,
+    key: str,
+    result: str,
+    *,
+    type_: str,
+    keep: bool,
+    request: object,
+    took_s: float | None,
+    spend: Spend,
+) -> tuple[Manifest, str]:
+    """Record the result of a call, JSON text, unless its key has one; renew the lease.
+
+    Args:
+        engine: the parts.
+        credentials: of the worker.
+        key: what names the call.
+        result: what it returned.
+        type_: the type of that, as the worker's language names it.
+        keep: whether the result outlasts the step.
+        request: what the result depends on, JSON values; None: that is not known.
+        took_s: how many seconds the call took; None: that is not known.
+        spend: what the call has spent.
+
+    Returns:
+        The run, and the result that counts: the first one that was recorded.
+
+    Raises:
+        TooManyCallsError: there is no room for it. Nothing was changed.
+        TooLargeError, and as `renew_lease`: nothing was changed.
+    """
+    check_size("result", result, OUTPUT_BYTES)
+    attempt = _attempt(engine, credentials)
+    attempt.check_held()  # before anything is stored
+    at = attempt.manifest.position
+    if at.recorded_calls >= MAX_RESULTS:
+        raise TooManyCallsError(key=key, limit=MAX_RESULTS)
+    calls = RecordedCalls(attempt)
+    asked = None if request is None else fingerprint_of(request)
+    _, stored, is_new = calls.keep(
+        key, type_, result, keep=keep, request=asked, spend=spend, took_s=took_s
+    )
+    if is_new:
+        attempt.note_calls(made=1)
+        attempt.note_recorded_spend(spend.plus(at.recorded_spend))
+    attempt.renew()
+    return attempt.manifest, calls.text_of(stored, result)
+
+
+def recorded_calls(
+    engine: Engine,
+    credentials: LeaseCredentials,
+    *,
+    key: str | None,
+    request: object,
+    limit: int,
+    page_token: str | None,
+) -> tuple[list[tuple[CallResult, str]], str | None]:
+    """Return recorded calls that count for the attempt, with their results, sorted by their keys.
+
+    Args:
+        engine: the parts.
+        credentials: of the worker.
+        key: that of this call alone; None: all.
+        request: those for this request alone, JSON values; None: for any.
+        limit: how many at most.
+        page_token: of an earlier page; None: the first one.
+
+    Returns:
+        Some calls and the text of each, and the token of the next page; None: there are no more.
+
+    Raises:
+        UnknownRunError, LeaseLostError, StoreUnavailableError: as `renew_lease`.
+    """
+    attempt = _attempt(engine, credentials)
+    attempt.check_held()
+    page: list[tuple[CallResult, str]] = []
+    size = 0
+    asked = None if request is None else fingerprint_of(request)
+    for call, text in RecordedCalls(attempt).found(page_token or "", key, asked):
+        size += len(text)
+        if page and (len(page) == limit or size > _PAGE_BYTES):
+            return page, page[-1][0].key
+        page.append((call, text))
+    return page, None
 
 
 def complete_step(

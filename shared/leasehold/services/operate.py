@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -11,20 +13,21 @@ from leasehold.attempt.values import inline, keep, put
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.checkpoint import KeptValue, UnconfirmedCall
 from leasehold.domain.json_text import OUTPUT_BYTES, canonical, check_size, digest, not_json
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.notes import said
-from leasehold.domain.recorded_calls import kept_files
+from leasehold.domain.recorded_calls import calls_of, kept_files, recorded_call
 from leasehold.domain.spend import SpendLimit
-from leasehold.domain.stored import replace
+from leasehold.domain.stored import Document, Ref, StoredDocument, Write, replace
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import (
     AlreadyRecreatedError,
     InvalidRequestError,
     LeaseholdError,
     StoreUnavailableError,
+    VersionConflictError,
 )
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.catalog_fit import check_approval, check_recreation, check_retry
@@ -220,6 +223,7 @@ def _transition(
             lifecycle.check_allowed(manifest, Operation.RETRY)
             check_retry(engine, manifest)
             facts |= {"note": request.note, "anew": _checked_anew(manifest, request)}
+            _forget_unconfirmed_call(engine, manifest)
         case Operation.RESUME:
             facts["budget"] = request.budget
         case Operation.APPROVE:
@@ -278,6 +282,51 @@ def _lost_files(engine: Engine, manifest: Manifest) -> frozenset[str]:
     return frozenset(names) - found
 
 
+def _forget_unconfirmed_call(engine: Engine, manifest: Manifest) -> None:
+    """Have a call that has not happened be made again, unless its result was recorded since."""
+    call = manifest.position.unconfirmed_call
+    if call is None:
+        return
+    found = engine.documents.get(Ref(calls_of(manifest.run_id), call.name))
+    known = None if found is None else recorded_call(found.document)
+    if found is not None and known is not None and known.is_open:
+        with suppress(VersionConflictError):  # as above
+            engine.documents.delete(found.ref, if_version=found)
+
+
+def _record_unconfirmed_call(
+    engine: Engine, manifest: Manifest, call: UnconfirmedCall, result: Any
+) -> None:
+    """Record what a person says of a call that has happened, unless its worker has recorded it."""
+    if result is AS_BEFORE:
+        allowed = f"the result of the call {call.key}, as JSON; `retry` has it made again"
+        raise InvalidRequestError(field="output", value="nothing", allowed=allowed)
+    try:
+        text = canonical(result)
+    except (ValueError, TypeError) as error:
+        raise not_json("output", ValueError(error)) from None
+    check_size("output", text, OUTPUT_BYTES)
+    name = f"{values_folder(manifest)}/{manifest.position.step}-told-{digest(text)[:16]}.json"
+    kept = keep(engine.artifacts, text, name)
+
+    def told(stored: Document | None, now: datetime) -> Write[None]:
+        known = None if stored is None else recorded_call(stored)
+        if known is None or not known.is_open:
+            return Write(None)
+        recorded = replace(
+            known,
+            inline=kept.text,
+            ref=kept.ref,
+            type="",
+            bytes=len(text.encode()),
+            at=now,
+            is_open=None,
+        )
+        return Write(None, StoredDocument(recorded))
+
+    engine.documents.transact(Ref(calls_of(manifest.run_id), call.name), told)
+
+
 def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
     """Return what a person puts in place of the output that was kept, if anything.
 
@@ -287,6 +336,9 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
         CatalogMisfitError: the step that would be next cannot run.
     """
     lifecycle.check_allowed(manifest, Operation.APPROVE)
+    if manifest.position.unconfirmed_call is not None:
+        _record_unconfirmed_call(engine, manifest, manifest.position.unconfirmed_call, value)
+        return {}
     if value is AS_BEFORE:
         check_approval(engine, manifest)
         return {}

@@ -187,6 +187,7 @@ _FACTS: Final[Mapping[str, Callable[[Manifest, TraceEvent], Facts]]] = {
     TraceType.STEP_DEAD_LETTERED: _dead_letter,
     TraceType.GATE_BLOCKED: _gate,
     TraceType.BUDGET_EXCEEDED: _gate,
+    TraceType.CALL_UNCONFIRMED: _gate,
     TraceType.STEP_BLOCKED: _blocked,
     TraceType.STEP_UNKNOWN: _blocked,
     TraceType.STEP_TERMINATED: _terminated,

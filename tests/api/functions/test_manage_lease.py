@@ -21,6 +21,7 @@ from leasehold.domain.effect import Task
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.spend import Spend
 from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.remote_workers.claim_step import acquire_run
@@ -41,7 +42,7 @@ Stored = Callable[[], object]
 
 WORDS = (
     *("renew", "checkpoint", "complete", "fail", "release"),
-    *("putFile", "getFile", "listFiles"),
+    *("recordCall", "calls", "putFile", "getFile", "listFiles"),
 )
 #: What each call needs beyond the lease.
 FURTHER: dict[str, dict[str, Any]] = {
@@ -50,6 +51,8 @@ FURTHER: dict[str, dict[str, Any]] = {
     "complete": {"output": {"n": 1}},
     "fail": {"error": {"message": "no"}},
     "release": {},
+    "recordCall": {"key": "ask", "result": {"n": 1}},
+    "calls": {},
     "putFile": {"name": "a", "content": "YQ=="},
     "getFile": {"name": "a"},
     "listFiles": {},
@@ -464,6 +467,48 @@ def test_a_checkpoint_is_what_the_next_worker_goes_on_from(
         "partialResults": results,
     }
     assert (given["fencingToken"], given["attempt"]) == (2, 2)
+
+
+@pytest.mark.parametrize("result", [{"n": 1}, ["é" * 40_000], None])
+def test_a_recorded_call_is_found_by_the_next_worker_and_its_first_result_counts(
+    engine: InProcessEngine, call: Call, result: Any
+) -> None:
+    run = engine.start("counts", {})
+    lease = claimed(call)
+    asked = {"key": "ask", "request": {"prompt": "a"}, "tookS": 2.0}
+    asked |= {"spent": {"tokens": 100, "usd": 0.5}}
+
+    first = call("recordCall", **lease, **asked, result=result, type="Answer")
+    again = call("recordCall", **lease, **asked, result="another")
+    call("recordCall", **lease, **(asked | {"request": {"prompt": "b"}}), result="of b")
+    call("release", **lease)
+    lease = claimed(call)
+    found = call("calls", **lease)[1]
+    page = call("calls", **lease, limit=1)[1]
+
+    assert (first[0], first[1]["result"], again[1]["result"]) == (200, result, result)
+    assert [one["result"] for one in found["calls"]] in ([result], ["of b"])
+    assert (len(page["calls"]), found["nextPageToken"]) == (1, None)
+    step = engine.show(run.run_id).steps["count"]
+    assert step.calls is not None
+    assert (step.calls.made, step.spend) == (2, Spend(tokens=200, usd=1.0))
+
+
+def test_pages_of_recorded_calls_hold_all_of_them(engine: InProcessEngine, call: Call) -> None:
+    engine.start("counts", {})
+    lease = claimed(call)
+    for number in range(5):
+        call("recordCall", **lease, key=f"ask {number}", result=number)
+
+    found, token = [], None
+    while True:
+        page = call("calls", **lease, limit=2, **({} if token is None else {"pageToken": token}))
+        found += [(one["key"], one["result"]) for one in page[1]["calls"]]
+        token = page[1]["nextPageToken"]
+        if token is None:
+            break
+
+    assert found == [(f"ask {number}", number) for number in range(5)]
 
 
 def test_a_late_checkpoint_changes_none_that_counts(

@@ -132,7 +132,8 @@ def test_an_operation_is_done_or_refused_as_the_table_says(
             Operation.APPROVE,
             (
                 "Cannot approve run r-1: it is paused and BLOCKED; "
-                "allowed when it is BLOCKED with an output that was kept."
+                "allowed when it is BLOCKED with an output that was kept, or for a call that may "
+                "have happened."
             ),
         ),
         (

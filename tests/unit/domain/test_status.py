@@ -25,6 +25,7 @@ step_unknown      BLOCKED      -            BLOCKED      -          -
 cannot_run        -            BLOCKED      -            -          -
 looked_again      -            -            -            PENDING    -
 budget_exceeded   BLOCKED      -            BLOCKED      -          -
+call_unconfirmed  BLOCKED      -            BLOCKED      -          -
 paused            PENDING      IN_PROGRESS  ERROR        BLOCKED    -
 resumed           PENDING      IN_PROGRESS  PENDING      BLOCKED    -
 budget_raised     -            -            -            PENDING    -

@@ -110,7 +110,11 @@ METRICS: Final = Registry(
         LogMetric(
             "blocked-runs",
             "runs that wait for a person",
-            (_line(TraceType.GATE_BLOCKED), _line(TraceType.BUDGET_EXCEEDED)),
+            (
+                _line(TraceType.GATE_BLOCKED),
+                _line(TraceType.BUDGET_EXCEEDED),
+                _line(TraceType.CALL_UNCONFIRMED),
+            ),
             labels=("pipeline", "checkId"),
         ),
         LogMetric(

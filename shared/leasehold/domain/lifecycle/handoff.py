@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.change import Change, Draft
+from leasehold.domain.checkpoint import CALL_UNCONFIRMED, UnconfirmedCall
 from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import Block, Dispatch
@@ -25,6 +26,10 @@ from leasehold.domain.trials import (
 )
 
 _NOW: Final = timedelta()
+_CONFIRM: Final = (
+    "Find out. If it has, `leasehold approve RUN --output @FILE` with its result as JSON; if not, "
+    "`leasehold retry RUN` makes it again; or cancel the run."
+)
 _REMEDY: Final = "Give it more (`leasehold resume RUN --budget usd=…`), or cancel it."
 
 
@@ -59,6 +64,8 @@ def dispatch_next(
             )
         return draft.commit(outcome)
     dispatch = _next_dispatch(draft, draft.now + wait)
+    if run.position.unconfirmed_call is not None:
+        return _block_for_call(draft, dispatch, run.position.unconfirmed_call)
     if not run.has_unjudged_output and (used_up := run.used_up(dispatch.budget)):
         return _block_over_budget(draft, dispatch, used_up)
     if redispatched or lost_since or deferred:
@@ -71,14 +78,29 @@ def dispatch_next(
 
 def _block_over_budget(draft: Draft, dispatch: Dispatch, used_up: UsedUp) -> Change:
     """Block a run whose next attempt would spend more than it may: a person decides."""
-    run = draft.run
     block = Block(code=BUDGET_EXCEEDED, finding=used_up.finding, remediation=_REMEDY)
+    return _block(draft, dispatch, block, RunEvent.BUDGET_EXCEEDED, TraceType.BUDGET_EXCEEDED)
+
+
+def _block_for_call(draft: Draft, dispatch: Dispatch, call: UnconfirmedCall) -> Change:
+    """Block a run that may have made a call which must not be made twice: a person decides."""
+    finding = (
+        f"Attempt {call.attempt} ended between the call {call.key!r} and its record, so it may "
+        f"have happened. It was called with: {call.arguments or 'nothing'}."
+    )
+    block = Block(code=CALL_UNCONFIRMED, finding=finding, remediation=_CONFIRM)
+    return _block(draft, dispatch, block, RunEvent.CALL_UNCONFIRMED, TraceType.CALL_UNCONFIRMED)
+
+
+def _block(
+    draft: Draft, dispatch: Dispatch, block: Block, event: RunEvent, type_: TraceType
+) -> Change:
+    """Block a run before its next attempt; nothing but a person's decision has it go on."""
     draft.step = replace(draft.step, status=RunStatus.BLOCKED)
-    status = after(run.status, RunEvent.BUDGET_EXCEEDED)
-    draft.run = replace(draft.run, status=status, block=block)
+    draft.run = replace(draft.run, status=after(draft.run.status, event), block=block)
     draft.position = replace(draft.position, dispatch=replace(dispatch, after_block=None))
     draft.trace_next(
-        TraceType.BUDGET_EXCEEDED,
+        type_,
         reason=block.code,
         detail=block.finding,
         remediation=block.remediation,

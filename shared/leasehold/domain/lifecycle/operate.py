@@ -71,11 +71,14 @@ ALLOWED: Final[Mapping[Operation, tuple[str, Callable[[Manifest], bool]]]] = {
         lambda m: _is_live(m) and m.status in (RunStatus.ERROR, RunStatus.BLOCKED),
     ),
     Operation.APPROVE: (
-        "BLOCKED with an output that was kept",
+        "BLOCKED with an output that was kept, or for a call that may have happened",
         lambda m: (
             _is_live(m)
             and m.status is RunStatus.BLOCKED
-            and m.steps[m.position.step].kept_output is not None
+            and (
+                m.steps[m.position.step].kept_output is not None
+                or m.position.unconfirmed_call is not None
+            )
         ),
     ),
     Operation.RECREATE: ("completed, cancelled or dead-lettered", lambda m: m.is_terminal),
@@ -222,15 +225,19 @@ def retry(
     if anew:
         rest = without_own_work(draft.run)
         draft.run = replace(draft.run, steps=rest.steps, position=rest.position)
+    if note is not None:
+        draft.position = replace(draft.position, note=note)
+    return _go_on(draft, RunEvent.RETRIED, Outcome.RETRIED)
+
+
+def _go_on(draft: Draft, event: RunEvent, outcome: Outcome) -> Change:
+    """Dispatch the next attempt of a step that a person has looked at."""
     draft.step = to_run_again(draft.step)
-    draft.run = replace(draft.run, status=after(manifest.status, RunEvent.RETRIED), block=None)
-    draft.position = replace(
-        draft.position,
-        dispatch=replace(manifest.position.dispatch, after_block=None),
-        note=manifest.position.note if note is None else note,
-    )
+    draft.run = replace(draft.run, status=after(draft.before.status, event), block=None)
+    dispatch = replace(draft.before.position.dispatch, after_block=None)
+    draft.position = replace(draft.position, dispatch=dispatch, unconfirmed_call=None)
     draft.count_anew()
-    change = dispatch_next(draft, Outcome.RETRIED)
+    change = dispatch_next(draft, outcome)
     return change._replace(kept=kept_counts(change.manifest))
 
 
@@ -253,6 +260,8 @@ def approve(
 ) -> Change:
     """Hand off the output that was kept, or the one that a person puts in its place.
 
+    Where a call may have happened, its result is recorded by then, and the step goes on.
+
     Args:
         manifest: the run.
         now: the store's time.
@@ -263,10 +272,13 @@ def approve(
         verdict: what the edited output of a reviewer says of the trial.
 
     Raises:
-        NotAllowedError: no output waits for a decision.
+        NotAllowedError: neither an output nor a call waits for a decision.
     """
     check_allowed(manifest, Operation.APPROVE)
     draft = Draft(manifest, now, rules)
+    if manifest.position.unconfirmed_call is not None:
+        draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason)
+        return _go_on(draft, RunEvent.APPROVED, Outcome.APPROVED)
     is_edited = edited is not None or None
     draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason, edited=is_edited)
     if edited is not None:

@@ -23,7 +23,7 @@ from leasehold.integrations.langgraph.recorded import (
     response_of,
     result_of,
 )
-from leasehold.worker.context.step_context import OnUnknown
+from leasehold.worker.context.once import OnUnknown
 
 #: The tool call that an agent works within, of another agent.
 _WITHIN: Final[ContextVar[tuple[str, ...]]] = ContextVar("leasehold_within", default=())

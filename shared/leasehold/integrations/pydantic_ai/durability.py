@@ -33,7 +33,7 @@ from pydantic_core import PydanticSerializationError
 from leasehold.errors import InvalidRequestError, UnrestorableResultError
 from leasehold.integrations.durable import Durable, current, key_of
 from leasehold.integrations.pydantic_ai.fingerprint import Fingerprints, digest, projected
-from leasehold.worker.context.step_context import OnUnknown
+from leasehold.worker.context.once import OnUnknown
 
 #: The key of a tool's metadata: `metadata={"leasehold": {"on_unknown": "ask"}}`, or False for a
 #: tool that each attempt calls again.

@@ -21,6 +21,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -33,7 +34,14 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from leasehold.attempt.calls import ContextCalls
 from leasehold.bounded_calls import in_thread
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest, not_json
-from leasehold.domain.recorded_calls import MAX_TYPE, Request, check_call_key, fingerprint_of
+from leasehold.domain.recorded_calls import (
+    MAX_ARGUMENTS,
+    MAX_TYPE,
+    Intent,
+    Request,
+    check_call_key,
+    fingerprint_of,
+)
 from leasehold.errors import (
     CallKeyReusedError,
     CallResultError,
@@ -60,6 +68,10 @@ _WITHIN_ITSELF: Final = "a function that does not use its own key while it is ca
 _ASYNC: Final = "a function; a coroutine function is for `await ctx.aonce(…)`"
 
 
+#: What becomes of a call of which it is not known whether it has happened.
+OnUnknown: TypeAlias = Literal["repeat", "ask", "fail"]
+
+
 class OnceCall:
     """A call that is to be made once.
 
@@ -69,6 +81,7 @@ class OnceCall:
         args: given to it by place.
         kwargs: given to it by name.
         request: what its result depends on, JSON values; None: that is not known.
+        on_unknown: what becomes of it where it is not known whether it has happened.
         keep: whether the result outlasts its step.
 
     Raises:
@@ -83,6 +96,7 @@ class OnceCall:
         kwargs: Mapping[str, Any] | None = None,
         *,
         request: object = None,
+        on_unknown: OnUnknown = "repeat",
         keep: bool = False,
     ) -> None:
         check_call_key(key)
@@ -94,6 +108,12 @@ class OnceCall:
         self.returns = return_type_of(self.call)
         self.mark = _mark_of(self.call, args)
         self._function = call
+        self.intent: Intent | None = None
+        if on_unknown in ("ask", "fail"):
+            self.intent = Intent(on_unknown, _shown_arguments(args, kwargs))
+        elif on_unknown != "repeat":
+            allowed = "repeat, ask or fail"
+            raise InvalidRequestError(field="on_unknown", value=str(on_unknown), allowed=allowed)
         self.request: Request | None = None
         if request is not None:
             try:
@@ -105,6 +125,13 @@ class OnceCall:
         """Refuse a call that would cost something for nothing, with a LeaseholdError."""
         self.returns.check_restorable(self.call)
         check_arguments(self._function, name_of(self._function), self.args, self.kwargs)
+
+
+def _shown_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> str:
+    """Return the arguments of a call, for a person who is asked whether it has happened."""
+    shown = [try_text(lambda: repr(one)) for one in args]  # noqa: B023
+    shown += [f"{name}={try_text(lambda: repr(one))}" for name, one in (kwargs or {}).items()]  # noqa: B023
+    return cut(", ".join(shown), MAX_ARGUMENTS)
 
 
 class CallsMadeOnce:
@@ -131,9 +158,10 @@ class CallsMadeOnce:
             with self._turns.turn(asked.key):
                 text = self._recorded(asked)
                 if text is None:
-                    asked.check()
                     with collecting(self._calls.note_spend) as spent:
-                        result = _not_awaitable(asked.call, asked.call(*asked.args))
+                        with self._intended(asked):
+                            asked.check()
+                            result = _not_awaitable(asked.call, asked.call(*asked.args))
                         text = self._record(asked, result, spent)
                 return _read(asked.key, asked.returns, text)
         except OwnTurnError:
@@ -145,20 +173,31 @@ class CallsMadeOnce:
             async with self._turns.aturn(asked.key):
                 text = await in_thread(partial(self._recorded, asked))
                 if text is None:
-                    asked.check()
                     with collecting(self._calls.note_spend) as spent:
-                        result = await _awaited(asked.call, asked.args, asked.returns)
+                        with self._intended(asked):
+                            asked.check()
+                            result = await _awaited(asked.call, asked.args, asked.returns)
                         text = await _to_the_end(partial(self._record, asked, result, spent))
                 return _read(asked.key, asked.returns, text)
         except OwnTurnError:
             raise refused(asked.call, _WITHIN_ITSELF) from None
+
+    @contextlib.contextmanager
+    def _intended(self, asked: OnceCall) -> Iterator[None]:
+        """Forget the intent of a call that raises: the handler knows what became of it."""
+        try:
+            yield
+        except Exception:
+            if asked.intent is not None:
+                self._calls.forget_intent(asked.key)
+            raise
 
     def _recorded(self, asked: OnceCall) -> str | None:
         """Return the recorded result of a call, JSON text; None: it is to be made."""
         key, mark = asked.key, asked.mark
         if self._seen.get(key, mark) != mark:
             raise CallKeyReusedError(key=key)
-        text = self._calls.recorded_result(key, asked.returns.name, asked.request)
+        text = self._calls.recorded_result(key, asked.returns.name, asked.request, asked.intent)
         if text is not None:
             self._seen[key] = mark
         return text

@@ -17,7 +17,6 @@ from typing import (
     Generic,
     Literal,
     NoReturn,
-    TypeAlias,
     TypeVar,
     cast,
     overload,
@@ -42,7 +41,7 @@ from leasehold.errors import (
 )
 from leasehold.logs.attempt import STEP_LOG
 from leasehold.worker.context.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops, Pace
-from leasehold.worker.context.once import CallsMadeOnce, OnceCall
+from leasehold.worker.context.once import CallsMadeOnce, OnceCall, OnUnknown
 from leasehold.worker.context.spending import add_to_call
 from leasehold.worker.context.typed_json import plain_json_text_of
 from leasehold.worker.failures.failures import safe_text
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741 - an item
-#: What becomes of a call of which it is not known whether it happened.
-OnUnknown: TypeAlias = Literal["repeat", "ask", "fail"]
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 _MAX_MESSAGE: Final = 200
@@ -316,7 +313,7 @@ class StepContext:
         call: Callable[..., T],
         *args: Any,
         request: object = None,
-        on_unknown: OnUnknown = "repeat",  # noqa: ARG002 - follows
+        on_unknown: OnUnknown = "repeat",
         keep: bool = False,
         **kwargs: Any,
     ) -> T:
@@ -347,7 +344,8 @@ class StepContext:
             TooManyCallsError: a step keeps at most 10,000 results; it was not called.
             LeaseLostError, StoreUnavailableError: as `checkpoint`.
         """
-        result: T = self._once.make(OnceCall(key, call, args, kwargs, request=request, keep=keep))
+        asked = OnceCall(key, call, args, kwargs, request=request, on_unknown=on_unknown, keep=keep)
+        result: T = self._once.make(asked)
         return result
 
     @overload
@@ -380,7 +378,7 @@ class StepContext:
         call: Callable[..., Any],
         *args: Any,
         request: object = None,
-        on_unknown: OnUnknown = "repeat",  # noqa: ARG002 - follows
+        on_unknown: OnUnknown = "repeat",
         keep: bool = False,
         **kwargs: Any,
     ) -> Any:
@@ -388,7 +386,7 @@ class StepContext:
 
         A coroutine function is called in the loop, any other in its own thread.
         """
-        asked = OnceCall(key, call, args, kwargs, request=request, keep=keep)
+        asked = OnceCall(key, call, args, kwargs, request=request, on_unknown=on_unknown, keep=keep)
         return await self._once.amake(asked)
 
     @overload

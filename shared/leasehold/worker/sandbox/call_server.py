@@ -13,6 +13,7 @@ import pydantic_core
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import start_thread
+from leasehold.domain.recorded_calls import Intent
 from leasehold.domain.spend import spend_of
 from leasehold.errors import LeaseholdError, TooLargeError
 from leasehold.worker.failures.failures import safe_text
@@ -29,6 +30,7 @@ from leasehold.worker.sandbox.wire.messages import (
     ExistsCall,
     FindingsCall,
     FindResultCall,
+    ForgetIntentCall,
     GetCall,
     KeptCheckpointCall,
     ListCall,
@@ -158,9 +160,12 @@ def _made_on_kept(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, by
             calls.checkpoint(count, phase, body.decode())
         case RejectCall(why=why):
             calls.reject_checkpoint(safe_text(why, _MAX_WORDS))
-        case FindResultCall(key=key, type=type_, request=request):
-            found = calls.recorded_result(key, type_, request)
+        case FindResultCall(key=key, type=type_, request=request, on_unknown=unknown):
+            intent = None if unknown == "repeat" else Intent(unknown, call.arguments)
+            found = calls.recorded_result(key, type_, request, intent)
             value, text = found is not None, (found or "").encode()
+        case ForgetIntentCall(key=key):
+            calls.forget_intent(key)
         case RecordResultCall(key=key, type=type_, keep=keep, request=request) as record:
             made, spend = body.decode(), spend_of(record.tokens, record.usd)
             stored = calls.record_result(key, type_, made, keep=keep, request=request, spend=spend)

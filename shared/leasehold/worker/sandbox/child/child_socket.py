@@ -26,9 +26,14 @@ from leasehold.attempt.files import RunFiles
 from leasehold.attempt.stop import StopSignal
 from leasehold.domain.artifact_name import RunLife, check_artifact_name, files_folder
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.recorded_calls import Request
+from leasehold.domain.recorded_calls import Intent, Request
 from leasehold.domain.spend import Spend
-from leasehold.errors import BudgetExceededError, TooLargeError, restored_error
+from leasehold.errors import (
+    AwaitConfirmationError,
+    BudgetExceededError,
+    TooLargeError,
+    restored_error,
+)
 from leasehold.worker.failures.kept_text import cut
 from leasehold.worker.sandbox.wire.frames import Frame, FrameReader, GarbledError, encoded
 from leasehold.worker.sandbox.wire.messages import (
@@ -44,6 +49,7 @@ from leasehold.worker.sandbox.wire.messages import (
     ExistsCall,
     FindingsCall,
     FindResultCall,
+    ForgetIntentCall,
     GetCall,
     Job,
     KeptCheckpointCall,
@@ -67,7 +73,10 @@ LINK_LOST: Final = 113
 #: What a call raises besides the errors of Leasehold; any other is a RuntimeError with its name.
 _PLAIN: Final[Mapping[str, type[BaseException]]] = {
     kind.__name__: kind
-    for kind in (OSError, RuntimeError, TypeError, ValueError, BudgetExceededError)
+    for kind in (
+        *(OSError, RuntimeError, TypeError, ValueError),
+        *(BudgetExceededError, AwaitConfirmationError),
+    )
 }
 
 #: How often it looks whether the handler has closed the socket: nothing tells it so.
@@ -386,10 +395,20 @@ class ChildCalls:
         """Drop what an earlier attempt kept."""
         self._link.ask(RejectCall(why=cut(why, _LONGEST_WHY)))
 
-    def recorded_result(self, key: str, type_: str, request: Request | None) -> str | None:
+    def recorded_result(
+        self, key: str, type_: str, request: Request | None, intent: Intent | None = None
+    ) -> str | None:
         """Return the result of a call that was recorded, JSON text; None: it is to be made."""
-        frame = self._link.ask(FindResultCall(key=key, type=type_, request=request))
+        call = FindResultCall(key=key, type=type_, request=request)
+        if intent is not None:
+            noted = {"on_unknown": intent.on_unknown, "arguments": intent.arguments}
+            call = call.model_copy(update=noted)
+        frame = self._link.ask(call)
         return frame.body.decode() if _value(frame.message) else None
+
+    def forget_intent(self, key: str) -> None:
+        """Forget that a call was to be made: it has raised."""
+        self._link.ask(ForgetIntentCall(key=key))
 
     def record_result(
         self,

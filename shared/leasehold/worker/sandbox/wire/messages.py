@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
-from leasehold.domain.recorded_calls import MAX_FIELD, MAX_FIELDS, MAX_KEY, MAX_TYPE
+from leasehold.domain.recorded_calls import MAX_ARGUMENTS, MAX_FIELD, MAX_FIELDS, MAX_KEY, MAX_TYPE
 from leasehold.domain.result import OutputStatus
 from leasehold.domain.spend import MAX_TOKENS, MAX_USD
 from leasehold.domain.status import BlockCode, Termination
@@ -186,6 +186,15 @@ class FindResultCall(Call):
     key: _Key
     type: _TypeName
     request: _Request = None
+    on_unknown: Literal["repeat", "ask", "fail"] = "repeat"
+    arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS)] = ""
+
+
+class ForgetIntentCall(Call):
+    """The call that was to be made has raised."""
+
+    kind: Literal["forget_intent"] = "forget_intent"
+    key: _Key
 
 
 class RecordResultCall(Call):
@@ -361,6 +370,7 @@ AnyCall = (
     | CheckpointCall
     | RejectCall
     | FindResultCall
+    | ForgetIntentCall
     | RecordResultCall
     | OutputCall
     | StatusCall
