@@ -51,6 +51,18 @@ def calls(ctx: StepContext, given: dict[str, Any]) -> list[int]:
     return made
 
 
+def maps(ctx: StepContext, given: dict[str, Any]) -> list[int]:
+    """Make as many calls of 1.5 dollars, two at a time."""
+
+    def pay(number: int) -> int:
+        with Path(given["paid"]).open("a") as paid:
+            paid.write(f"{number}\n")
+        ctx.spend(usd=1.5)
+        return number
+
+    return list(ctx.map(pay, range(given["times"]), at_once=2))
+
+
 def idle(ctx: StepContext, given: Any) -> Any:
     return given
 
@@ -73,6 +85,7 @@ STEPS = Registry(
         _entry("spends-inline", isolation="inline"),
         _entry("spends-bounded", budget=Budget(usd=4)),
         _entry("calls"),
+        _entry("maps"),
         _entry("idle"),
         _entry("away", handler="remote"),
     ],
@@ -83,6 +96,7 @@ PIPELINES = Registry(
         PipelineEntry(name="spends", steps=("spends", "idle")),
         PipelineEntry(name="inline", steps=("spends-inline", "idle")),
         PipelineEntry(name="bounded", steps=("spends-bounded", "idle")),
+        PipelineEntry(name="maps", steps=("maps", "idle")),
         PipelineEntry(name="away", steps=("away", "idle")),
         PipelineEntry(name="calls", steps=("calls", "idle"), budget=Budget(tokens=10**6)),
     ],

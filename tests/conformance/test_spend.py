@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leasehold import StepContext
 from leasehold.api import calls
 from leasehold.api.call_row import CallRequest
 from leasehold.api.operations import ResumeBody
 from leasehold.api.runs import RunsQuery
+from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls
 from leasehold.bootstrap import boot
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
+from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_ref
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.spend import Spend, SpendLimit
+from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from leasehold.errors import BudgetUsedUpError, NothingToClaimError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers import calls as remote
 from leasehold.remote_workers.calls import CompleteBody, ReleaseBody, RenewBody
 from leasehold.remote_workers.claim_step import acquire_run
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.spending import PIPELINES, STEPS
+from tests.worlds.builders import at_position
 from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.sandboxed
@@ -169,6 +180,62 @@ def test_results_that_are_recorded_are_given_over_the_budget_and_no_further_call
     assert done.steps["calls"].status == "COMPLETED"
     assert (done.status, done.position.step) == ("BLOCKED", "idle")  # 6.00 USD are spent by now
     assert done.spared.usd == 3.0
+
+
+def test_a_map_ends_with_its_siblings_recorded_where_the_budget_is_used_up(
+    engine: Engine, paid: Path
+) -> None:
+    run_id = begin(engine, "maps", SpendLimit(usd=4.0), times=8, paid=paid)
+
+    blocked = idle(engine, run_id)
+    resume(engine, run_id, budget={"usd": 50})
+    done = idle(engine, run_id)
+
+    assert (blocked.status, blocked.position.failures) == ("BLOCKED", 0)
+    assert blocked.spend.usd in (4.5, 6.0)  # one call may be under way beside the third
+    assert (done.status, done.spend.usd) == ("COMPLETED", 12.0)
+    assert sorted(paid.read_text().split()) == [str(number) for number in range(8)]
+
+
+def test_what_a_killed_worker_recorded_and_did_not_count_the_next_one_counts(
+    engine: Engine, paid: Path
+) -> None:
+    """A result has its own document: the run hears of its spend with the next write."""
+    run_id = begin(engine, "calls", times=3, paid=paid)
+    lost = at_work(engine, run_id)
+    assert lost.once("call 0", paying(lost), 0) == 0
+    unheard = get_run(engine, run_id)
+
+    change_run(engine, run_id, without_time)
+    done = idle(engine, run_id)
+
+    assert (unheard.spend, unheard.position.recorded_calls) == (Spend(), 0)
+    assert (done.status, paid.read_text().split()) == ("COMPLETED", ["1", "2"])
+    assert done.steps["calls"].spend == Spend(tokens=3000, usd=4.5)
+    assert done.steps["calls"].spared == Spend(tokens=1000, usd=1.5)
+
+
+def at_work(engine: Engine, run_id: str) -> StepContext:
+    """The context of an attempt whose worker writes nothing but what its handler records."""
+    generation = get_run(engine, run_id).position.dispatch.generation
+    facts = {"generation": generation, "lease_id": "lost", "holder": "vm-1"}
+    engine.commit(run_id, partial(lifecycle.arrive, rules=engine.rules, **facts))
+    known = find_run(engine, run_id)
+    return StepContext(AttemptCalls(Attempt(engine, known, fence_of(known.manifest), patience=1)))
+
+
+def paying(ctx: StepContext) -> Callable[[int], int]:
+    def pay(number: int) -> int:
+        ctx.spend(tokens=1000, usd=1.5)
+        return number
+
+    return pay
+
+
+def without_time(run: Manifest, _: datetime) -> Change:
+    assert run.position.lease is not None
+    over = replace(run.position.lease, expires_at=run.position.lease.acquired_at)
+    return Change(Outcome.RENEWED, at_position(run, lease=over))
 
 
 # -- remote workers ------------------------------------------------------------------------------
