@@ -36,7 +36,7 @@ INTEGRATIONS ?= $(patsubst tests/integrations/%/requirements.txt,%,$(wildcard te
 # A program between two makes does not hand on what they share of their jobs, so there is none.
 TEST_INTEGRATIONS = MAKEFLAGS= $(BIN)/python -m tests.worlds.emulators $(MAKE) --no-print-directory test-integrations INTEGRATIONS="$(INTEGRATIONS)"
 .PHONY: integrations
-integrations: .venv/.dev ## test the integrations of agent libraries, or those of INTEGRATIONS="adk langgraph", with the pinned versions; TYPES=1 checks their types too
+integrations: .venv/.dev ## test the integrations of agent libraries, or those of INTEGRATIONS="adk langgraph", with the pinned versions; TYPES=1 adds what is nightly, and their types
 	@$(TEST_INTEGRATIONS) KIND=integrations TYPES=$(TYPES)
 
 .PHONY: integrations-newest
@@ -50,7 +50,7 @@ test-integrations:
 	@failed=; for name in $(INTEGRATIONS); do \
 	  python=.venv/$(KIND)/$$name/bin/python; \
 	  output=$$({ $(MAKE) --no-print-directory .venv/$(KIND)/$$name/.made && \
-	    $$python -m pytest -m 'not nightly' --forks 2 tests/integrations \
+	    $$python -m pytest $(if $(TYPES),,-m 'not nightly') --forks 2 tests/integrations \
 	    $(if $(TYPES),&& $(BIN)/mypy --python-executable $$python shared/leasehold/integrations/$$name); } 2>&1) || failed="$$failed $$name"; \
 	  echo "$(KIND)/$$name: $$output"; \
 	done; [ -z "$$failed" ] || { echo "error: these integrations failed:$$failed" >&2; exit 1; }
