@@ -8,7 +8,7 @@ import hashlib
 import math
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -23,6 +23,13 @@ _WITHIN: Final[ContextVar[float]] = ContextVar("leasehold_within", default=0)
 #: How often each name was used in an attempt, over all its `durable` blocks.
 _USED: Final[WeakKeyDictionary[StepContext, Counter[str]]] = WeakKeyDictionary()
 _HASH: Final = 32
+
+
+class _Shown(str):
+    """An argument by its name, as a person reads it."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 class Durable:
@@ -46,6 +53,7 @@ class Durable:
         request: object,
         on_unknown: OnUnknown = "repeat",
         tool: str = "",
+        arguments: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the recorded result of a call, JSON values, or make the call and record it.
 
@@ -59,6 +67,7 @@ class Durable:
             request: what its result depends on.
             on_unknown: as of `ctx.once`.
             tool: of a call of a tool, its name: the first one ends the start of the agent.
+            arguments: of the tool, for a person who is asked whether it was called.
         """
         within = _WITHIN.get()
         if self._under_way == within:
@@ -68,14 +77,15 @@ class Durable:
         if tool:
             self.ctx.mark_bootstrap_complete(tool)
 
-        async def made() -> Any:
+        async def made(*_: _Shown) -> Any:
             _WITHIN.set(within + 1 if on_unknown == "repeat" else math.inf)
             return await body()
 
+        shown = [_Shown(f"{name}={value!r}") for name, value in (arguments or {}).items()]
         self._under_way += 1
         try:
             return await self._to_the_end(
-                self.ctx.aonce(key, made, request=request, on_unknown=on_unknown)
+                self.ctx.aonce(key, made, *shown, request=request, on_unknown=on_unknown)
             )
         finally:
             self._under_way -= 1

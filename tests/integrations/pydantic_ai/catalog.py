@@ -76,18 +76,44 @@ async def research(ctx: StepContext, given: dict[str, Any]) -> str:
     return result.output
 
 
-STEPS = Registry(
-    "dispatch",
+async def pay(ctx: StepContext, given: dict[str, Any]) -> str:
+    """Have an agent pay, and never twice."""
+    deeds = Deeds(given["folder"])
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse([ToolCallPart("charge", {"usd": 5}, "id-c")])
+        return ModelResponse([TextPart(str(messages[-1].parts[0].content))])
+
+    agent = Agent(FunctionModel(answer), name="payer", capabilities=[LeaseholdDurability()])
+
+    @agent.tool_plain(metadata={"leasehold": {"on_unknown": "ask"}})
+    async def charge(usd: int) -> str:
+        deeds.did(f"charge {usd}")
+        deeds.at("charge")
+        return f"charged {usd}"
+
+    with durable(ctx):
+        return (await agent.run("Pay five dollars.")).output
+
+
+def _entry(name: str) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"{__name__}:{name}",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+        max_retries=5,
+        retry=RetryPolicy(first=timedelta(seconds=0.01), factor=1),
+    )
+
+
+STEPS = Registry("dispatch", [_entry("research"), _entry("pay")])
+PIPELINES = Registry(
+    "pipelines",
     [
-        StepDispatchEntry(
-            step_type="research",
-            handler=f"{__name__}:research",
-            agent_timeout=timedelta(minutes=1),
-            dispatch_deadline=timedelta(minutes=2),
-            max_retries=5,
-            retry=RetryPolicy(first=timedelta(seconds=0.01), factor=1),
-        )
+        PipelineEntry(name="research", steps=("research",)),
+        PipelineEntry(name="pay", steps=("pay",)),
     ],
 )
-PIPELINES = Registry("pipelines", [PipelineEntry(name="research", steps=("research",))])
 GATES = Registry("gates", [])

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.domain.lifecycle import Operation
 from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine
-from leasehold.services.read_runs import timeline_of
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.read_runs import get_run, timeline_of
 from tests.integrations.kills import Deeds, attempt, engine_of, settled, start
 from tests.integrations.pydantic_ai import catalog
+from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.sandboxed
 
@@ -93,3 +96,22 @@ def test_what_a_deploy_asks_otherwise_is_asked_again_from_there_on(
     (event,) = [each for each in timeline_of(engine, run_id) if each.type == "call_diverged"]
     assert event.detail is not None
     assert event.detail.endswith("/1/model': another instructions")
+
+
+def test_of_a_tool_that_must_not_be_repeated_a_person_says_what_became_of_it(
+    engine: Engine, deeds: Deeds, tmp_path: Path
+) -> None:
+    deeds.kill_at("charge")
+    run_id = start(engine, "pay", {"folder": str(tmp_path)})
+    until(lambda: attempt(engine, run_id).status == "BLOCKED", 60)
+    block = get_run(engine, run_id).block
+
+    told = OperationRequest(Operation.APPROVE, actor="ada", output="charged by hand")
+    operate(engine, run_id, told)
+    run = settled(engine, run_id)
+
+    assert block is not None
+    assert block.code == "call_unconfirmed"
+    assert "It was called with: usd=5." in block.finding
+    assert json.loads(run.steps["pay"].output or "") == "charged by hand"
+    assert deeds.done.count("charge 5") == 1

@@ -198,8 +198,13 @@ class RecordedCalls(CallableOperationBackend[Config]):
                 spend(step, result)
             return result
 
-        result = await step.call(key, made, request=request, tool=tool, **config)
+        arguments = cache_key[1] if tool else None
+        result = await step.call(
+            key, made, request=request, tool=tool, arguments=arguments, **config
+        )
         record_durable_unit(executed=executed)
+        if tool and not (isinstance(result, dict) and "kind" in result):
+            return {"kind": "tool_return", "result": result}  # a person has told it
         return result
 
     def _identity(
