@@ -198,7 +198,7 @@ class RecordedCalls(CallableOperationBackend[Config]):
                 spend(step, result)
             return result
 
-        arguments = cache_key[1] if tool else None
+        arguments = cast("Mapping[str, Any]", cache_key[1]) if tool else None
         result = await step.call(
             key, made, request=request, tool=tool, arguments=arguments, **config
         )
