@@ -360,7 +360,7 @@ class MappedCalls(Generic[R]):
         self._is_ending = True
 
     def _tell(self) -> None:
-        """Report how far it is, also while calls wait for their next try: that is no silence."""
+        """Report how far it is, also while calls wait for their next try: they are not silent."""
         now, total = time.monotonic(), self._total
         if self._done != total and now - self._reported_at < _PROGRESS_S:
             return
