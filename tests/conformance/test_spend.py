@@ -30,7 +30,12 @@ from leasehold.errors import BudgetUsedUpError, NothingToClaimError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers import calls as remote
-from leasehold.remote_workers.calls import CompleteBody, ReleaseBody, RenewBody
+from leasehold.remote_workers.calls import (
+    CompleteBody,
+    RecordCallBody,
+    ReleaseBody,
+    RenewBody,
+)
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.execute_step import Hint, execute_step
@@ -276,6 +281,18 @@ def test_a_remote_worker_hears_that_the_budget_is_used_up_and_its_release_blocks
     assert (answer.outcome, run.status, run.spend.usd) == ("blocked", "BLOCKED", 5.0)
     with pytest.raises(NothingToClaimError):
         acquire_run(engine, run_id, "vm-2")
+
+
+def test_a_call_that_a_remote_worker_records_twice_is_paid_once(engine: Engine) -> None:
+    run_id, lease = claimed(engine, SpendLimit(usd=1.0))
+
+    recorded = {**lease, "key": "ask", "result": "so", "spent": {"usd": 1.25, "tokens": 40}}
+    body = RecordCallBody.read(recorded)
+    answers = [remote.record_call.answer(engine, CallRequest(body)) for _ in range(2)]
+
+    sentence = "The run has spent 1.25 USD, 40 tokens of its budget of 1.00 USD."
+    assert [answer.over_budget for answer in answers] == [sentence, sentence]
+    assert get_run(engine, run_id).spend == Spend(tokens=40, usd=1.25)
 
 
 def test_each_attempt_of_a_remote_worker_begins_to_count_anew(engine: Engine) -> None:

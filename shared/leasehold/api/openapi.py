@@ -234,6 +234,10 @@ _FIELDS: Final[Mapping[str, str]] = {
     "leaseId": "the lease, as the claim gave it: a secret",
     "fencingToken": "the token of the lease, as the claim gave it",
     "spent": "what the attempt has spent so far: all of it, so that a repeat does no harm",
+    "overBudget": (
+        "which budget is used up, in a sentence: begin no further paid call, and release the step "
+        "as `continued`; null: none is"
+    ),
     "expiresAt": "when the lease ends unless it is renewed",
     "maxExpiresAt": "when it ends at the latest",
     "timeoutMs": "how long the step may take; the worker has to keep to it",
@@ -291,6 +295,10 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "ApproveBody.output": "in place of the output that was kept; it must fit the step's model",
     "BatchResponse.kept": "the same of all runs together; only of retry and recreate",
     "CallReport.type": "the type of the result, as the handler's language names it; may be empty",
+    "RecordCallBody.request": "what the result depends on; with another one the key is another call",
+    "RecordCallBody.tookS": "how many seconds the call took; left out: not known",
+    "RecordCallBody.spent": "what the call has spent",
+    "CallsBody.request": "only those for this request",
     "CallReport.spend": "what the call has spent; null: nothing that is known",
     "CallReport.step": "the step whose handler had it made",
     "CallReport.trial": "the trial in which it was made, from 1",
@@ -320,10 +328,6 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "HealthResponse.status": "the function runs",
     "CompleteBody.status": "how good the output is; one of `ERROR` fails the attempt",
     "RenewBody.progress": "how far the worker is",
-    "RenewResponse.overBudget": (
-        "which budget is used up, in a sentence: begin no further paid call, and release the step "
-        "as `continued`; null: none is"
-    ),
     "RegistryResponse.steps": "the step types",
     "StepReport.retry": "how long a failed attempt waits for the next one",
     "RetryInForce.firstS": "the wait after the first failure, in seconds",

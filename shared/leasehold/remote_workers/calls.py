@@ -227,6 +227,7 @@ class RecordCallResponse(ResponseModel):
 
     result: Any
     expires_at: AwareDatetime
+    over_budget: str | None = None
 
 
 class CheckpointResponse(ResponseModel):
@@ -296,11 +297,10 @@ def renew(engine: Engine, request: CallRequest[RenewBody]) -> RenewResponse:
     body = request.given
     change = renew_lease(engine, _credentials(body), _progress(body.progress))
     run, lease = change.manifest, _lease(change.manifest)
-    used_up = run.used_up(run.position.dispatch.budget)
     return RenewResponse(
         expires_at=lease.expires_at,
         max_expires_at=lease.max_expires_at,
-        over_budget=None if used_up is None else used_up.finding,
+        over_budget=_over_budget(run),
     )
 
 
@@ -353,7 +353,9 @@ def record_call(engine: Engine, request: CallRequest[RecordCallBody]) -> RecordC
         spend=NOTHING if body.spent is None else spend_of(body.spent.tokens, body.spent.usd),
     )
     result = pydantic_core.from_json(text)
-    return RecordCallResponse(result=result, expires_at=_lease(run).expires_at)
+    return RecordCallResponse(
+        result=result, expires_at=_lease(run).expires_at, over_budget=_over_budget(run)
+    )
 
 
 @call(
@@ -535,6 +537,12 @@ def _resume(claimed: ClaimedStep) -> ResumePoint | None:
         iteration_count=kept.iteration_count,
         partial_results=pydantic_core.from_json(claimed.partial_results),
     )
+
+
+def _over_budget(run: Manifest) -> str | None:
+    """Return which budget is used up, in a sentence; None: none is."""
+    used_up = run.used_up(run.position.dispatch.budget)
+    return None if used_up is None else used_up.finding
 
 
 def _credentials(body: LeaseBody) -> LeaseCredentials:

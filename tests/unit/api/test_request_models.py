@@ -33,6 +33,7 @@ from leasehold.domain.trouble import Trouble
 from leasehold.errors import InvalidRequestError
 from leasehold.remote_workers.calls import (
     AcquireBody,
+    CallsBody,
     CheckpointBody,
     ClaimBody,
     CompleteBody,
@@ -41,6 +42,7 @@ from leasehold.remote_workers.calls import (
     LeaseBody,
     ListFilesBody,
     PutFileBody,
+    RecordCallBody,
     ReleaseBody,
     RenewBody,
     SpendingBody,
@@ -76,6 +78,8 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     PutFileBody: LEASE | {"name": "a", "content": ""},
     GetFileBody: LEASE | {"name": "a"},
     ListFilesBody: LEASE,
+    RecordCallBody: LEASE | {"key": "ask", "result": None},
+    CallsBody: LEASE,
     DeliveriesQuery: {},
     DeliverBody: {"channel": "slack"},
     OverrideBody: {"until": "2027-01-01", "why": "slow day"},
@@ -130,6 +134,8 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     ),
 ]
 REFUSED = object()
+#: Fields that take any JSON value.
+ANY_VALUE = {"input", "output", "partialResults", "result", "request"}
 #: Values that no field takes that is not of their very type.
 ODD = [True, 1.5, float("nan"), float("inf"), 10**4000, "\ud800", b"x", [], {}, [[]], {"a": {}}, -1]
 
@@ -199,9 +205,9 @@ def test_each_amount_is_refused_in_one_line(
 def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
     """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
     booleans = {"dryRun", "permanent", "continued", "deadLettered", "paused", "cancelled"}
-    booleans |= {"keepPartial", "anew"}
+    booleans |= {"keepPartial", "anew", "keep"}
     empty = {"labels", "filter"}
-    for name in names_of(model) - {"input", "output", "partialResults"}:
+    for name in names_of(model) - ANY_VALUE:
         for value in ODD:
             read = taken(model, name, value)
             if read is not REFUSED:
@@ -223,7 +229,7 @@ def names_of(model: type[BaseModel]) -> set[str]:
 
 @pytest.mark.parametrize("model", RIGHT)
 def test_a_field_that_may_be_left_out_may_not_be_null(model: type[RequestModel]) -> None:
-    takes_null = {"idempotencyKey", "labels", "input", "output", "partialResults"}
+    takes_null = {"idempotencyKey", "labels", *ANY_VALUE}
     for name in names_of(model) - RIGHT[model].keys():
         if name in takes_null and (model, name) != (RecreateBody, "labels"):
             model.read(RIGHT[model] | {name: None})
