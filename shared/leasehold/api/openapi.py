@@ -295,7 +295,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "ApproveBody.output": "in place of the output that was kept; it must fit the step's model",
     "BatchResponse.kept": "the same of all runs together; only of retry and recreate",
     "CallReport.type": "the type of the result, as the handler's language names it; may be empty",
-    "RecordCallBody.request": "what the result depends on; with another one the key is another call",
+    "RecordCallBody.request": "what the result depends on; another one makes it another call",
     "RecordCallBody.tookS": "how many seconds the call took; left out: not known",
     "RecordCallBody.spent": "what the call has spent",
     "CallsBody.request": "only those for this request",
