@@ -57,6 +57,12 @@ class Deeds:
         path = self._folder / "deeds"
         return path.read_text().splitlines() if path.exists() else []
 
+    @property
+    def prompt(self) -> str:
+        """The prompt of the agent, which a deploy may change: the file of that name."""
+        path = self._folder / "prompt"
+        return path.read_text() if path.exists() else "Be brief"
+
     def _kill(self, place: str) -> Path:
         return self._folder / f"kill at {place}"
 

@@ -22,6 +22,8 @@ _CURRENT: Final[ContextVar[Durable | None]] = ContextVar("leasehold_durable", de
 _WITHIN: Final[ContextVar[float]] = ContextVar("leasehold_within", default=0)
 #: How often each name was used in an attempt, over all its `durable` blocks.
 _USED: Final[WeakKeyDictionary[StepContext, Counter[str]]] = WeakKeyDictionary()
+#: One an attempt, however many blocks it has: agents at work at once end none of another's calls.
+_STEPS: Final[WeakKeyDictionary[StepContext, Durable]] = WeakKeyDictionary()
 _HASH: Final = 32
 
 
@@ -54,8 +56,9 @@ class Durable:
         on_unknown: OnUnknown = "repeat",
         tool: str = "",
         arguments: Mapping[str, Any] | None = None,
+        returns: Any = Any,
     ) -> Any:
-        """Return the recorded result of a call, JSON values, or make the call and record it.
+        """Return the recorded result of a call, or make the call and record it.
 
         Between two calls, while none is under way but those that this one is a part of, the attempt
         ends where its time is short, or where it is asked to stop. A call that is cancelled because
@@ -63,11 +66,12 @@ class Durable:
 
         Args:
             key: what tells the call from all others of the step: see `key_of`.
-            body: makes the call; returns JSON values.
+            body: makes the call.
             request: what its result depends on.
             on_unknown: as of `ctx.once`.
             tool: of a call of a tool, its name: the first one ends the start of the agent.
             arguments: of the tool, for a person who is asked whether it was called.
+            returns: the type of the result; Any: plain JSON values.
         """
         within = _WITHIN.get()
         if self._under_way == within:
@@ -82,6 +86,7 @@ class Durable:
             return await body()
 
         shown = [_Shown(f"{name}={value!r}") for name, value in (arguments or {}).items()]
+        made.__annotations__["return"] = returns
         self._under_way += 1
         try:
             return await self._to_the_end(
@@ -122,7 +127,9 @@ class Durable:
 @contextlib.contextmanager
 def durable(ctx: StepContext) -> Iterator[Durable]:
     """Have the agents that run inside record their calls in the step of `ctx`."""
-    step = Durable(ctx)
+    step = _STEPS.get(ctx)
+    if step is None:
+        step = _STEPS[ctx] = Durable(ctx)
     token = _CURRENT.set(step)
     try:
         yield step

@@ -1,0 +1,122 @@
+"""The runs of agents within a step: what they call is recorded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, Final
+
+from agents import Agent, RunConfig, RunResult, RunResultStreaming, RunState
+from agents.models.interface import Model
+from agents.run import (
+    AgentRunner,
+    get_default_agent_runner,
+    set_default_agent_runner,
+)
+
+from leasehold.integrations.durable import warn_of_version
+from leasehold.integrations.openai_agents.model import (
+    RecordingProvider,
+    record_agent,
+    recorded_model,
+)
+from leasehold.integrations.openai_agents.session import RecordedSession
+from leasehold.integrations.scope import (
+    Block,
+    PassingError,
+    Scope,
+    current_block,
+    entered,
+    inside,
+    scope,
+    scope_of_run,
+)
+from leasehold.worker.context.step_context import OnUnknown, StepContext
+
+TESTED: Final = ("0.24",)
+
+
+@contextlib.contextmanager
+def durable(
+    ctx: StepContext, *, on_unknown: Mapping[str, OnUnknown] | None = None
+) -> Iterator[None]:
+    """Have the agents that run inside record what they call in the step of `ctx`.
+
+    Args:
+        ctx: of the step.
+        on_unknown: for tools that must not be repeated, by their names: what becomes of a call of
+            which it is not known whether it happened, as of `ctx.once`.
+    """
+    warn_of_version("openai-agents", version("openai-agents"), TESTED)
+    if not isinstance(get_default_agent_runner(), RecordingRunner):
+        set_default_agent_runner(RecordingRunner(get_default_agent_runner()))
+    with entered(ctx, on_unknown):
+        yield
+
+
+class RecordingRunner(AgentRunner):
+    """The library's runner: within a step, it has what the agents call recorded.
+
+    The library tells agents and tools apart by what object they are, so they are not copied: they
+    are changed in place, and do outside of a step what they did before.
+
+    Args:
+        inner: runs the agents.
+    """
+
+    def __init__(self, inner: AgentRunner) -> None:
+        self._inner = inner
+
+    async def run(self, starting_agent: Agent[Any], input: Any, **kwargs: Any) -> RunResult:  # noqa: A002 - the library's name
+        """Run an agent to its end."""
+        if (block := current_block()) is None:
+            return await self._inner.run(starting_agent, input, **kwargs)
+        is_within = scope() is not None
+        with inside(_begin(block, starting_agent, input)), _recorded(kwargs) as recorded:
+            try:
+                return await self._inner.run(starting_agent, input, **recorded)
+            except PassingError as passing:
+                if is_within:
+                    raise
+                raise passing.error from passing.error.__cause__
+
+    def run_streamed(
+        self,
+        starting_agent: Agent[Any],
+        input: Any,  # noqa: A002 - the library's name
+        **kwargs: Any,
+    ) -> RunResultStreaming:
+        """Run an agent, and stream what it does."""
+        if (block := current_block()) is None:
+            return self._inner.run_streamed(starting_agent, input, **kwargs)
+        with inside(_begin(block, starting_agent, input)), _recorded(kwargs) as recorded:
+            return self._inner.run_streamed(starting_agent, input, **recorded)
+
+
+def _begin(block: Block, agent: Agent[Any], given: Any) -> Scope:
+    """Have what an agent calls recorded; return the scope of its run."""
+    if isinstance(given, RunState):
+        state = given.to_json(context_serializer=lambda _: {})
+        agent = given._current_agent or agent  # noqa: SLF001 - it has no other name
+        given = [state["original_input"], state["current_turn"]]
+    record_agent(agent)
+    return scope_of_run(block, agent.name, given)
+
+
+@contextlib.contextmanager
+def _recorded(kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give the arguments of a run, with what it calls recorded."""
+    given = kwargs.get("run_config")
+    config = RunConfig(**(given or {})) if isinstance(given, dict | None) else given
+    provider = config.model_provider
+    if not isinstance(provider, RecordingProvider):
+        provider = RecordingProvider(provider)
+    config = replace(config, model_provider=provider)
+    if isinstance(config.model, Model):
+        config = replace(config, model=recorded_model(config.model))
+    recorded = {**kwargs, "run_config": config}
+    if (session := kwargs.get("session")) is not None and not isinstance(session, RecordedSession):
+        recorded["session"] = RecordedSession(session)
+    yield recorded

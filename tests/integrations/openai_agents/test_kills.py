@@ -1,0 +1,56 @@
+"""Processes are killed in the middle of what an agent calls: what was under way is repeated."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasehold.ports.documents import Documents
+from leasehold.services.engine import Engine
+from tests.integrations.kills import Deeds, attempt, engine_of, settled, start
+from tests.integrations.openai_agents import answering
+
+pytestmark = pytest.mark.sandboxed
+
+KILLS = ["model 1", "b", "model 2", "model 3", "d", "model 4"]
+ONCE = ["model 1", "a", "b", "c", "model 2", "model 3", "d", "model 4"]
+ANSWER = 'Go on: a of x b of x c of x {"assistant": "second"} d of x'
+
+
+@pytest.fixture(scope="module")
+def engine(documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with engine_of(answering, documents, tmp_path_factory.mktemp("artifacts")) as engine:
+        yield engine
+
+
+def test_a_kill_repeats_what_was_under_way(engine: Engine, tmp_path: Path) -> None:
+    """Each model call, tools at once, and a tool behind a hand-off."""
+    deeds = Deeds(tmp_path)
+    deeds.kill_at(*KILLS)
+
+    run = settled(engine, start(engine, "answers", {"folder": str(tmp_path)}))
+
+    killed = [f"killed at {place}" for place in KILLS]
+    assert Counter(deeds.done) == Counter([*ONCE, *ONCE, *killed]) - Counter(["a"])
+    assert (run.status, json.loads(run.steps["answer"].output or "")) == ("COMPLETED", ANSWER)
+
+
+def test_a_deploy_that_changes_the_prompt_asks_again_from_there_on(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """An answer to another prompt is none; tools that are asked the same are spared."""
+    deeds = Deeds(tmp_path)
+    deeds.kill_at("d")
+    run_id = start(engine, "answers", {"folder": str(tmp_path)})
+    attempt(engine, run_id)
+
+    (tmp_path / "prompt").write_text("Be thorough")
+    run = settled(engine, run_id)
+
+    again = ["model 1", "model 2", "killed at d", "d"]
+    assert Counter(deeds.done) == Counter([*ONCE, *again])
+    assert (run.status, json.loads(run.steps["answer"].output or "")) == ("COMPLETED", ANSWER)
