@@ -19,7 +19,8 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.integrations.durable import Durable, durable, key_of
-from leasehold.worker.context.step_context import OnUnknown, StepContext
+from leasehold.worker.context.once import OnUnknown
+from leasehold.worker.context.step_context import StepContext
 
 _MARK: Final = 8
 
@@ -97,7 +98,7 @@ _BLOCK: Final[ContextVar[Block | None]] = ContextVar("leasehold_block", default=
 def entered(ctx: StepContext, on_unknown: Mapping[str, OnUnknown] | None) -> Iterator[Block]:
     """Have the agents that run inside record their calls in the step of `ctx`.
 
-    What ends the attempt, as a lost lease, leaves this block, whatever the library made of it.
+    An error that ends the attempt, as a lost lease, leaves this block in any case.
     """
     with durable(ctx) as step:
         block = Block(step, on_unknown or {})

@@ -30,7 +30,7 @@ _WHO = {"app_name": "app", "user_id": "u"}
 
 
 class Told(BaseLlm):
-    """A model that calls each of these tools in turn, and then tells what it was told."""
+    """A model that calls each of these tools in turn, and then says what they returned."""
 
     calls: list[tuple[str, dict[str, Any]]]
 
@@ -103,7 +103,7 @@ async def run(
     sessions: BaseSessionService | None = None,
     **more: Any,
 ) -> list[str]:
-    """Run an agent in a session of its own; return what it says."""
+    """Run an agent in a new session; return what it says."""
     said: list[str] = []
     runner = Runner(
         app_name="app", agent=agent, session_service=sessions or InMemorySessionService()
@@ -156,7 +156,7 @@ async def handed_over(ctx: StepContext, _: dict[str, Any]) -> Any:
 
 
 async def kept_session(ctx: StepContext, given: dict[str, Any]) -> Any:
-    """What a session holds in the end is what was said in it, however many attempts there were."""
+    """The session holds in the end what was said in it once, after any number of attempts."""
     sessions = SqliteSessionService(str(Path(given["folder"], "sessions.db")))
     said = await run(ctx, agent(("fetch", {"page": 1})), sessions=sessions)
     (session,) = (await sessions.list_sessions(**_WHO)).sessions
@@ -165,7 +165,7 @@ async def kept_session(ctx: StepContext, given: dict[str, Any]) -> Any:
 
 
 async def at_once(ctx: StepContext, _: dict[str, Any]) -> Any:
-    """Whoever comes first, each of them finds its own records."""
+    """Each run finds its own records, in whatever order they start."""
 
     async def one(page: int) -> Any:
         await asyncio.sleep(0.01 * (len(MADE) % 3))

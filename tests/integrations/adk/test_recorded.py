@@ -128,7 +128,7 @@ def test_a_result_that_cannot_be_recorded_fails_the_step_and_is_not_told_to_the_
 def test_an_outage_of_the_store_defers_the_attempt(
     engine: InProcessEngine, tmp_path: Path, scene: str
 ) -> None:
-    """It is no error of a tool, and none that the model is told of."""
+    """It is no error of a tool, and the model gets none."""
     DOES.append(lambda: engine.faults.store_away(3600))
     run = played(engine, scene, tmp_path)
 

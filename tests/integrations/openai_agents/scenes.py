@@ -33,7 +33,7 @@ TOKENS = 7
 
 
 class Told(ScriptedModel):
-    """A model that calls each of these tools in turn, and then tells what it was told."""
+    """A model that calls each of these tools in turn, and then says what they returned."""
 
     def __init__(self, name: str, *calls: tuple[str, dict[str, Any]]) -> None:
         super().__init__([ModelStep.respond(self._answer)] * 100)
@@ -158,7 +158,7 @@ async def session(given: dict[str, Any]) -> Any:
 
 
 async def approval(_: dict[str, Any]) -> Any:
-    """What waits for a person is JSON, as a step hands it to the next one."""
+    """The state of a run is JSON, as a step hands it to the next one."""
     result = await Runner.run(agent(("pay", {"amount": 5})), "Go")
     told = json.dumps(result.to_state().to_json())
     again = agent(("pay", {"amount": 5}))
@@ -168,7 +168,7 @@ async def approval(_: dict[str, Any]) -> Any:
 
 
 async def at_once(_: dict[str, Any]) -> Any:
-    """Whoever comes first, each of them finds its own records."""
+    """Each run finds its own records, in whatever order they start."""
 
     async def one(page: int) -> Any:
         await asyncio.sleep(0.01 * (len(MADE) % 3))

@@ -17,7 +17,8 @@ from leasehold.integrations.adk.session import RecordedSessions
 from leasehold.integrations.adk.tools import record_tool
 from leasehold.integrations.durable import warn_of_version
 from leasehold.integrations.scope import Scope, current_block, entered, scope_of_run
-from leasehold.worker.context.step_context import OnUnknown, StepContext
+from leasehold.worker.context.once import OnUnknown
+from leasehold.worker.context.step_context import StepContext
 
 TESTED: Final = ("2.13",)
 _NAME: Final = "leasehold"

@@ -197,7 +197,7 @@ def _record_handoff(handoff: Handoff[Any, Any]) -> None:
             record_agent(agent)
         return agent
 
-    recorded.leasehold = True  # type: ignore[attr-defined] # it is told by it
+    recorded.leasehold = True  # type: ignore[attr-defined] # it is known by it
     handoff.on_invoke_handoff = recorded
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-#: Of a request: the others are of the run, or of nobody's but the library's.
+#: Of a request: the others are of the run, or of its traces.
 LEFT_OUT: Final = frozenset({"tracing", "previous_response_id", "conversation_id"})
 #: Of `ModelSettings`: what a response depends on.
 SETTINGS: Final = frozenset(
@@ -31,7 +31,7 @@ SETTINGS_LEFT_OUT: Final = frozenset(
 _OF_THE_RUN: Final = frozenset({"prompt_cache_key"})
 #: Of an item of the input: ids that a server gave it, and what became of it there.
 ITEM_LEFT_OUT: Final = frozenset({"id", "status", "created_at", "created_by", "provider_data"})
-#: Of each kind of tool: what the model is told of it. Not what it may cost, nor secrets.
+#: Of each kind of tool: what the model sees of it, without secrets.
 TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
     "FunctionTool": ("name", "description", "params_json_schema", "strict_json_schema"),
     "CustomTool": ("name", "description", "format"),

@@ -33,7 +33,8 @@ from leasehold.integrations.scope import (
     scope,
     scope_of_run,
 )
-from leasehold.worker.context.step_context import OnUnknown, StepContext
+from leasehold.worker.context.once import OnUnknown
+from leasehold.worker.context.step_context import StepContext
 
 TESTED: Final = ("0.24",)
 

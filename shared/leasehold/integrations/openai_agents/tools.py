@@ -73,7 +73,7 @@ def _recorded(tool: FunctionTool | CustomTool, function: Any) -> Any:
                 tool=context.tool_name,
             )
 
-    recorded.leasehold = True  # type: ignore[attr-defined] # it is told by it
+    recorded.leasehold = True  # type: ignore[attr-defined] # it is known by it
     return recorded
 
 
