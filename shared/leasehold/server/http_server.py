@@ -39,6 +39,9 @@ _LOG: Final = logging.getLogger("leasehold.server")
 
 #: Requests that are answered at once. One takes milliseconds, unless the store is away.
 THREADS: Final = 16
+#: This one asks no store, and has its own thread: a process whose threads all wait for a store
+#: would be taken for one that hangs, and be started again.
+_HEALTH: Final = "/health"
 #: A new connection that has sent nothing by then is closed.
 FIRST_BYTE_S: Final = 10.0
 #: A request that is not complete by then is broken off.
@@ -141,7 +144,7 @@ class HttpServer:
         self._close()
 
     def _close(self) -> None:
-        self._server.task_dispatcher.shutdown(timeout=self._flush_s)
+        self._server.end_answers(self._flush_s)
         for channel in list(self._server.active_channels.values()):
             channel.close_when_flushed = True
         self._map.look_at_all()
@@ -527,8 +530,9 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
             recv_bytes=_DROP_BYTES,
         )
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT)  # each connection has it
-        threads = ThreadedTaskDispatcher()
+        threads, self._of_health = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
         threads.set_thread_count(THREADS)
+        self._of_health.set_thread_count(1)
         where = (listener.family, listener.type, listener.proto, listener.getsockname())
         super().__init__(
             app,
@@ -539,6 +543,16 @@ class _Server(TcpWSGIServer):  # type: ignore[misc] # waitress has no types
             sockinfo=where,
             bind_socket=False,
         )
+
+    def add_task(self, task: _Channel) -> None:
+        """Give a request to a thread."""
+        is_health = bool(task.requests) and getattr(task.requests[0], "path", "") == _HEALTH
+        (self._of_health if is_health else self.task_dispatcher).add_task(task)
+
+    def end_answers(self, seconds: float) -> None:
+        """Let what is being answered end within this time."""
+        self._of_health.shutdown(timeout=seconds)
+        self.task_dispatcher.shutdown(timeout=seconds)
 
     def maintenance(self, _now: float) -> None:
         """Close what is over; called about each second."""

@@ -200,6 +200,22 @@ def test_a_caller_who_hangs_up_before_the_answer_is_no_problem_of_the_server(
     assert not caplog.records
 
 
+def test_health_is_answered_while_every_thread_waits_for_the_store() -> None:
+    """Else a service manager would start a process again whose store is away."""
+    with _serving() as served, ExitStack() as open_:
+        for _ in range(http_server.THREADS + 4):
+            open_.enter_context(served.connected()).sendall(_ask("/late"))
+        until(lambda: len(served.asked) == http_server.THREADS)
+        with closing(served.connected()) as caller:
+            caller.settimeout(10)
+            caller.sendall(_ask("/health"))
+            assert caller.recv(100).startswith(b"HTTP/1.1 200")
+        served.answer_now.set()
+        until(lambda: served.asked.count("/late") == http_server.THREADS + 4)
+
+        assert served.answers()
+
+
 def test_without_descriptors_it_says_so_once_and_heals(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
