@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain.change import Change
-from leasehold.domain.checkpoint import CallResult
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.effect import Task
+from leasehold.domain.recorded_calls import recorded_call
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Committed, Documents
+from leasehold.ports.documents import Committed, Documents, Snapshot
 from leasehold.ports.task_queue import PulledTaskQueue
 from leasehold.testing.arguments import checked_number, checked_seconds, refuse
 
@@ -477,9 +477,17 @@ class FaultyDocuments(Reached):
         committed: Committed[Answer] = self._inner.transact(ref, decided, **options)
         if isinstance(committed.answer, Change):
             self._faults.after_commit(committed.answer)
-        if isinstance(committed.answer, CallResult):
+        if committed.snapshot is not None and _is_result(committed.snapshot):
             self._faults.after_call(ref.collection.split("/")[1])
         return committed
+
+
+def _is_result(snapshot: Snapshot) -> bool:
+    """Return whether a document is the result of a recorded call, not the intent to make one."""
+    if not snapshot.ref.collection.endswith("/calls"):
+        return False
+    call = recorded_call(snapshot.document)
+    return call is not None and not call.is_open
 
 
 class FaultyTasks(Reached):
