@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from leasehold.domain.recorded_calls import MAX_KEY
 from leasehold.worker.context.once import OnUnknown
@@ -22,8 +22,9 @@ _CURRENT: Final[ContextVar[Durable | None]] = ContextVar("leasehold_durable", de
 _WITHIN: Final[ContextVar[float]] = ContextVar("leasehold_within", default=0)
 #: How often each name was used in an attempt, over all its `durable` blocks.
 _USED: Final[WeakKeyDictionary[StepContext, Counter[str]]] = WeakKeyDictionary()
-#: One an attempt, however many blocks it has: agents at work at once end none of another's calls.
-_STEPS: Final[WeakKeyDictionary[StepContext, Durable]] = WeakKeyDictionary()
+#: One an attempt, by the identity of its context, for as long as one of its blocks lasts: agents at
+#: work at once end none of another's calls.
+_STEPS: Final[WeakValueDictionary[int, Durable]] = WeakValueDictionary()
 _HASH: Final = 32
 
 
@@ -127,9 +128,9 @@ class Durable:
 @contextlib.contextmanager
 def durable(ctx: StepContext) -> Iterator[Durable]:
     """Have the agents that run inside record their calls in the step of `ctx`."""
-    step = _STEPS.get(ctx)
+    step = _STEPS.get(id(ctx))
     if step is None:
-        step = _STEPS[ctx] = Durable(ctx)
+        step = _STEPS[id(ctx)] = Durable(ctx)
     token = _CURRENT.set(step)
     try:
         yield step

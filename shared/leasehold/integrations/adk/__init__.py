@@ -7,6 +7,10 @@ async def research(ctx: StepContext, given: Question) -> Answer:
             …
 """
 
-from leasehold.integrations.adk.plugin import durable
+from leasehold.registry.extras import require_extra
+
+require_extra("adk", __name__)
+
+from leasehold.integrations.adk.plugin import durable  # noqa: E402 - it imports the library
 
 __all__ = ["durable"]

@@ -9,6 +9,12 @@ All runs inside the block record: `run`, `run_sync` and `run_streamed`, those of
 tools or get a hand-off, and those that guardrails start.
 """
 
-from leasehold.integrations.openai_agents.runs import durable
+from leasehold.registry.extras import require_extra
+
+require_extra("openai-agents", __name__)
+
+from leasehold.integrations.openai_agents.runs import (  # noqa: E402 - it imports the library
+    durable,
+)
 
 __all__ = ["durable"]
