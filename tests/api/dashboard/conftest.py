@@ -29,8 +29,15 @@ from tests.worlds.waiting import until
 expect.set_options(timeout=30_000)  # a busy machine is slow, and not wrong
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
+#: A name of this machine that its servers do not answer as.
+STRANGE_HOST = "stranger.example"
 #: A tab has its own process, and shares little memory in a container.
-_OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+_OPTIONS = [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    f"--host-resolver-rules=MAP {STRANGE_HOST} 127.0.0.1",
+]
 
 
 @pytest.fixture(scope="module")  # its loop of asyncio would run beside the tests of other files
