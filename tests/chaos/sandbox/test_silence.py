@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,15 +31,17 @@ class AtLimit(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def at_limit(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> dict[str, AtLimit]:
-    """Run all of them beside each other: each of them waits."""
-    attempts, begun = Attempts(sandbox, tmp_path_factory.mktemp("silent")), time.monotonic()
-    held = {name: attempts.held(silence=silent.LIMIT_S) for name in (*_HANG, *_TALK)}
-    running = {name: attempts.begin(f"{silent.__name__}:{name}", held[name]) for name in held}
-    return {
-        name: AtLimit(held[name], one.result(), time.monotonic() - begun)
-        for name, one in running.items()
-    }
+def at_limit(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AtLimit]:
+    """Run all of them beside each other: each of them waits. Python buffers prints by default."""
+    with pytest.MonkeyPatch.context() as patch, closing(Sandbox()) as sandbox:
+        patch.delenv("PYTHONUNBUFFERED", raising=False)
+        attempts, begun = Attempts(sandbox, tmp_path_factory.mktemp("silent")), time.monotonic()
+        held = {name: attempts.held(silence=silent.LIMIT_S) for name in (*_HANG, *_TALK)}
+        running = {name: attempts.begin(f"{silent.__name__}:{name}", held[name]) for name in held}
+        return {
+            name: AtLimit(held[name], one.result(), time.monotonic() - begun)
+            for name, one in running.items()
+        }
 
 
 @pytest.mark.parametrize("handler", _TALK)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import io
 import os
 import select
 import signal
@@ -71,6 +72,8 @@ def set_up(newborn: Newborn) -> None:
     os.dup2(newborn.output, 1)
     os.dup2(newborn.output, 2)
     os.close(newborn.output)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its worker hears each line as it is printed
+        sys.stdout.reconfigure(line_buffering=True)
     _be_killed_before_the_worker()
     gc.enable()
 
