@@ -321,7 +321,7 @@ class CallUnconfirmedError(LeaseholdError):
     code = "call_unconfirmed"
     text = (
         "It is not known whether the call {key!r} has happened: attempt {attempt} ended between "
-        "the call and its record. Find out, and recreate the run."
+        "the call and its record. Find out, and recreate the run: it waits for the answer."
     )
     permanent = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,17 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.batch import batch
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive, execute_step
+from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import purge
 from leasehold.services.read_results import list_calls
 from leasehold.services.read_runs import RunFilter, get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.context.once import OnUnknown
+from tests.conformance.test_temporary_files import LosesAnswer
 
 PAID: list[str] = []
 
@@ -51,6 +55,10 @@ PAID: list[str] = []
 def pay(what: str) -> str:
     PAID.append(what)
     return f"{what} {len(PAID)}"
+
+
+def large(text: str) -> str:
+    return text * 100_000
 
 
 def asks(ctx: StepContext, given: dict[str, Any]) -> list[str]:
@@ -303,3 +311,121 @@ def test_a_document_that_a_person_has_edited_is_no_result_and_takes_no_place(
     got = StepContext(AttemptCalls(held)).once("ask", pay, "again")
 
     assert (got, len(list_calls(engine, run_id).calls)) == ("again 2", 1)
+
+
+def asked_about(engine: Engine, unique: str) -> str:
+    """A run that waits for a person who knows whether a call has happened."""
+    run_id = begun(engine, unique)
+    killed_in_call(engine, run_id, "ask")
+    charges(engine, run_id, "ask")
+    return run_id
+
+
+def approved(engine: Engine, run_id: str, output: Any = "charged") -> None:
+    operate(engine, run_id, OperationRequest(Operation.APPROVE, actor="ada", output=output))
+
+
+def test_who_asks_what_could_be_done_has_not_answered_for_a_call(
+    engine: Engine, unique: str
+) -> None:
+    run_id = asked_about(engine, unique)
+    before = stored(engine, run_id)
+
+    asked = explain_run(engine, run_id, is_gone=lambda _: False)
+    retry = OperationRequest(Operation.RETRY, actor="bob")
+    batch(engine, retry, RunFilter(label=f"of:{unique}"), limit=9, dry_run=True)
+    left = stored(engine, run_id)
+    approved(engine, run_id)
+
+    assert left == before
+    assert {"approve", "retry"} <= {one.value for one in asked.explanation.operations}
+    assert charges(engine, run_id, "ask") == "charged"
+    assert PAID == ["charge 7"]
+
+
+def recreated(engine: Engine, run_id: str) -> str:
+    operate(engine, run_id, OperationRequest(Operation.CANCEL, actor="ada"))
+    change = operate(engine, run_id, OperationRequest(Operation.RECREATE, actor="ada"))
+    assert change.created is not None
+    return change.created.run_id
+
+
+@pytest.mark.parametrize("has_happened", [True, False])
+def test_a_recreated_run_takes_the_answer_for_a_call_of_the_run_before_it(
+    engine: Engine, unique: str, has_happened: bool
+) -> None:
+    old = asked_about(engine, unique)
+    run_id = recreated(engine, old)
+
+    asked = charges(engine, run_id, "ask")
+    if has_happened:
+        approved(engine, run_id)
+    else:
+        operate(engine, run_id, OperationRequest(Operation.RETRY, actor="ada"))
+
+    assert isinstance(asked, AwaitConfirmationError)
+    assert charges(engine, run_id, "ask") == ("charged" if has_happened else "again 2")
+
+
+def test_the_intent_whose_answer_was_lost_is_that_of_the_call_to_be_made(
+    engine: Engine, unique: str
+) -> None:
+    """A call that was never begun is no question for a person."""
+    run_id = begun(engine, unique)
+    store = LosesAnswer(engine.documents)
+    store.is_next = False
+    ctx = worker(replace(engine, documents=store), run_id)
+    store.is_next = True
+
+    got = ctx.once("charge", pay, "charge", on_unknown="ask")
+
+    assert (got, store.is_next) == ("charge 1", False)
+
+
+def test_a_call_that_fails_its_step_is_asked_about_in_the_run_that_goes_on(
+    engine: Engine, unique: str
+) -> None:
+    old = begun(engine, unique)
+    killed_in_call(engine, old, "fail")
+    with pytest.raises(CallUnconfirmedError):
+        charges(engine, old, "fail")
+    run_id = recreated(engine, recreated(engine, old))
+
+    asked = charges(engine, run_id, "fail")
+    approved(engine, run_id)
+
+    assert isinstance(asked, AwaitConfirmationError)
+    assert (charges(engine, run_id, "fail"), PAID) == ("charged", ["charge 7"])
+
+
+def test_a_call_whose_result_is_lost_is_not_made_again_without_an_answer(
+    engine: Engine, unique: str, tmp_path: Path
+) -> None:
+    run_id = begun(engine, unique)
+    worker(engine, run_id).once("charge", large, "x", on_unknown="ask")
+    (file,) = tmp_path.rglob("*.json.gz")
+    file.unlink()
+
+    asked = charges(engine, run_id, "ask")
+    approved(engine, run_id, "y" * 100_000)
+
+    assert isinstance(asked, AwaitConfirmationError)
+    assert (charges(engine, run_id, "ask"), PAID) == ("y" * 100_000, [])
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_late_result_of_a_lost_worker_takes_the_place_of_what_another_is_to_make(
+    engine: Engine, unique: str, keep: bool
+) -> None:
+    """A person said that the call has not happened, and it was only slow."""
+    run_id = begun(engine, unique)
+    zombie = worker(engine, run_id)
+
+    def slow() -> str:
+        charges(engine, run_id, "ask")
+        operate(engine, run_id, OperationRequest(Operation.RETRY, actor="ada"))
+        return pay("slow")
+
+    got = zombie.once("charge", slow, on_unknown="ask", keep=keep)
+
+    assert got == charges(engine, run_id, "ask") == "slow 1"

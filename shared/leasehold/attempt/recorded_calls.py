@@ -27,6 +27,7 @@ from leasehold.domain.recorded_calls import (
     Place,
     Request,
     call_ref,
+    calls_of,
     check_call_key,
     current_calls,
     difference,
@@ -34,6 +35,7 @@ from leasehold.domain.recorded_calls import (
     may_have_results,
     places_of,
     recorded_call,
+    run_of,
 )
 from leasehold.domain.redaction import without_secrets
 from leasehold.domain.spend import Spend, total_of
@@ -125,6 +127,7 @@ class RecordedCalls:
                 if (spend := fitting[-1].call.spend) is not None:
                     self._attempt.note_spared_spend(spend)
                 return text
+            self._check_known(fitting[-1], intent)
         elif before and request is not None:
             self._note_diverged(before[-1].call, request)
         self._attempt.check_budget()
@@ -219,11 +222,14 @@ class RecordedCalls:
         if intent is None:  # the code says now that it may be made again
             return
         call, ref = one.call, one.ref
-        assert ref is not None  # noqa: S101 - an intent has a document
-        if intent.on_unknown == "fail":
+        if ref is None:  # in the run: a version before this one promised nothing of it
+            return
+        is_own = ref.collection == calls_of(self._run.run_id)
+        if intent.on_unknown == "fail" and is_own:  # in a run that goes on after that, who asks?
             raise CallUnconfirmedError(key=call.key, attempt=call.attempt)
         self._attempt.unconfirmed_call = UnconfirmedCall(
             name=ref.id,
+            run_id=None if is_own else run_of(ref),
             key=call.key,
             attempt=call.attempt or 0,
             at=call.at or self._attempt.store_time(),
@@ -242,15 +248,17 @@ class RecordedCalls:
             key=key,
             type=type_,
             request=request,
+            keep=intent.keep,
             attempt=at.attempt,
             is_open=True,
             arguments=without_secrets(intent.arguments),
         )
-        ref = call_ref(self._run, call)
+        ref, is_first = call_ref(self._run, call), key not in self._intended
 
         def first(document: Document | None, now: datetime) -> Write[CallResult | None]:
             found = None if document is None else recorded_call(document)
-            if found is not None:
+            is_ours = is_first and found is not None and found.attempt == at.attempt
+            if found is not None and not (found.is_open and is_ours):  # else an answer was lost
                 return Write(found)
             return Write(None, StoredDocument(replace(call, at=now)))
 

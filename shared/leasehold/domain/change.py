@@ -366,6 +366,8 @@ class Draft:
 
     def keep_output(self, made: MadeOutput) -> bool:
         """Keep the output of the current step; return whether it was not kept before."""
+        if self.position.unconfirmed_call is not None:  # its handler got on without an answer
+            self.position = replace(self.position, unconfirmed_call=None)
         step = self.step
         kept = step.kept_output
         if kept is not None and kept == made.value:

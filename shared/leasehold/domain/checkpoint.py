@@ -95,6 +95,7 @@ class UnconfirmedCall(Stored):
     """A call that a person is asked about: its attempt ended between the call and its record."""
 
     name: str  # of its document
+    run_id: str | None = None  # that it was made for; None: for the run that waits
     key: str
     attempt: int
     at: AwareDatetime

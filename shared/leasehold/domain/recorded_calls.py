@@ -53,10 +53,12 @@ class Intent(NamedTuple):
         on_unknown: what becomes of it where an attempt ends before its result is recorded: `ask`
             a person whether it happened, or `fail`.
         arguments: what it is called with, for that person.
+        keep: whether its result is to outlast the step.
     """
 
     on_unknown: Literal["ask", "fail"]
     arguments: str
+    keep: bool = False
 
 
 #: So much of the arguments of a call is kept.
@@ -114,6 +116,11 @@ def recorded_call(document: Document) -> CallResult | None:
 def calls_of(run_id: str) -> str:
     """Return the collection of a run's recorded calls."""
     return f"{run_ref(run_id)}/calls"
+
+
+def run_of(ref: Ref) -> str:
+    """Return the run that a document of a recorded call is of."""
+    return ref.collection.split("/")[1]
 
 
 def call_ref(run: Manifest, call: CallResult) -> Ref:

@@ -17,7 +17,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trouble import Trouble, troubles_of
 from leasehold.domain.worker_note import WorkerNote, last_asked, no_server
-from leasehold.errors import BudgetUsedUpError, LeaseholdError
+from leasehold.errors import BudgetUsedUpError, InvalidRequestError, LeaseholdError
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview
@@ -155,6 +155,8 @@ def _is_possible(engine: Engine, run: Manifest, operation: Operation) -> bool:
         preview(engine, run, OperationRequest(operation, actor=""))
     except BudgetUsedUpError:  # with a budget it is
         return operation is Operation.RESUME
+    except InvalidRequestError:  # with the result of a call it is
+        return operation is Operation.APPROVE and run.position.unconfirmed_call is not None
     except LeaseholdError:
         return False
     return True

@@ -9,11 +9,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from leasehold.attempt.values import inline, keep, put
+from leasehold.attempt.values import inline, keep, load, put
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.checkpoint import KeptValue, UnconfirmedCall
+from leasehold.domain.checkpoint import CallResult, KeptValue, UnconfirmedCall
 from leasehold.domain.json_text import OUTPUT_BYTES, canonical, check_size, digest, not_json
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, to_document
@@ -24,6 +24,9 @@ from leasehold.domain.stored import Document, Ref, StoredDocument, Write, replac
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import (
     AlreadyRecreatedError,
+    ArtifactNameError,
+    ArtifactNotFoundError,
+    DamagedFileError,
     InvalidRequestError,
     LeaseholdError,
     StoreUnavailableError,
@@ -180,6 +183,8 @@ def _commit(
     """
     new = _new_run(engine, manifest, request)
     transition = _transition(engine, manifest, request, bound, new)
+    if manifest.position.unconfirmed_call is not None:
+        _answer_for_call(engine, manifest, request, manifest.position.unconfirmed_call)
     if new is None or (new.large_input is None and not new.run.input_files):
         return engine.commit(manifest.run_id, transition).answer
     transition(manifest, engine.clock.now())  # what is refused anyway has nothing stored
@@ -223,7 +228,6 @@ def _transition(
             lifecycle.check_allowed(manifest, Operation.RETRY)
             check_retry(engine, manifest)
             facts |= {"note": request.note, "anew": _checked_anew(manifest, request)}
-            _forget_unconfirmed_call(engine, manifest)
         case Operation.RESUME:
             facts["budget"] = request.budget
         case Operation.APPROVE:
@@ -282,22 +286,62 @@ def _lost_files(engine: Engine, manifest: Manifest) -> frozenset[str]:
     return frozenset(names) - found
 
 
-def _forget_unconfirmed_call(engine: Engine, manifest: Manifest) -> None:
-    """Have a call that has not happened be made again, unless its result was recorded since."""
-    call = manifest.position.unconfirmed_call
-    if call is None:
-        return
-    found = engine.documents.get(Ref(calls_of(manifest.run_id), call.name))
-    known = None if found is None else recorded_call(found.document)
-    if found is not None and known is not None and known.is_open:
-        with suppress(VersionConflictError):  # as above
-            engine.documents.delete(found.ref, if_version=found)
-
-
-def _record_unconfirmed_call(
-    engine: Engine, manifest: Manifest, call: UnconfirmedCall, result: Any
+def _answer_for_call(
+    engine: Engine, manifest: Manifest, request: OperationRequest, call: UnconfirmedCall
 ) -> None:
-    """Record what a person says of a call that has happened, unless its worker has recorded it."""
+    """Keep what a person says of a call that may have happened: its result, or that it has not.
+
+    A result that its worker has recorded since stands, and so does a later attempt to make it.
+    """
+    if request.operation not in (Operation.APPROVE, Operation.RETRY):
+        return
+    ref = Ref(calls_of(call.run_id or manifest.run_id), call.name)
+    found = engine.documents.get(ref)
+    known = None if found is None else recorded_call(found.document)
+    if known is not None and not (known.attempt == call.attempt and _is_unknown(engine, known)):
+        return
+    if request.operation is Operation.RETRY:
+        if found is not None:
+            with suppress(VersionConflictError):  # as above
+                engine.documents.delete(ref, if_version=found)
+        return
+    at, text = manifest.position, canonical(request.output)
+    name = f"{values_folder(manifest)}/{at.step}-told-{digest(text)[:16]}.json"
+    kept = keep(engine.artifacts, text, name)
+    before = known or CallResult(
+        step=at.step, trial=at.trial, key=call.key, type="", attempt=call.attempt
+    )
+    told = replace(
+        before,
+        type="",
+        inline=kept.text,
+        ref=kept.ref,
+        digest=None,
+        bytes=len(text.encode()),
+        is_open=None,
+    )
+
+    def tell(stored: Document | None, now: datetime) -> Write[None]:
+        is_same = found is not None or stored is None
+        return Write(None, StoredDocument(replace(told, at=now)) if is_same else None)
+
+    with suppress(VersionConflictError):  # as above
+        engine.documents.transact(ref, tell, if_version=found, is_new=found is None)
+
+
+def _is_unknown(engine: Engine, call: CallResult) -> bool:
+    """Return whether it is not known what a call returned: no result is there, or it is lost."""
+    if call.is_open:
+        return True
+    try:
+        load(engine.artifacts, call.value)
+    except (ArtifactNotFoundError, ArtifactNameError, DamagedFileError):
+        return True
+    return False
+
+
+def _check_told(call: UnconfirmedCall, result: Any) -> None:
+    """Refuse what cannot be the result of a call, with InvalidRequestError or TooLargeError."""
     if result is AS_BEFORE:
         allowed = f"the result of the call {call.key}, as JSON; `retry` has it made again"
         raise InvalidRequestError(field="output", value="nothing", allowed=allowed)
@@ -306,25 +350,6 @@ def _record_unconfirmed_call(
     except (ValueError, TypeError) as error:
         raise not_json("output", ValueError(error)) from None
     check_size("output", text, OUTPUT_BYTES)
-    name = f"{values_folder(manifest)}/{manifest.position.step}-told-{digest(text)[:16]}.json"
-    kept = keep(engine.artifacts, text, name)
-
-    def told(stored: Document | None, now: datetime) -> Write[None]:
-        known = None if stored is None else recorded_call(stored)
-        if known is None or not known.is_open:
-            return Write(None)
-        recorded = replace(
-            known,
-            inline=kept.text,
-            ref=kept.ref,
-            type="",
-            bytes=len(text.encode()),
-            at=now,
-            is_open=None,
-        )
-        return Write(None, StoredDocument(recorded))
-
-    engine.documents.transact(Ref(calls_of(manifest.run_id), call.name), told)
 
 
 def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
@@ -337,7 +362,7 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
     """
     lifecycle.check_allowed(manifest, Operation.APPROVE)
     if manifest.position.unconfirmed_call is not None:
-        _record_unconfirmed_call(engine, manifest, manifest.position.unconfirmed_call, value)
+        _check_told(manifest.position.unconfirmed_call, value)
         return {}
     if value is AS_BEFORE:
         check_approval(engine, manifest)

@@ -110,7 +110,7 @@ class OnceCall:
         self._function = call
         self.intent: Intent | None = None
         if on_unknown in ("ask", "fail"):
-            self.intent = Intent(on_unknown, _shown_arguments(args, kwargs))
+            self.intent = Intent(on_unknown, _shown_arguments(args, kwargs), self.keep)
         elif on_unknown != "repeat":
             allowed = "repeat, ask or fail"
             raise InvalidRequestError(field="on_unknown", value=str(on_unknown), allowed=allowed)

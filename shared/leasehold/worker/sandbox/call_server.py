@@ -161,7 +161,7 @@ def _made_on_kept(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, by
         case RejectCall(why=why):
             calls.reject_checkpoint(safe_text(why, _MAX_WORDS))
         case FindResultCall(key=key, type=type_, request=request, on_unknown=unknown):
-            intent = None if unknown == "repeat" else Intent(unknown, call.arguments)
+            intent = None if unknown == "repeat" else Intent(unknown, call.arguments, call.keep)
             found = calls.recorded_result(key, type_, request, intent)
             value, text = found is not None, (found or "").encode()
         case ForgetIntentCall(key=key):

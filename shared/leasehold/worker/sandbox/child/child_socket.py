@@ -401,8 +401,7 @@ class ChildCalls:
         """Return the result of a call that was recorded, JSON text; None: it is to be made."""
         call = FindResultCall(key=key, type=type_, request=request)
         if intent is not None:
-            noted = {"on_unknown": intent.on_unknown, "arguments": intent.arguments}
-            call = call.model_copy(update=noted)
+            call = call.model_copy(update=intent._asdict())
         frame = self._link.ask(call)
         return frame.body.decode() if _value(frame.message) else None
 

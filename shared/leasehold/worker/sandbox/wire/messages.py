@@ -188,6 +188,7 @@ class FindResultCall(Call):
     request: _Request = None
     on_unknown: Literal["repeat", "ask", "fail"] = "repeat"
     arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS)] = ""
+    keep: bool = False
 
 
 class ForgetIntentCall(Call):
