@@ -121,6 +121,11 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.announcements
 	@$(BIN)/python -m bench.rolling_deploys
 	@$(BIN)/python -m bench.limits
+	@$(MAKE) --no-print-directory bench-agents
+
+.PHONY: bench-agents
+bench-agents: .venv/.dev .venv/integrations/pydantic_ai/.made .venv/bench/dbos/.made .venv/bench/prefect/.made .venv/bench/langgraph/.made ## agents that are killed, and other engines on the same agent (minutes)
+	@$(BIN)/python -m tests.worlds.emulators $(BIN)/python -m bench.agents
 
 .PHONY: bench-limits
 bench-limits: .venv/.dev ## limits that learn, replayed: what they clip and how late they notice a hang, beside simpler rules (minutes)
@@ -185,14 +190,22 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 
 # An environment of an integration has the library, and what else that needs in another version than
 # .venv has; all the rest it finds there. What pip says of others' requirements is of .venv's tools.
-.venv/integrations%/.made: $(wildcard tests/integrations/*/*.txt) .venv/.dev
+define INSTALL_BESIDE
 	@rm -rf $(@D) && $(BIN)/python -m venv --without-pip $(@D)
 	@$(BIN)/python -c 'import sys, sysconfig; into, of = (sysconfig.get_path("purelib", vars={"base": it}) for it in ("$(@D)", sys.prefix)); \
 	  open(f"{into}/leasehold.pth", "w").write(f"import site; site.addsitedir({of!r})\n")'
 	@output=$$($(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-compile \
-	  -r tests/integrations/$(notdir $*)/requirements.txt \
-	  $(if $(findstring newest,$@),,-c tests/integrations/$(notdir $*)/constraints.txt) 2>&1) || { echo "$$output" >&2; exit 1; }
+	  $(1) 2>&1) || { echo "$$output" >&2; exit 1; }
 	@touch $@
+endef
+
+.venv/integrations%/.made: $(wildcard tests/integrations/*/*.txt) .venv/.dev
+	$(call INSTALL_BESIDE,-r tests/integrations/$(notdir $*)/requirements.txt \
+	  $(if $(findstring newest,$@),,-c tests/integrations/$(notdir $*)/constraints.txt))
+
+# The engines that bench.agents measures beside ours.
+.venv/bench/%/.made: bench/peers/%.txt .venv/.dev
+	$(call INSTALL_BESIDE,-r $<)
 
 .venv/.coverage: pyproject.toml | .venv/.dev
 	@$(INSTALL) -c constraints.txt 'coverage>=7.10'

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import (
+    agents,
     announcements,
     at_scale,
     bundle_steps,
@@ -255,3 +256,14 @@ def test_what_announcements_cost_is_exact() -> None:
 
     assert [row for row in rows if not row.holds] == []
     assert [row.value for row in rows[:5]] == [1, 2, 1, 1, 3]
+
+
+def test_agents_that_are_killed_make_no_recorded_call_again() -> None:
+    """Counts are exact, however few the calls; times mean nothing here."""
+    need_firestore()
+
+    rows = agents.measure(calls=60, kills=2, tools=10, tool_kills=1)
+
+    assert [row.name for row in rows if not row.holds and row.unit not in ("s", "reads")] == []
+    reads = [row.value for row in rows if row.unit == "reads"]
+    assert reads == [60, 60]

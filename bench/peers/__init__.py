@@ -1,0 +1,1 @@
+"""The same fake agent on each durable engine: the program that `bench.agents` runs in each."""
