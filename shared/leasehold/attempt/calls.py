@@ -126,6 +126,10 @@ class ContextCalls(Protocol):
         """Keep partial results; InvalidRequestError: they are not JSON text."""
         ...
 
+    def has_ready(self, key: str, request: Request | None) -> bool:
+        """Return whether `recorded_result` has a result in memory."""
+        ...
+
     def recorded_result(
         self, key: str, type_: str, request: Request | None, intent: Intent | None = None
     ) -> str | None:
@@ -291,6 +295,10 @@ class AttemptCalls:
         return pydantic_core.to_json(findings_in(text)).decode()
 
     # --- recorded calls; for any thread, but for one key at a time ---
+
+    def has_ready(self, key: str, request: Request | None) -> bool:
+        """Return whether `recorded_result` has a result in memory."""
+        return self._recorded.has_ready(key, request)
 
     def recorded_result(
         self, key: str, type_: str, request: Request | None, intent: Intent | None = None

@@ -146,6 +146,12 @@ class RecordedCalls:
             with suppress(StoreUnavailableError, VersionConflictError):  # a person is asked then
                 documents.delete(intended.ref, if_version=intended)
 
+    def has_ready(self, key: str, request: Request | None) -> bool:
+        """Return whether `find` returns a result that is in memory."""
+        before = self._found.get(key, ()) if self._found is not None else ()
+        fitting = [one.call for one in before if is_for(one.call, request)]
+        return bool(fitting) and not fitting[-1].is_open and fitting[-1].inline is not None
+
     def record(
         self,
         key: str,

@@ -171,7 +171,10 @@ class CallsMadeOnce:
         """Do as `make`, without blocking the loop; the call may be of a coroutine function."""
         try:
             async with self._turns.aturn(asked.key):
-                text = await in_thread(partial(self._recorded, asked))
+                if self._calls.has_ready(asked.key, asked.request):
+                    text = self._recorded(asked)
+                else:
+                    text = await in_thread(partial(self._recorded, asked))
                 if text is None:
                     with collecting(self._calls.note_spend) as spent:
                         with self._intended(asked):

@@ -161,9 +161,17 @@ def adapter_of(annotation: Any) -> TypeAdapter[Any]:
         Exception: whatever pydantic, or code of the user's, says of one that cannot be used; also
             where it has an unknown name in it.
     """
+    if annotation is Any:
+        return _anything()
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     adapter.rebuild(raise_errors=True)
     return adapter
+
+
+@functools.cache
+def _anything() -> TypeAdapter[Any]:
+    """Return what reads and writes plain JSON values: most calls have no annotation."""
+    return TypeAdapter(Any)
 
 
 def first_sentence(error: Exception) -> str:

@@ -395,6 +395,10 @@ class ChildCalls:
         """Drop what an earlier attempt kept."""
         self._link.ask(RejectCall(why=cut(why, _LONGEST_WHY)))
 
+    def has_ready(self, key: str, request: Request | None) -> bool:  # noqa: ARG002 - the port
+        """Return False: the worker is to be asked."""
+        return False
+
     def recorded_result(
         self, key: str, type_: str, request: Request | None, intent: Intent | None = None
     ) -> str | None:
