@@ -14,6 +14,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from leasehold.domain.recorded_calls import MAX_KEY
+from leasehold.errors import ContinuedError
 from leasehold.worker.context.once import OnUnknown
 from leasehold.worker.context.step_context import StepContext
 
@@ -26,6 +27,7 @@ _USED: Final[WeakKeyDictionary[StepContext, Counter[str]]] = WeakKeyDictionary()
 #: work at once end none of another's calls.
 _STEPS: Final[WeakValueDictionary[int, Durable]] = WeakValueDictionary()
 _HASH: Final = 32
+_LOOKS_S: Final = 0.05
 
 
 class _Shown(str):
@@ -62,7 +64,8 @@ class Durable:
         """Return the recorded result of a call, or make the call and record it.
 
         Between two calls, while none is under way but those that this one is a part of, the attempt
-        ends where its time is short, or where it is asked to stop. A call that is cancelled because
+        ends where its time is short, or where it is asked to stop; calls of other agents that are
+        under way are waited for. A call that is cancelled because
         another one has failed is made and recorded to its end: it is paid for.
 
         Args:
@@ -75,10 +78,8 @@ class Durable:
             returns: the type of the result; Any: plain JSON values.
         """
         within = _WITHIN.get()
-        if self._under_way == within:
-            if self.ctx.shutdown_requested:
-                self.ctx.continue_later()  # which stops it
-            self.ctx.continue_if_short()
+        if self._under_way == within or not within:
+            await self._end_if_due()
         if tool:
             self.ctx.mark_bootstrap_complete(tool)
 
@@ -95,6 +96,20 @@ class Durable:
             )
         finally:
             self._under_way -= 1
+
+    async def _end_if_due(self) -> None:
+        """End the attempt where its time is short: once no call is under way that would be lost."""
+        try:
+            if self.ctx.shutdown_requested:
+                self.ctx.continue_later()  # which stops it
+            self.ctx.continue_if_short()
+        except ContinuedError as error:
+            due = error
+        else:
+            return
+        while self._under_way and not _WITHIN.get():  # noqa: ASYNC110 - of other threads' loops, too
+            await asyncio.sleep(_LOOKS_S)
+        raise due
 
     async def _to_the_end(self, call: Awaitable[Any]) -> Any:
         failed = self._failed

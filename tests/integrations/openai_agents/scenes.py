@@ -20,10 +20,13 @@ from agents import (
     function_tool,
     input_guardrail,
 )
+from agents.mcp import MCPServer
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+from mcp import types as mcp_types
 from pydantic import BaseModel
 
 from leasehold import PipelineEntry, Registry, RetryPolicy, StepContext, StepDispatchEntry
+from leasehold.integrations.durable import current
 from leasehold.integrations.openai_agents import durable
 
 #: The calls that were made, in order; what a test has happen in the next one of a tool.
@@ -60,10 +63,21 @@ class Page(BaseModel):
 @function_tool
 async def fetch(page: int) -> str:
     MADE.append(f"fetch {page}")
+    step = current()
+    if step is not None and not step.ctx.time_left():
+        MADE.append("the attempt is over")
     if DOES:
         DOES.pop()()
     await asyncio.sleep(0)
     return f"page {page}"
+
+
+@function_tool
+async def hold(page: int) -> str:
+    """Take a while, in which another agent goes on."""
+    MADE.append(f"hold {page}")
+    await asyncio.sleep(1)
+    return f"held {page}"
 
 
 @function_tool
@@ -97,7 +111,7 @@ def pay(amount: int) -> str:
 
 
 def agent(*calls: tuple[str, dict[str, Any]], name: str = "agent", **more: Any) -> Agent[Any]:
-    tools = [fetch, typed, text, fails, odd, pay, *more.pop("tools", [])]
+    tools = [fetch, hold, typed, text, fails, odd, pay, *more.pop("tools", [])]
     return Agent(name, model=Told(name, *calls), tools=tools, **more)
 
 
@@ -165,6 +179,44 @@ async def approval(_: dict[str, Any]) -> Any:
     state = await RunState.from_json(again, json.loads(told))
     state.approve(*state.get_interruptions())
     return (await Runner.run(again, state)).final_output
+
+
+class Library(MCPServer):
+    """An MCP server in this process."""
+
+    name = "library"
+
+    async def connect(self) -> None: ...
+
+    async def cleanup(self) -> None: ...
+
+    async def list_tools(self, *_: Any, **__: Any) -> list[Any]:
+        schema = {"type": "object", "properties": {"page": {"type": "integer"}}}
+        return [mcp_types.Tool(name="lend", input_schema=schema)]
+
+    async def call_tool(self, _: str, arguments: Any, *__: Any, **___: Any) -> Any:
+        MADE.append(f"lend {arguments['page']}")
+        text = mcp_types.TextContent(type="text", text=f"lent {arguments['page']}")
+        return mcp_types.CallToolResult(content=[text])
+
+    async def list_prompts(self) -> Any: ...
+
+    async def get_prompt(self, *_: Any, **__: Any) -> Any: ...
+
+
+async def mcp(_: dict[str, Any]) -> Any:
+    served = agent(("lend", {"page": 1}), mcp_servers=[Library()])
+    return (await Runner.run(served, "Go")).final_output
+
+
+async def two(given: dict[str, Any]) -> Any:
+    """While one of two agents works, a call of the other one is under way."""
+    calls = [("fetch", {"page": page}) for page in range(given["pages"])]
+    runs = (
+        Runner.run(agent(("hold", {"page": 1}), name="slow"), "Go"),
+        Runner.run(agent(*calls), "Go", max_turns=given["pages"] + 1),
+    )
+    return [result.final_output for result in await asyncio.gather(*runs)]
 
 
 async def at_once(_: dict[str, Any]) -> Any:

@@ -73,6 +73,11 @@ def output_of(run: Manifest) -> Any:
             ["agent 1", "agent 1", "agent 2", "agent 2", "fetch 1", "fetch 1"],
             ["agent: ['page 1']", 8],
         ),
+        (
+            "mcp",
+            ["agent 1", "lend 1", "agent 2"],
+            "agent: [[{'type': 'input_text', 'text': 'lent 1'}]]",
+        ),
         ("approval", ["agent 1", "pay 5", "agent 2"], "agent: ['paid 5']"),
         (
             "at_once",
@@ -151,6 +156,19 @@ def test_an_agent_that_takes_longer_than_an_attempt_goes_on_in_the_next_one(
     assert sorted(MADE) == sorted(
         [*(f"agent {turn}" for turn in range(1, 11)), *(f"fetch {page}" for page in range(9))]
     )
+
+
+def test_an_attempt_ends_in_time_although_a_call_of_another_agent_is_under_way(
+    engine: InProcessEngine, tmp_path: Path
+) -> None:
+    """It waits for that call. Agents at work at once have one under way at any time."""
+    DOES.extend([lambda: engine.advance(40)] * 9)
+    run = played(engine, "two", tmp_path, pages=9)
+
+    attempts = run.steps["scene"].attempts
+    assert (run.status, attempts.failed, attempts.expired) == ("COMPLETED", 0, 0)
+    assert attempts.continued > 0
+    assert len(MADE) == len(set(MADE)) == (9 + 10) + (1 + 2)
 
 
 def test_an_agent_without_a_name_is_refused(engine: InProcessEngine, tmp_path: Path) -> None:

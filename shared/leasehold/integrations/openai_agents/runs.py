@@ -75,13 +75,17 @@ class RecordingRunner(AgentRunner):
         if (block := current_block()) is None:
             return await self._inner.run(starting_agent, input, **kwargs)
         is_within = scope() is not None
-        with inside(_begin(block, starting_agent, input)), _recorded(kwargs) as recorded:
+        recorded = _recorded(kwargs)
+        with inside(_begin(block, starting_agent, input)):
             try:
                 return await self._inner.run(starting_agent, input, **recorded)
             except PassingError as passing:
                 if is_within:
                     raise
                 raise passing.error from passing.error.__cause__
+            finally:
+                if kwargs.get("run_config") is None:  # the runner would close the one that it makes
+                    await recorded["run_config"].model_provider.aclose()
 
     def run_streamed(
         self,
@@ -92,8 +96,8 @@ class RecordingRunner(AgentRunner):
         """Run an agent, and stream what it does."""
         if (block := current_block()) is None:
             return self._inner.run_streamed(starting_agent, input, **kwargs)
-        with inside(_begin(block, starting_agent, input)), _recorded(kwargs) as recorded:
-            return self._inner.run_streamed(starting_agent, input, **recorded)
+        with inside(_begin(block, starting_agent, input)):
+            return self._inner.run_streamed(starting_agent, input, **_recorded(kwargs))
 
 
 def _begin(block: Block, agent: Agent[Any], given: Any) -> Scope:
@@ -106,9 +110,8 @@ def _begin(block: Block, agent: Agent[Any], given: Any) -> Scope:
     return scope_of_run(block, agent.name, given)
 
 
-@contextlib.contextmanager
-def _recorded(kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give the arguments of a run, with what it calls recorded."""
+def _recorded(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a run, with what it calls recorded."""
     given = kwargs.get("run_config")
     config = RunConfig(**(given or {})) if isinstance(given, dict | None) else given
     provider = config.model_provider
@@ -120,4 +123,4 @@ def _recorded(kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
     recorded = {**kwargs, "run_config": config}
     if (session := kwargs.get("session")) is not None and not isinstance(session, RecordedSession):
         recorded["session"] = RecordedSession(session)
-    yield recorded
+    return recorded
