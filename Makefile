@@ -49,7 +49,7 @@ integrations-newest: .venv/.dev ## as integrations with TYPES=1, with the releas
 test-integrations:
 	@failed=; for name in $(INTEGRATIONS); do \
 	  python=.venv/$(KIND)/$$name/bin/python; \
-	  output=$$({ $(MAKE) --no-print-directory .venv/$(KIND)/$$name/.made && \
+	  output=$$({ $(MAKE) -s --no-print-directory .venv/$(KIND)/$$name/.made && \
 	    $$python -m pytest $(if $(TYPES),,-m 'not nightly') --forks 2 tests/integrations \
 	    $(if $(TYPES),&& $(BIN)/mypy --python-executable $$python shared/leasehold/integrations/$$name); } 2>&1) || failed="$$failed $$name"; \
 	  echo "$(KIND)/$$name: $$output"; \
