@@ -275,8 +275,8 @@ class RecordedCalls:
         committed: Committed[CallResult | None] = self._attempt.persist(transact)
         found = committed.answer
         if found is None:
-            assert committed.snapshot is not None  # noqa: S101 - it was written
-            self._intended[key] = committed.snapshot
+            if committed.snapshot is not None:  # the store of a test's context forgets it
+                self._intended[key] = committed.snapshot
             return None
         if found.is_open:
             self._check_known(_Found(found, ref), intent)

@@ -612,3 +612,11 @@ def test_what_a_call_may_well_take_is_not_refused(ctx: RecordingContext) -> None
     made = ctx.once("many", many, "3", FakeClient(), letters, object, "x")
 
     assert made == ["a", "b", "3", "<class 'object'>", "FakeClient", "x"]
+
+
+@pytest.mark.parametrize("on_unknown", ["ask", "fail"])
+def test_a_call_that_must_not_be_repeated_is_made_and_recorded(on_unknown: Any) -> None:
+    with step_context() as ctx:
+        assert ctx.once("charge", lambda: "charged", on_unknown=on_unknown) == "charged"
+
+    assert ctx.recorded.calls == {"charge": "charged"}
