@@ -111,7 +111,8 @@ def test_a_refusal_says_what_the_run_is_and_when_it_would_be_allowed(
 
     assert (status, error["error"]["code"]) == (409, "not_allowed")
     assert error["error"]["message"] == (
-        f"Cannot resume run {run_id}: it is PENDING; allowed when it is paused."
+        f"Cannot resume run {run_id}: it is PENDING; allowed when it is paused, or "
+        "blocked over its budget."
     )
     assert error["error"]["details"]["state"] == "PENDING"
 

@@ -28,6 +28,7 @@ SUMMARY = {
     "errorCode",
     "blockCode",
     "heartbeatAt",
+    "spend",
 }
 
 
