@@ -114,12 +114,13 @@ def test_what_a_policy_lists_is_not_retried(
         ("progress", "invalid_request", "fraction is 40; allowed: a share from 0 to 1; of 100 it"),
         ("checkpoint", "invalid_request", "partial_results.pages[0] is of the class bytes"),
         ("one key", "call_key_reused", "give each call its own key"),
-        ("many calls", "too_many_calls", "a run keeps at most 100"),
+        ("many calls", "too_many_calls", "a step keeps at most 100"),
     ],
 )
 def test_what_cannot_change_is_not_retried(
-    engine: InProcessEngine, given: str, code: str, says: str
+    engine: InProcessEngine, monkeypatch: pytest.MonkeyPatch, given: str, code: str, says: str
 ) -> None:
+    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS", 100)
     run = ended(engine, "misuse", given)
 
     assert (run.dead_letter_reason, run.position.attempts.failed) == ("PERMANENT_FAILURE", 1)
