@@ -45,12 +45,25 @@ class Block:
     Args:
         step: the step.
         on_unknown: what becomes of tools that must not be repeated, by their names.
+
+    Attributes:
+        tools: the names of all tools that the agents have had.
     """
 
     def __init__(self, step: Durable, on_unknown: Mapping[str, OnUnknown]) -> None:
         self.step = step
         self.on_unknown = on_unknown
+        self.tools: set[str] = set()
         self.ends_with: BaseException | None = None
+
+    def check_names(self) -> None:
+        """Warn of a tool that is to be kept from repetition and that no agent has."""
+        if self.tools and (unknown := sorted(set(self.on_unknown) - self.tools)):
+            self.step.ctx.log.warning(
+                "on_unknown names %s, and the agents had no such tool; they had: %s",
+                ", ".join(unknown),
+                ", ".join(sorted(self.tools)),
+            )
 
     async def call(self, key: str, body: Callable[[], Awaitable[Any]], **more: Any) -> Any:
         """Do as `Durable.call`.
@@ -105,6 +118,7 @@ def entered(ctx: StepContext, on_unknown: Mapping[str, OnUnknown] | None) -> Ite
         token = _BLOCK.set(block)
         try:
             yield block
+            block.check_names()
         except PassingError as passing:
             raise passing.error from passing.error.__cause__
         finally:

@@ -113,7 +113,7 @@ async def answer(ctx: StepContext, given: dict[str, Any]) -> list[Any]:
     sessions = SqliteSessionService(str(Path(folder, "sessions.db")))
     runner = Runner(app_name="app", agent=agent(Deeds(folder), folder), session_service=sessions)
     texts: list[Any] = []
-    with durable(ctx, runner):
+    with durable(ctx, runner, on_unknown=given.get("on_unknown")):
         session = await runner.session_service.create_session(**_WHO)
         async for event in runner.run_async(
             user_id="u", session_id=session.id, new_message=types.UserContent("Go")

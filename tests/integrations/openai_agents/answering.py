@@ -103,7 +103,7 @@ async def answer(ctx: StepContext, given: dict[str, Any]) -> str:
         handoffs=[second],
     )
     config = RunConfig(model_provider=Models(deeds), tracing_disabled=True)
-    with durable(ctx):
+    with durable(ctx, on_unknown=given.get("on_unknown")):
         if given.get("streamed"):
             streamed = Runner.run_streamed(first, "Go", hooks=hooks, run_config=config)
             async for _ in streamed.stream_events():

@@ -236,7 +236,7 @@ async def unnamed(_: dict[str, Any]) -> Any:
 
 async def scene(ctx: StepContext, given: dict[str, Any]) -> Any:
     """Play a scene; the attempts that come to the end fail, but for the last one."""
-    with durable(ctx):
+    with durable(ctx, on_unknown=given.get("on_unknown")):
         result = await globals()[given["scene"]](given)
     if ctx.attempt <= given.get("fails", 0):
         raise ConnectionError("the attempt fails after all")

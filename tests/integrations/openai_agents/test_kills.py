@@ -13,6 +13,7 @@ from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine
 from tests.integrations.kills import Deeds, attempt, engine_of, settled, start
 from tests.integrations.openai_agents import answering
+from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.sandboxed
 
@@ -54,3 +55,17 @@ def test_a_deploy_that_changes_the_prompt_asks_again_from_there_on(
     again = ["model 1", "model 2", "killed at d", "d"]
     assert Counter(deeds.done) == Counter([*ONCE, *again])
     assert (run.status, json.loads(run.steps["answer"].output or "")) == ("COMPLETED", ANSWER)
+
+
+@pytest.mark.parametrize("documents", ["sqlite"], indirect=True)
+def test_a_tool_that_must_not_be_repeated_waits_for_a_person(
+    engine: Engine, tmp_path: Path
+) -> None:
+    deeds = Deeds(tmp_path)
+    deeds.kill_at("d")
+    run_id = start(engine, "answers", {"folder": str(tmp_path), "on_unknown": {"d": "ask"}})
+    attempt(engine, run_id)
+
+    until(lambda: attempt(engine, run_id).status == "BLOCKED")
+
+    assert (deeds.done.count("d"), deeds.done[-1]) == (1, "killed at d")

@@ -171,6 +171,15 @@ def test_an_attempt_ends_in_time_although_a_call_of_another_agent_is_under_way(
     assert len(MADE) == len(set(MADE)) == (9 + 10) + (1 + 2)
 
 
+def test_a_tool_that_no_agent_has_is_said_to_be_unknown(
+    engine: InProcessEngine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else one whose name was misspelt would be repeated without a word."""
+    played(engine, "plain", tmp_path, on_unknown={"fetsh": "ask"})
+
+    assert caplog.messages[-1].startswith("on_unknown names fetsh, and the agents had no such tool")
+
+
 def test_an_agent_without_a_name_is_refused(engine: InProcessEngine, tmp_path: Path) -> None:
     run = played(engine, "unnamed", tmp_path)
 

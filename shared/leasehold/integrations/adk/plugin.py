@@ -81,9 +81,12 @@ class Recording(BasePlugin):
         if current_block() is not None and isinstance(agent, LlmAgent):
             record_model(agent.canonical_model)
 
-    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:  # noqa: ARG002
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Note which agent asks the model next."""
-        ASKING.set(self._scope(callback_context))
+        run = self._scope(callback_context)
+        ASKING.set(run)
+        if run is not None:
+            run.block.tools.update(llm_request.tools_dict)
 
     async def before_tool_callback(
         self,

@@ -152,6 +152,7 @@ class _Call:
         self._request = request_of(model, asked)
         for tool in asked["tools"]:
             record_tool(tool)
+            run.block.tools.add(tool.name)
         for handoff in asked["handoffs"]:
             _record_handoff(handoff)
 
