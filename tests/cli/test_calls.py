@@ -59,4 +59,6 @@ def test_a_run_without_such_calls_has_none(engine: InProcessEngine, shell: Shell
     done = shell.run("calls", run_id)
 
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == f"no results of calls in run {run_id}\n"
+    assert done.stderr == (
+        f"no results of calls in run {run_id}: they end with their step, unless kept\n"
+    )

@@ -17,6 +17,7 @@ from leasehold import (
     StepContext,
     StepDispatchEntry,
 )
+from leasehold.api.results import CallReport
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.settlement import ending_of
@@ -243,6 +244,7 @@ def test_a_call_that_may_have_happened_waits_for_a_person_who_has_its_result(
 
     asked = charges(engine, run_id, "ask")
     blocked = get_run(engine, run_id)
+    (listed,) = [CallReport.of(one) for one in list_calls(engine, run_id).calls]
     refused = pytest.raises(InvalidRequestError, match="the result of the call charge")
     with refused:
         operate(engine, run_id, OperationRequest(Operation.APPROVE, actor="ada"))
@@ -254,6 +256,7 @@ def test_a_call_that_may_have_happened_waits_for_a_person_who_has_its_result(
     assert blocked.block is not None
     assert (blocked.status, blocked.block.code) == ("BLOCKED", "call_unconfirmed")
     assert "It was called with: 7." in blocked.block.finding
+    assert (listed.is_open, listed.is_large, listed.result) == (True, False, None)
     assert ctx.once("charge", pay, "again", on_unknown="ask") == "charged"
     assert PAID == ["charge 7"]
 

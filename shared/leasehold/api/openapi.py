@@ -99,6 +99,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "keep": "whether it outlasts its step",
     "result": "what the call returned: any JSON value; null where it is large, too",
     "isLarge": "it lies among the artifacts",
+    "isOpen": "it was begun, and has no result so far; only of a call with `on_unknown`",
     # events
     "type": "what happened",
     "at": "when",

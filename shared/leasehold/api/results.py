@@ -57,6 +57,7 @@ class CallReport(ResponseModel):
     keep: bool
     result: Any
     is_large: bool
+    is_open: bool = False  # it is under way, or a person is asked whether it has happened
     at: AwareDatetime | None = None  # these four are not known of one that an older version made
     attempt: int | None = None
     took_s: float | None = None
@@ -74,7 +75,8 @@ class CallReport(ResponseModel):
             type=call.type,
             keep=call.keep,
             result=None if text is None else pydantic_core.from_json(text),
-            is_large=text is None,
+            is_large=text is None and not call.is_open,
+            is_open=bool(call.is_open),
             at=call.at,
             attempt=call.attempt,
             took_s=call.took_s,

@@ -232,12 +232,12 @@ def calls(*, run_id: str, url: str | None, as_json: bool) -> None:
     elif found:
         print_table(_CALL_COLUMNS, _rows(found))
     else:
-        note(f"no results of calls in run {run_id}")
+        note(f"no results of calls in run {run_id}: they end with their step, unless kept")
 
 
 def _rows(found: list[CallReport]) -> Iterator[Row]:
     for one in found:
-        result = "a file" if one.is_large else _short(one)
+        result = "no result so far" if one.is_open else "a file" if one.is_large else _short(one)
         attempt = "" if one.attempt is None else str(one.attempt)
         took = "" if one.took_s is None else duration(timedelta(seconds=one.took_s))
         size = "" if one.bytes is None else f"{one.bytes:,}"

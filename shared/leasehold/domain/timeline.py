@@ -23,6 +23,7 @@ _OF_ATTEMPTS: Final = (
     TraceType.STEP_TERMINATED,
     TraceType.STEP_CONTINUED,
     TraceType.CHECKPOINT_RESUMED,
+    TraceType.CALL_UNCONFIRMED,
 )
 
 
@@ -79,7 +80,8 @@ def _is_before_in_step(planned: TraceEvent, stored: TraceEvent) -> bool:
         return False
     if planned.type in (TraceType.STEP_HANDED_OFF, TraceType.RUN_COMPLETED):  # ends that step
         return stored.type is TraceType.RUN_RECREATED
-    if stored.type in _OF_ATTEMPTS:
+    is_of_call = "call" in (stored.model_extra or {})  # which may have happened: the step goes on
+    if stored.type in _OF_ATTEMPTS or is_of_call:
         return planned.type is TraceType.STEP_STARTED
     if stored.type in (TraceType.GATE_BLOCKED, TraceType.RUN_APPROVED):
         return planned.type is TraceType.STEP_STARTED or planned.attempt == stored.attempt

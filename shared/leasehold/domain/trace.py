@@ -62,6 +62,7 @@ class TraceType(StrEnum):
 UNNUMBERED: Final = frozenset(
     {
         TraceType.LEASE_LOST,
+        TraceType.CALL_DIVERGED,
         TraceType.ANNOUNCEMENT_SENT,
         TraceType.ANNOUNCEMENT_GIVEN_UP,
         TraceType.ANNOUNCEMENT_REQUESTED,
@@ -74,7 +75,7 @@ ENDS_OF_ATTEMPTS: Final = frozenset(
 )
 
 #: The name of an event whose run marks it; a version before had no marks.
-_MARKED: Final = re.compile(r"(?:\d+|(?:lost|told)-.+)-(?P<mark>[0-9a-f]{8})", re.ASCII)
+_MARKED: Final = re.compile(r"(?:\d+|(?:lost|diverged|told)-.+)-(?P<mark>[0-9a-f]{8})", re.ASCII)
 
 
 class TraceEvent(Stored):

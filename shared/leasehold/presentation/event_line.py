@@ -239,6 +239,8 @@ def _said(event: TraceEvent) -> str | None:
     """Return what a person asked for besides: to begin anew, their own output, a note."""
     facts = event.model_extra or {}
     marks = [mark for mark in ("anew", "edited") if facts.get(mark) is True]
+    if isinstance(call := facts.get("call"), str):
+        marks.append(f"call {one_line(call, _MAX_NOTE)} has happened")
     note = facts.get("note")
     noted = [f"note: {one_line(note, _MAX_NOTE)}"] if isinstance(note, str) else []
     return ", ".join([*marks, *noted]) or None

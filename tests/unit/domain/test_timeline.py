@@ -61,6 +61,28 @@ def test_an_output_names_the_attempt_that_brought_it(runs: Runs, at: At) -> None
     ]
 
 
+def test_a_call_that_was_confirmed_or_paid_again_stands_before_the_output(
+    runs: Runs, at: At
+) -> None:
+    confirmed = TraceEvent(
+        type=TraceType.RUN_APPROVED, at=at(4), step="draft", attempt=1, call="charge"
+    )
+    stored = [
+        stored_event(TraceType.CALL_UNCONFIRMED, at(3)),
+        confirmed,
+        stored_event(TraceType.RUN_PAUSED, at(7), step="send"),
+        stored_event(TraceType.CALL_DIVERGED, at(2)),  # it has no number: its name sorts last
+    ]
+
+    assert names(timeline(runs.completed(), stored))[1:6] == [
+        "step_started",
+        "call_diverged",
+        "call_unconfirmed",
+        "run_approved",
+        "step_completed",
+    ]
+
+
 # -- a clock that is set back ----------------------------------------------------------------------
 
 

@@ -62,8 +62,17 @@ def test_a_name_tells_nothing_of_the_nonce(runs: Runs) -> None:
         ("lost-lease-1", -5, False),
         ("000003-0123abcd", 5, False),
         ("lost-lease-1-0123abcd", 5, False),
+        ("diverged-draft-1-2-0123abcd", 5, False),
     ],
-    ids=["unmarked", "unmarked and older", "loss", "older loss", "another's", "another's loss"],
+    ids=[
+        "unmarked",
+        "unmarked and older",
+        "loss",
+        "older loss",
+        "another's",
+        "another's loss",
+        "another's calls",
+    ],
 )
 def test_what_an_earlier_run_of_the_id_left_is_known(
     runs: Runs, at: At, name: str, second: float, expected: bool

@@ -60,6 +60,12 @@ def test_the_words_that_a_person_gave_a_step_are_shown() -> None:
     assert len(event_reason(retried)) < 250
 
 
+def test_an_approval_of_a_call_names_it() -> None:
+    confirmed = event("run_approved", actor="ada@vm", call="order\x1b[2J")
+
+    assert event_reason(confirmed) == r"by ada@vm: call order\x1b[2J has happened"
+
+
 def test_events_of_a_later_trial_say_so_and_what_became_of_it() -> None:
     opened = event("author_slot_opened", trial=2, detail="step review did not settle")
     chosen = event("trial_chosen", trial=1, reason="trials_used_up", detail="score 0.9")

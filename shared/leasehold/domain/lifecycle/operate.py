@@ -276,8 +276,8 @@ def approve(
     """
     check_allowed(manifest, Operation.APPROVE)
     draft = Draft(manifest, now, rules)
-    if manifest.position.unconfirmed_call is not None:
-        draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason)
+    if (call := manifest.position.unconfirmed_call) is not None:
+        draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason, call=call.key)
         return _go_on(draft, RunEvent.APPROVED, Outcome.APPROVED)
     is_edited = edited is not None or None
     draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason, edited=is_edited)
