@@ -64,9 +64,8 @@ def test_an_output_names_the_attempt_that_brought_it(runs: Runs, at: At) -> None
 def test_a_call_that_was_confirmed_or_paid_again_stands_before_the_output(
     runs: Runs, at: At
 ) -> None:
-    confirmed = TraceEvent(
-        type=TraceType.RUN_APPROVED, at=at(4), step="draft", attempt=1, call="charge"
-    )
+    facts = {"type": TraceType.RUN_APPROVED, "at": at(4), "step": "draft", "attempt": 1}
+    confirmed = TraceEvent.model_validate(facts | {"call": "charge"})
     stored = [
         stored_event(TraceType.CALL_UNCONFIRMED, at(3)),
         confirmed,
