@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import pkgutil
 import pydoc
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,15 +16,14 @@ import pipelines.review
 from leasehold.devserver.function_processes import Function, FunctionProcesses
 from leasehold.devserver.server import DevOptions
 from leasehold.testing import InProcessEngine
+from tests.worlds.modules import modules_of
 
 FOUND_IN_IT = "a-value-of-the-environment"
 
 
 def modules() -> Iterator[str]:
     for package in (leasehold, pipelines.review):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
-                yield module.name
+        yield from (name for name in modules_of(package) if not name.endswith("__main__"))
 
 
 def callables(name: str) -> Iterator[object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 import pydoc
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -21,6 +20,7 @@ from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
 from leasehold.web.engine_provider import EngineProvider
 from tests.worlds.builders import environ_of
+from tests.worlds.modules import modules_of
 from tests.worlds.ports import own_port
 
 #: A bundle has the sources of its catalog, which are these tests: it does not stand here as it is.
@@ -42,9 +42,9 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def modules() -> Iterator[Any]:
-    for found in pkgutil.walk_packages(leasehold.__path__, "leasehold."):
-        if found.name not in PROGRAMS:
-            yield importlib.import_module(found.name)
+    for name in modules_of(leasehold):
+        if name not in PROGRAMS:
+            yield importlib.import_module(name)
 
 
 def is_shown(value: Any) -> bool:
