@@ -7,7 +7,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-
 #: What needs an agent library, which is in its own environment alone.
 _OF_LIBRARIES: Final = ("integrations/*/*", "library_agent.py")
 
