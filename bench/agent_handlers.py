@@ -40,6 +40,7 @@ class AgentMeter:
     resumed: Counter[str] = field(default_factory=Counter)  # while all results are read
     took: list[float] = field(default_factory=list)  # CPU seconds a call
     resume_s: float = 0.0
+    resume_cpu_s: float = 0.0
 
 
 METERS: Final[dict[str, AgentMeter]] = {}  # by store; one run at a time on each
@@ -49,7 +50,7 @@ async def converse(ctx: StepContext, given: dict[str, Any]) -> int:
     """Make calls in turns of a model and a tool; the next attempt is given all their results."""
     meter, is_first = METERS[given["store"]], ctx.resume is None
     meter.taken()
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     with durable(ctx) as step:
         for number in range(given["calls"]):
             at = time.process_time()
@@ -64,7 +65,8 @@ async def converse(ctx: StepContext, given: dict[str, Any]) -> int:
         meter.made = meter.taken()
         ctx.checkpoint(1, None)
         ctx.continue_later()
-    meter.resume_s, meter.resumed = time.perf_counter() - began, meter.taken()
+    meter.resume_s, meter.resume_cpu_s = time.perf_counter() - began, time.process_time() - cpu
+    meter.resumed = meter.taken()
     return int(given["calls"])
 
 

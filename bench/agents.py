@@ -94,9 +94,13 @@ def one_long_agent(store: str, calls: int) -> list[Figure]:
             [(median(late), median(early))],
             at_most=1.1,
         ),
-        figure(f"writes {named}", "writes", [(meter.made["writes"], calls)], at_most=1.0),
+        # renewals of the lease are writes, too
+        figure(f"writes {named}", "writes", [(meter.made["writes"], calls)], at_most=1.01),
         figure(
-            f"time until all results are there {named}", "s", [(meter.resume_s, 1)], at_most=1.0
+            f"time until all results are there, beside its CPU, {named}",
+            "s",
+            [(meter.resume_s, meter.resume_cpu_s)],
+            value_at_most=1.0,
         ),
         figure(
             f"reads of the results {named}",
