@@ -14,7 +14,12 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from leasehold.domain.recorded_calls import MAX_KEY
-from leasehold.errors import ContinuedError
+from leasehold.errors import (
+    ContinuedError,
+    LeaseholdError,
+    LeaseLostError,
+    StoreUnavailableError,
+)
 from leasehold.worker.context.once import OnUnknown
 from leasehold.worker.context.step_context import StepContext
 
@@ -28,6 +33,20 @@ _USED: Final[WeakKeyDictionary[StepContext, Counter[str]]] = WeakKeyDictionary()
 _STEPS: Final[WeakValueDictionary[int, Durable]] = WeakValueDictionary()
 _HASH: Final = 32
 _LOOKS_S: Final = 0.05
+
+
+class PassingError(BaseException):
+    """An error of ours on its way through an agent library to the handler.
+
+    A `BaseException`: what the library tells the model, or tries again, are errors of the user's.
+
+    Args:
+        error: what the handler gets.
+    """
+
+    def __init__(self, error: LeaseholdError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Shown(str):
@@ -76,6 +95,10 @@ class Durable:
             tool: of a call of a tool, its name: the first one ends the start of the agent.
             arguments: of the tool, for a person who is asked whether it was called.
             returns: the type of the result; Any: plain JSON values.
+
+        Raises:
+            PassingError: the attempt is over, or the store is away: `durable` raises what it is.
+            And what `ctx.aonce` raises.
         """
         within = _WITHIN.get()
         if self._under_way == within or not within:
@@ -94,6 +117,8 @@ class Durable:
             return await self._to_the_end(
                 self.ctx.aonce(key, made, *shown, request=request, on_unknown=on_unknown)
             )
+        except (LeaseLostError, StoreUnavailableError) as error:
+            raise PassingError(error) from error
         finally:
             self._under_way -= 1
 
@@ -149,8 +174,21 @@ def durable(ctx: StepContext) -> Iterator[Durable]:
     token = _CURRENT.set(step)
     try:
         yield step
+    except (PassingError, BaseExceptionGroup) as error:
+        passing = _passing_in(error)
+        if passing is None:
+            raise
+        raise passing.error from passing.error.__cause__
     finally:
         _CURRENT.reset(token)
+
+
+def _passing_in(error: BaseException) -> PassingError | None:
+    """Return the first error of ours in what came through a library; None: there is none."""
+    if isinstance(error, BaseExceptionGroup):
+        found = error.subgroup(PassingError)
+        return None if found is None else _passing_in(found.exceptions[0])
+    return error if isinstance(error, PassingError) else None
 
 
 def current() -> Durable | None:

@@ -12,31 +12,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from leasehold.errors import (
-    ContinuedError,
-    LeaseholdError,
-    LeaseLostError,
-    StoreUnavailableError,
-)
-from leasehold.integrations.durable import Durable, durable, key_of
+from leasehold.errors import ContinuedError, LeaseholdError
+from leasehold.integrations.durable import Durable, PassingError, durable, key_of
 from leasehold.worker.context.once import OnUnknown
 from leasehold.worker.context.step_context import StepContext
 
 _MARK: Final = 8
-
-
-class PassingError(BaseException):
-    """An error of ours on its way through an agent library to the handler.
-
-    A `BaseException`: what the library tells the model, or tries again, are errors of the user's.
-
-    Args:
-        error: what the handler gets.
-    """
-
-    def __init__(self, error: LeaseholdError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class Block:
@@ -77,9 +58,10 @@ class Block:
         except ContinuedError as error:
             self.ends_with = error
             raise
+        except PassingError as passing:
+            self.ends_with = passing.error
+            raise
         except LeaseholdError as error:
-            if isinstance(error, LeaseLostError | StoreUnavailableError):
-                self.ends_with = error
             raise PassingError(error) from error
 
     async def stream(
@@ -119,8 +101,6 @@ def entered(ctx: StepContext, on_unknown: Mapping[str, OnUnknown] | None) -> Ite
         try:
             yield block
             block.check_names()
-        except PassingError as passing:
-            raise passing.error from passing.error.__cause__
         finally:
             _BLOCK.reset(token)
             if block.ends_with is not None:

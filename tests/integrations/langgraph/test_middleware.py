@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
+from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware, ToolRetryMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -17,7 +17,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from leasehold.errors import ContinuedError, UnrestorableResultError
+from leasehold.errors import ContinuedError, LeaseLostError, UnrestorableResultError
 from leasehold.integrations.langgraph import LeaseholdMiddleware, durable
 from leasehold.testing import FrozenClock, RecordingContext, step_context
 from tests.integrations.langgraph.catalog import ScriptedModel
@@ -218,3 +218,21 @@ def test_outside_of_a_step_an_agent_runs_as_without_it() -> None:
     state = asyncio.run(agent.ainvoke({"messages": [("user", "Go.")]}))
 
     assert state["messages"][-1].text == "Done."
+
+
+def test_a_lost_lease_passes_a_middleware_that_tries_tools_again() -> None:
+    """Each further try would be one more paid call."""
+    clock, called = FrozenClock(skips_waits=True), []
+
+    @tool
+    async def search(words: str) -> str:
+        """Search."""
+        called.append(words)
+        clock.advance(timedelta(days=366))
+        return "found"
+
+    again = ToolRetryMiddleware(max_retries=3, initial_delay=0.0)
+    with step_context(clock=clock) as ctx, pytest.raises(LeaseLostError):
+        run(ctx, asks(("search", {"words": "a"})), [search], middleware=[again])
+
+    assert called == ["a"]

@@ -16,7 +16,7 @@ from agents.run import (
     set_default_agent_runner,
 )
 
-from leasehold.integrations.durable import warn_of_version
+from leasehold.integrations.durable import PassingError, warn_of_version
 from leasehold.integrations.openai_agents.model import (
     RecordingProvider,
     record_agent,
@@ -25,7 +25,6 @@ from leasehold.integrations.openai_agents.model import (
 from leasehold.integrations.openai_agents.session import RecordedSession
 from leasehold.integrations.scope import (
     Block,
-    PassingError,
     Scope,
     current_block,
     entered,
