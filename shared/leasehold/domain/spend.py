@@ -189,7 +189,7 @@ class Budget:
         """Yield what keeps it from being a budget."""
         if self.usd is None and self.tokens is None:
             yield field, "nothing", "Budget(usd=…), Budget(tokens=…), or both"
-        if self.usd is not None and not _amount(self.usd, MAX_USD):
+        if self.usd is not None and not round(_amount(self.usd, MAX_USD) or 0.0, _DIGITS):
             allowed = f"a number of dollars above 0, at most {MAX_USD:,}"
             yield f"{field}.usd", _shown(self.usd), allowed
         if self.tokens is not None and not _whole(self.tokens, MAX_TOKENS):
