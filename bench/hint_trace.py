@@ -127,10 +127,14 @@ def trace_hint(folder: Path, isolation: str) -> Trace:
             assert time.monotonic() < until, "no zygote was ever ready"
 
 
+def _is_protocol(base: ast.expr) -> bool:
+    return ast.unparse(base).partition("[")[0] in ("Protocol", "typing.Protocol")
+
+
 def protocols(folder: Path = PACKAGE) -> int:
     """Return how many Protocols there are in what runs; what deploys has its own, and no hint."""
     return sum(
-        isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(b) for b in node.bases)
+        isinstance(node, ast.ClassDef) and any(map(_is_protocol, node.bases))
         for file in folder.rglob("*.py")
         if file.relative_to(folder).parts[0] != "deploy"
         for node in ast.walk(ast.parse(file.read_text()))

@@ -716,6 +716,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             partial(lifecycle.exceed_limit, **fence, reason="r", error=error),
             LeaseLostError,
         ),
+        "exceed_budget": (partial(lifecycle.exceed_budget, **fence, detail="d"), LeaseLostError),
         "block": (
             partial(lifecycle.block, **fence, output=output, output_status="S", found=found),
             LeaseLostError,

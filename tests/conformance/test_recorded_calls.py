@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ from leasehold.attempt.settlement import ending_of
 from leasehold.bootstrap import boot
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.checkpoint import CallCount
-from leasehold.domain.lifecycle import Operation
+from leasehold.domain.lifecycle import Operation, expire
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.recorded_calls import calls_of
-from leasehold.domain.result import Continued, Stopped
+from leasehold.domain.result import Continued, Finished, Stopped
 from leasehold.domain.spend import Spend
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.stored import Ref, Write
@@ -39,7 +40,7 @@ from leasehold.errors import (
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.batch import batch
-from leasehold.services.engine import Engine
+from leasehold.services.engine import Engine, publish_owed
 from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
@@ -47,6 +48,7 @@ from leasehold.services.purge import purge
 from leasehold.services.read_results import list_calls
 from leasehold.services.read_runs import RunFilter, get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
 from leasehold.worker.context.once import OnUnknown
 from tests.conformance.test_temporary_files import LosesAnswer
 
@@ -432,3 +434,72 @@ def test_the_late_result_of_a_lost_worker_takes_the_place_of_what_another_is_to_
     got = zombie.once("charge", slow, on_unknown="ask", keep=keep)
 
     assert got == charges(engine, run_id, "ask") == "slow 1"
+
+
+def test_a_step_whose_workers_are_killed_at_once_is_not_given_up_while_it_records(
+    engine: Engine, unique: str
+) -> None:
+    """None of them lives long enough for a beat; that each got further is known nevertheless."""
+    run_id = begun(engine, unique)
+
+    for number in range(2 * engine.rules.max_interruptions):
+        ctx = worker(engine, run_id)
+        for before in range(number):
+            ctx.once(f"ask {before}", pay, "again")
+        ctx.once(f"ask {number}", pay, "first")
+        lost_lease(engine, run_id)
+
+    run = get_run(engine, run_id)
+    assert (run.is_terminal, set(PAID)) == (False, {"first"})
+
+
+def test_a_step_whose_workers_are_killed_before_they_record_is_given_up(
+    engine: Engine, unique: str
+) -> None:
+    run_id = begun(engine, unique)
+    worker(engine, run_id).once("ask", pay, "first")
+    lost_lease(engine, run_id)
+
+    for _ in range(2 + engine.rules.max_interruptions):
+        if get_run(engine, run_id).is_terminal:
+            break
+        worker(engine, run_id).once("ask", pay, "again")
+        lost_lease(engine, run_id)
+
+    assert get_run(engine, run_id).dead_letter_reason == "STUCK_IN_PROGRESS"
+
+
+def lost_lease(engine: Engine, run_id: str) -> None:
+    """The worker was killed, and another process sees that it is gone."""
+    lease = get_run(engine, run_id).position.lease
+    assert lease is not None
+    rules = engine.dispatch_rules()
+    end = partial(expire, rules=rules, lease_id=lease.lease_id, holder_gone=True)
+    engine.commit(run_id, end)
+
+
+def test_nothing_is_left_of_a_worker_that_died_where_the_next_makes_no_call(
+    engine: Engine, unique: str
+) -> None:
+    run_id = begun(engine, unique)
+    worker(engine, run_id).once("other", large, "x")
+    lost_lease(engine, run_id)
+
+    while not (run := get_run(engine, run_id)).is_terminal:
+        held = next_attempt(engine, run_id)
+        settled = held.settle(ending_of(held, Finished("[]")))
+        publish_owed(engine, settled.answer, settled.snapshot)
+    engine.threads.errand(lambda: None)
+
+    assert (run.status, stored(engine, run_id)) == ("COMPLETED", [])
+
+
+def test_a_recreated_run_finds_large_results_of_which_the_cancelled_one_was_not_told(
+    engine: Engine, unique: str
+) -> None:
+    old = begun(engine, unique)
+    worker(engine, old).once("ask", large, "x")
+    run_id = recreated(engine, old)
+    sweep(engine)
+
+    assert worker(engine, run_id).once("ask", large, "y") == "x" * 100_000

@@ -370,6 +370,34 @@ class Attempt:
         """
         return self._still_held(self._write(self._noting(lifecycle.renew), within).answer)
 
+    def count_recorded(self, spend: Spend) -> Change:
+        """Do as `renew`, and count one more recorded call beside those that others have counted.
+
+        A remote worker may record several at once, each in its own attempt here.
+        """
+        notes, rules = self.notes, self._renewal_rules()
+
+        def counted(run: Manifest, now: datetime) -> Change:
+            at, calls = run.position, run.steps[self.name.step].calls or CallCount()
+            more = notes._replace(
+                calls=replace(calls, made=calls.made + 1),
+                recorded_calls=at.recorded_calls + 1,
+                recorded_spend=spend.plus(at.recorded_spend),
+            )
+            return lifecycle.renew(run, now, rules=rules, fence=self.fence, notes=more)
+
+        return self._still_held(self._write(counted).answer)
+
+    def tell_progress(self) -> None:
+        """Write now that attempts before this one got further, where their ends are counted.
+
+        The next kill may come before a beat does, and a step without a heartbeat has none.
+        """
+        if self._is_remote or not self._is_further():
+            return
+        with suppress(StoreUnavailableError):  # the next write says so
+            self._save(partial(lifecycle.renew))
+
     def look(self) -> None:
         """Learn whether the lease is lost, without renewing it; LeaseLostError says so."""
         ref = self._snapshot.ref
@@ -761,7 +789,8 @@ class Attempt:
                 self._lost(error)
             raise
         finally:
-            self._note_sign()
+            if self.silence is not None:
+                self.silence.hear()
 
     def _outlast(
         self,
@@ -819,10 +848,13 @@ class Attempt:
         is_made = self.output is not None and self.output.value != record.kept_output
         lease = self.manifest.position.lease
         has_spent = self._spent is not None and lease is not None and lease.spent != self._spent
-        known = self.manifest.position.recorded_calls
-        is_further = self._recorded_calls > known and self._counts_ends()
-        has_worked = is_made or has_spent or is_further
+        has_worked = is_made or has_spent or self._is_further()
         return has_worked or self._progress not in (None, record.progress)
+
+    def _is_further(self) -> bool:
+        """Return whether calls are recorded that the run does not know of, and has to."""
+        known = self.manifest.position.recorded_calls
+        return self._recorded_calls > known and self._counts_ends()
 
     def _counts_ends(self) -> bool:
         """Return whether ends without progress are counted, which a recorded call begins anew."""

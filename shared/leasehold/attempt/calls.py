@@ -72,7 +72,7 @@ class AttemptFacts(NamedTuple):
             cleanup_s=run.position.dispatch.cleanup.total_seconds(),
             furthest=furthest_of(run) if run.position.checkpoint else {},
             has_checkpoint=run.position.checkpoint is not None,
-            has_budget=run.has_budget,
+            has_budget=bool(run.budget or run.position.dispatch.budget),
             note=run.position.note,
             traceparent=None
             if run.traceparent is None

@@ -288,6 +288,11 @@ class RecordedCalls:
             return result
         return self._attempt.fetch(partial(self._load, stored))
 
+    def count(self) -> bool:
+        """Note all calls of the trial that are recorded; return whether the run knows of fewer."""
+        self._results()
+        return self._attempt.notes.recorded_calls > self._run.position.recorded_calls
+
     def found(
         self, behind: str = "", key: str | None = None, request: Request | None = None
     ) -> Iterator[tuple[CallResult, str]]:
@@ -346,6 +351,7 @@ class RecordedCalls:
         with self._reading:
             if self._found is None:
                 self._found = self._attempt.fetch(self._read)
+                self._attempt.tell_progress()
             return self._found
 
     def _read(self) -> dict[str, list[_Found]]:

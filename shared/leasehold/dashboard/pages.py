@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from leasehold.api import calls
 from leasehold.api.call_row import AnyRow, CallRequest, Needs, call
-from leasehold.api.results import CallReport, FilesResponse, PageQuery
+from leasehold.api.results import FilesResponse, PageQuery
 from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import ALLOWED, Operation
@@ -26,7 +26,7 @@ from leasehold.domain.trace import TraceType
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
 from leasehold.errors import LeaseholdError, StoreUnavailableError
-from leasehold.presentation.attempts import MOST_BARS, WIDTH, attempt_bars
+from leasehold.presentation.attempts import MOST_BARS, WIDTH, DrawnCall, attempt_bars
 from leasehold.presentation.event_line import event_reason, next_attempt
 from leasehold.presentation.filter_words import filter_words
 from leasehold.presentation.run_state import kept_line, state_and_reason
@@ -296,12 +296,12 @@ def _files(at: PageRequest, run: Manifest) -> tuple[FilesResponse | None, str]:
         return None, error.message
 
 
-def _calls(at: PageRequest, run: Manifest) -> Sequence[CallReport]:
+def _calls(at: PageRequest, run: Manifest) -> Sequence[DrawnCall]:
     """Return the first recorded calls of the step that it is at, as many as bars can show."""
     if not run.position.recorded_calls:
         return ()
     found = at.ask(calls.once, PageQuery(limit=_TICKS), run_id=at.run_id)
-    return tuple(found.calls)
+    return [DrawnCall(one.step, one.trial, one.key, one.at, one.spend) for one in found.calls]
 
 
 def _trials(run: Manifest) -> dict[str, list[TrialRecord]]:

@@ -308,7 +308,8 @@ class Draft:
         """Keep what the attempt has to say beside its result."""
         if notes.progress is not None:
             self.step = replace(self.step, progress=notes.progress)
-        self._note_calls(notes)
+        if notes.calls or notes.unconfirmed_call or notes.spared:
+            self._note_calls(notes)
         if notes.spent is not None or notes.recorded_spend is not None:
             self._count_spend(notes.spent or NOTHING, notes.recorded_spend or NOTHING)
         if notes.leaves_file:

@@ -114,6 +114,8 @@ class Archive:
         has_temporary: whether there may be temporary files; likewise.
         outputs: the texts of its outputs: people open the files whose addresses stand there.
         has_calls: whether there may be recorded calls that are not needed any more.
+        trial_folder: that of the temporary files which recorded calls may refer to, known to the
+            run or not: another run may go on from those. Empty: no run can.
     """
 
     run_id: str
@@ -123,6 +125,7 @@ class Archive:
     has_temporary: bool = field(default=False, compare=False)
     outputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
     has_calls: bool = field(default=False, compare=False)
+    trial_folder: str = field(default="", compare=False)
 
 
 #: All that a run can owe.
@@ -201,8 +204,7 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
     within = f"{checkpoints_folder(manifest)}/"
     kept = tuple(name for name in kept_files(manifest) if name.startswith(within))
     at, is_completed = manifest.position, manifest.status is RunStatus.COMPLETED
-    if at.recorded_calls and not is_completed:  # another run may go on from them
-        kept += (step_folder(manifest, at.step, at.trial),)
+    goes_on = not is_completed and at.step_started_at is not None
     return (
         Archive(
             manifest.run_id,
@@ -212,6 +214,7 @@ def owed_archives(manifest: Manifest) -> tuple[Archive, ...]:
             has_temporary=_may_have_temporary_files(manifest),
             outputs=outputs,
             has_calls=is_completed and any(owed_prefix(manifest, each) for each in manifest.owed),
+            trial_folder=step_folder(manifest, at.step, at.trial) if goes_on else "",
         ),
     )
 

@@ -80,11 +80,22 @@ def fingerprint_of(request: Any) -> dict[str, str]:
     """
     if not isinstance(request, Mapping):
         request = {"request": request}
-    fields = sorted((str(name)[:MAX_FIELD], value) for name, value in request.items())
+    fields = sorted(((_field(str(name)), value) for name, value in request.items()), key=_first)
     told, rest = dict(fields[:MAX_FIELDS]), fields[MAX_FIELDS:]
     if rest:
         told[_REST] = rest
     return {name: _digest(canonical(value)) for name, value in told.items()}
+
+
+def _field(name: str) -> str:
+    """Return the name of a field as it is kept: no other field of its request has it."""
+    if len(name) <= MAX_FIELD and name != _REST:
+        return name
+    return f"{name[: MAX_FIELD - 13]}#{_digest(name)}"
+
+
+def _first(pair: tuple[str, Any]) -> str:
+    return pair[0]
 
 
 def is_for(call: CallResult, request: Request | None) -> bool:

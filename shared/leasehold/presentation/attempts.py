@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted
@@ -31,19 +31,14 @@ _ENDS: Final = {
 }
 
 
-class RecordedCall(Protocol):
+class DrawnCall(NamedTuple):
     """A recorded call, as far as it is drawn."""
 
-    @property
-    def step(self) -> str: ...  # noqa: D102 - as a call has them
-    @property
-    def trial(self) -> int: ...  # noqa: D102
-    @property
-    def key(self) -> str: ...  # noqa: D102
-    @property
-    def at(self) -> datetime | None: ...  # noqa: D102
-    @property
-    def spend(self) -> Spend | None: ...  # noqa: D102
+    step: str
+    trial: int
+    key: str
+    at: datetime | None
+    spend: Spend | None
 
 
 class CallTick(NamedTuple):
@@ -111,7 +106,7 @@ def attempt_bars(
     run: Manifest,
     events: Iterable[TraceEvent],
     now: datetime,
-    calls: Sequence[RecordedCall] = (),
+    calls: Sequence[DrawnCall] = (),
 ) -> list[AttemptBar]:
     """Return the latest attempts of a run, the oldest first, placed on the line of time.
 
@@ -125,7 +120,7 @@ def attempt_bars(
     return [_with_calls(bar, calls) for bar in bars] if calls else bars
 
 
-def _with_calls(bar: AttemptBar, calls: Sequence[RecordedCall]) -> AttemptBar:
+def _with_calls(bar: AttemptBar, calls: Sequence[DrawnCall]) -> AttemptBar:
     """Return a bar with the calls that it recorded, and how many it was spared."""
     began, took = bar.began, (bar.bootstrap + bar.execution).total_seconds()
     if began is None:

@@ -135,9 +135,10 @@ def record_call(
         key, type_, result, keep=keep, request=asked, spend=spend, took_s=took_s
     )
     if is_new:
-        attempt.note_calls(made=1)
-        attempt.note_recorded_spend(spend.plus(at.recorded_spend))
-    attempt.renew()
+        attempt.count_recorded(spend)
+    else:  # the process that recorded it may not have lived to count it
+        calls.count()
+        attempt.renew()
     return attempt.manifest, calls.text_of(stored, result)
 
 
@@ -171,7 +172,10 @@ def recorded_calls(
     page: list[tuple[CallResult, str]] = []
     size = 0
     asked = None if request is None else fingerprint_of(request)
-    for call, text in RecordedCalls(attempt).found(page_token or "", key, asked):
+    calls = RecordedCalls(attempt)
+    if calls.count():
+        attempt.renew()
+    for call, text in calls.found(page_token or "", key, asked):
         size += len(text)
         if page and (len(page) == limit or size > _PAGE_BYTES):
             return page, page[-1][0].key

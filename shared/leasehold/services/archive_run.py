@@ -52,7 +52,8 @@ def archive_run(
     is_over = True
     due = {
         "compress_artifacts": owed.has_files and partial(_compress_artifacts, artifacts, owed),
-        "delete_checkpoints": owed.has_temporary and partial(_delete_checkpoints, artifacts, owed),
+        "delete_checkpoints": owed.has_temporary
+        and partial(_delete_checkpoints, artifacts, documents, owed),
         "delete_calls": owed.has_calls and partial(_delete_calls, documents, owed),
     }
     for name, step in due.items():
@@ -83,16 +84,26 @@ def _compress_artifacts(artifacts: Artifacts, owed: Archive) -> None:
         artifacts.compress(files_folder(owed), owed.outputs)
 
 
-def _delete_checkpoints(artifacts: Artifacts, owed: Archive) -> None:
+def _delete_checkpoints(artifacts: Artifacts, documents: Documents, owed: Archive) -> None:
     with suppress(ArtifactNameError):  # as above
         folder = checkpoints_folder(owed)
-        if not owed.kept:
+        if not owed.kept and not owed.trial_folder:
             artifacts.delete(folder)
             return
         artifacts.delete_file(f"{folder}/none")  # refused behind a link; a list is an outage there
-        for name in artifacts.list(folder):
-            if not any(name == each or name.startswith(f"{each}/") for each in owed.kept):
-                artifacts.delete(name)
+        names = set(artifacts.list(folder)) - {*owed.kept}
+        if owed.trial_folder and any(name.startswith(f"{owed.trial_folder}/") for name in names):
+            names -= _files_of_calls(documents, owed)
+        for name in sorted(names):
+            artifacts.delete(name)
+
+
+def _files_of_calls(documents: Documents, owed: Archive) -> set[str]:
+    """Return the files that the recorded calls of a run refer to."""
+    prefix = prefix_of_life(owed.life)
+    query = Query(calls_of(owed.run_id), id_prefix=prefix, limit=SCAN_PAGE, fields=("ref",))
+    found = (one.document.get("ref") for page in pages(documents, query) for one in page)
+    return {str(ref) for ref in found if ref}
 
 
 def _delete_calls(documents: Documents, owed: Archive) -> None:

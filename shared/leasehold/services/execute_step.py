@@ -193,11 +193,20 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
     Raises:
         StoreUnavailableError: a gate met an outage, or the output could not be stored.
     """
-    return _summarized(engine, attempt, _judged_by_gates(engine, attempt, result))
-
-
-def _summarized(engine: Engine, attempt: Attempt, result: Result) -> Result:
+    if not isinstance(result, Finished):
+        return result
     run = attempt.manifest
+    if result.status == "ERROR":
+        return Failed(engine.handlers.checks.error_of_output(run.position.step, result.output))
+    step = engine.catalog.steps.get(run.position.step)
+    judged: Result = result
+    if step is None or step.gates:
+        judged = _asked(engine, attempt, result, step)
+    return judged if run.position.step != run.plan[-1] else _summarized(engine, run, judged)
+
+
+def _summarized(engine: Engine, run: Manifest, result: Result) -> Result:
+    """Return the output of a run with what its pipeline says of it."""
     entry = engine.catalog.pipelines.get(run.pipeline)
     if not isinstance(result, Finished) or result.summary or run.next_step is not None:
         return result
@@ -205,18 +214,6 @@ def _summarized(engine: Engine, attempt: Attempt, result: Result) -> Result:
         return result
     function = entry.summary_function
     return replace(result, summary=engine.handlers.gates.summarize(function, run, result))
-
-
-def _judged_by_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
-    if not isinstance(result, Finished):
-        return result
-    run = attempt.manifest
-    if result.status == "ERROR":
-        return Failed(engine.handlers.checks.error_of_output(run.position.step, result.output))
-    step = engine.catalog.steps.get(run.position.step)
-    if step is not None and not step.gates:
-        return result
-    return _asked(engine, attempt, result, step)
 
 
 def _asked(

@@ -86,7 +86,8 @@ def entry(
         with entered(opened, request) as refused:
             try:
                 answered = refused or guarded(partial(answer, opened, request))
-                return shown(request.environ, answered)
+                is_refusal = isinstance(answered, Refusal)
+                return shown(request.environ, answered) if is_refusal else answered
             finally:
                 drop_rest(request)
                 opened.end_call()

@@ -40,7 +40,7 @@ def test_the_commands_of_the_docs_do_what_they_say(
         check=True,
     ).stdout
 
-    assert done.count('"expiresAt"') == 2
+    assert done.count('"expiresAt"') == 3
     assert done.endswith('{"outcome":"handed_off"}')
     assert ended(engine, run).status == "COMPLETED"
     assert engine.engine.artifacts.get(f"{files_folder(run)}/note.txt") == b"by hand"

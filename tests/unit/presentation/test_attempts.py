@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from leasehold.api.results import CallReport
 from leasehold.domain.spend import Spend
 from leasehold.domain.trace import TraceEvent, TraceType
-from leasehold.presentation.attempts import WIDTH, attempt_bars
+from leasehold.presentation.attempts import WIDTH, DrawnCall, attempt_bars
 from tests.unit.domain.runs import At, Runs
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -61,14 +60,10 @@ def test_recorded_calls_are_ticks_and_spare_the_attempts_that_come_later(runs: R
         _ended(TraceType.STEP_COMPLETED, 2, 20),
     ]
     calls = [
-        CallReport(
+        DrawnCall(
             step=step,
             trial=1,
             key=f"model/{second}",
-            type="",
-            keep=False,
-            result=None,
-            is_large=False,
             at=None if second is None else NOW + timedelta(seconds=second),
             spend=Spend(tokens=900, usd=0.5),
         )

@@ -66,7 +66,8 @@ def dispatch_next(
     dispatch = _next_dispatch(draft, draft.now + wait)
     if run.position.unconfirmed_call is not None:
         return _block_for_call(draft, dispatch, run.position.unconfirmed_call)
-    if not run.has_unjudged_output and (used_up := run.used_up(dispatch.budget)):
+    has_budget = run.budget is not None or dispatch.budget is not None
+    if has_budget and not run.has_unjudged_output and (used_up := run.used_up(dispatch.budget)):
         return _block_over_budget(draft, dispatch, used_up)
     if redispatched or lost_since or deferred:
         dispatch = replace(

@@ -128,7 +128,7 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
             calls=_kept_calls(old, created, trial, gone),
         ),
     )
-    sources = old.call_sources or ()
+    sources = tuple(one for one in old.call_sources or () if one.step in created.plan)
     if may_have_results(old):
         sources = (*sources, source_of(old, trial))
     others = {name.split("/")[1] for name in kept_files(kept)} | {one.run_id for one in sources}

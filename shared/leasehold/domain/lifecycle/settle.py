@@ -342,6 +342,7 @@ def lapse(
     """
     run = draft.run
     draft.owe_folder()  # it may have left a file there that no run knows of
+    draft.owe_calls()  # likewise
     if is_past_deadline(run, lease):
         error = deadline_error(run)
         sentence = f"{GONE} {error.message}" if holder_gone else error.message

@@ -278,8 +278,8 @@ class InlineRunner:
         """Call the handler and judge what it does; do not begin what is to stop already."""
         if end := attempt.end_before_it_begins():
             return end
-        limit, silence = attempt.manifest.position.dispatch.silence_limit, None
-        if limit is not None:
+        dispatch, silence = attempt.manifest.position.dispatch, None
+        if dispatch.silence_limit_ms is not None and (limit := dispatch.silence_limit):
             silence = Silence(limit, attempt.engine.clock.monotonic())
         with LinesOf(attempt.name, None if silence is None else silence.hear):
             begin = partial(_begin, attempt, silence)

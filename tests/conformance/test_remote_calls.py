@@ -1,0 +1,88 @@
+"""Calls that remote workers record are counted with their spend: each once, whatever is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.domain.checkpoint import CallCount
+from leasehold.domain.lease import fence_of
+from leasehold.domain.spend import Spend
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.documents import Committed, Documents
+from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, record_call, recorded_calls
+from leasehold.services.engine import Engine
+from leasehold.services.read_runs import get_run
+from leasehold.services.start_run import StartRequest, start_run
+from tests.conformance.remote_step import engine_of_remote_step
+from tests.worlds.wrapped import Wrapped
+
+COST = Spend(tokens=10, usd=0.25)
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+    with engine_of_remote_step(documents, tmp_path) as engine:
+        yield engine
+
+
+def leased(engine: Engine) -> LeaseCredentials:
+    run_id = start_run(engine, StartRequest("away", {})).manifest.run_id
+    return LeaseCredentials(run_id, fence_of(acquire_run(engine, run_id, "vm-1").manifest))
+
+
+def record(engine: Engine, worker: LeaseCredentials, key: str) -> str:
+    facts: dict[str, Any] = {"type_": "", "keep": False, "request": None, "took_s": None}
+    return record_call(engine, worker, key, "1", **facts, spend=COST)[1]
+
+
+def counted(engine: Engine, worker: LeaseCredentials) -> tuple[CallCount | None, Spend | None]:
+    step = get_run(engine, worker.run_id).steps["away"]
+    return step.calls, step.spend
+
+
+class KilledAfterIt(Wrapped[Documents]):
+    """A store whose process dies with the next write, which stands."""
+
+    is_dead = False
+
+    def transact(self, *given: Any, **named: Any) -> Committed[Any]:
+        if self.is_dead:
+            raise StoreUnavailableError(store="store", problem="its process is dead")
+        committed = self.inner.transact(*given, **named)
+        self.is_dead = True
+        return committed
+
+
+def test_calls_that_are_recorded_at_once_are_counted_each_with_its_spend(engine: Engine) -> None:
+    worker = leased(engine)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda number: record(engine, worker, f"ask {number}"), range(12)))
+
+    assert counted(engine, worker) == (CallCount(made=12), Spend(tokens=120, usd=3.0))
+
+
+@pytest.mark.parametrize("is_sent_again", [True, False])
+def test_a_call_that_was_recorded_by_a_process_that_died_is_counted_once(
+    engine: Engine, is_sent_again: bool
+) -> None:
+    """The worker sends it again, or asks for all of them."""
+    worker = leased(engine)
+    record(engine, worker, "before")
+    with pytest.raises(StoreUnavailableError):
+        record(replace(engine, documents=KilledAfterIt(engine.documents)), worker, "ask")
+
+    for _ in range(2):
+        if is_sent_again:
+            record(engine, worker, "ask")
+        else:
+            recorded_calls(engine, worker, key=None, request=None, limit=10, page_token=None)
+
+    assert counted(engine, worker) == (CallCount(made=2), Spend(tokens=20, usd=0.5))
