@@ -20,10 +20,13 @@ BEATS_S: Final = (10.0, 10.0, 10.0, 10.0, 10.0, 9.9)
 
 
 class MovedClock(SystemClock):
-    """The machine's clock, whose monotonic time goes on as a step says."""
+    """The machine's clock, whose monotonic time goes on as a step says.
+
+    It begins a day behind, so that it does not overtake that of the store.
+    """
 
     def __init__(self) -> None:
-        self._passed = 0.0
+        self._passed = super().monotonic() - 86_400.0
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

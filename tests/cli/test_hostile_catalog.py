@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.shell import LEASEHOLD, Shell
+from tests.worlds.ports import own_port
 
 WORDS = "connect to postgres://ada:hunter2secret@db with password=hunter2secret "
 
@@ -51,7 +52,7 @@ def test_a_catalog_that_ends_its_import_in_any_way_is_told_in_one_line(
 
     done = {
         command: shell.process(*LEASEHOLD, *command.split(), **settings)
-        for command in ("serve --port 8080", "check", "doctor", "start shop --in-process")
+        for command in (f"serve --port {own_port()}", "check", "doctor", "start shop --in-process")
     }
 
     told = f"LEASEHOLD_CATALOG 'ends_{name}' cannot be used: importing it raised {words}"
@@ -67,7 +68,9 @@ def test_a_handlers_module_that_leaves_ends_no_server_that_looks_at_it(shell: Sh
     (shell.folder / "leaving_shop.py").write_text(changed)
     (shell.folder / "leaving_steps.py").write_text("import os\nos._exit(0)\n")
 
-    done = shell.process(*LEASEHOLD, "serve", "--port", "8080", LEASEHOLD_CATALOG="leaving_shop")
+    done = shell.process(
+        *LEASEHOLD, "serve", "--port", str(own_port()), LEASEHOLD_CATALOG="leaving_shop"
+    )
 
     assert "importing 'leaving_steps' raised SystemExit: os._exit(0)" in done.stderr
     assert "not started: put that right" in done.stderr

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.cli.shell import Shell, only_line
+from tests.worlds.ports import own_port
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 FAR = """
@@ -38,12 +39,14 @@ def refused(shell: Shell, *words: str, **settings: str) -> str:
         ("sweep",),
         ("audit", "--repair"),
         ("retry", "r-1"),
-        ("dev",),
+        ("dev", "--port"),
     ],
     ids=" ".join,
 )
 def test_what_needs_a_catalog_says_how_to_get_one(empty: Shell, words: tuple[str, ...]) -> None:
-    line = refused(empty, *words)
+    port = [str(own_port())] if words[-1] == "--port" else []
+
+    line = refused(empty, *words, *port)
 
     assert "'pipelines.catalog' (the default of LEASEHOLD_CATALOG) is not a module in" in line
     assert "Type `leasehold init FOLDER` for a new project, or set LEASEHOLD_CATALOG" in line

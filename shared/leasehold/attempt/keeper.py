@@ -65,6 +65,7 @@ class LeaseKeeper:
         self._late: set[str] = set()
         self._renewing: dict[str, threading.Thread] = {}
         self._changed = threading.Condition()
+        self._looking = threading.Lock()
         self._look_every = _LONGEST_LOOK_S
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -175,6 +176,10 @@ class LeaseKeeper:
                 _LOG.exception("the leases of this process could not be looked after")
 
     def _look(self) -> None:
+        with self._looking:  # two at once would both begin a renewal that is due
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
         now = self._clock.monotonic()
         for attempt in self.held_attempts():  # that of a lost run may still have a handler
             attempt.stop.call_waiting()

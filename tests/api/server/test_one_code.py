@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.server.project import HOLDS, SAYS, Project
+from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
 
@@ -77,7 +78,7 @@ def test_an_import_that_hangs_is_ended_at_its_own_limit_and_named(project: Proje
     project.of_steps(hangs="")
     project.write(hangs=HANGS)
 
-    done = project.command("serve", PIPELINE_IMPORT_TIMEOUT_S="1")
+    done = project.command("serve", "--port", str(own_port()), PIPELINE_IMPORT_TIMEOUT_S="1")
 
     assert done.returncode == 2
     assert "importing 'app.hangs' took longer than 1 s" in done.stderr
@@ -90,7 +91,7 @@ def test_a_server_does_not_begin_with_what_does_not_resolve(project: Project) ->
     write_version(project, "old")
     project.write(broken="import no_such_package\n")
 
-    done = project.command("serve")
+    done = project.command("serve", "--port", str(own_port()))
 
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
