@@ -12,6 +12,7 @@ import pytest
 
 from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.lease import fence_of
+from leasehold.domain.recorded_calls import MadeCall
 from leasehold.domain.spend import Spend
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Committed, Documents
@@ -38,8 +39,7 @@ def leased(engine: Engine) -> LeaseCredentials:
 
 
 def record(engine: Engine, worker: LeaseCredentials, key: str) -> str:
-    facts: dict[str, Any] = {"type_": "", "keep": False, "request": None, "took_s": None}
-    return record_call(engine, worker, key, "1", **facts, spend=COST)[1]
+    return record_call(engine, worker, MadeCall(key, "", "1", spend=COST))[1]
 
 
 def counted(engine: Engine, worker: LeaseCredentials) -> tuple[CallCount | None, Spend | None]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.checkpoints import keep_checkpoint
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import files_folder, step_folder
 from leasehold.domain.checkpoint import KeptValue
@@ -133,7 +134,7 @@ def test_a_checkpoint_that_is_recorded_twice_keeps_its_file(engine: Engine, run_
     attempt = Attempt(forgetful, find_run(engine, run_id), worker.fence, patience=60)
     clock.meanwhile = attempt.beat
 
-    attempt.checkpoint(2, "", LARGE)
+    keep_checkpoint(attempt, 2, "", LARGE)
 
     kept = find_run(engine, run_id).manifest.position.checkpoint
     assert kept is not None

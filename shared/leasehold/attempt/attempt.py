@@ -21,23 +21,14 @@ from leasehold.attempt.outage import outlast, pause
 from leasehold.attempt.phases import PhaseClock
 from leasehold.attempt.silence import Silence
 from leasehold.attempt.stop import StopSignal
-from leasehold.attempt.values import (
-    PackedFile,
-    discard,
-    inline,
-    may_refer_to,
-    pack,
-    put_packed,
-)
+from leasehold.attempt.tally import Tally
 from leasehold.domain import lifecycle
-from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.checkpoint import CallCount, Checkpoint, UnconfirmedCall
+from leasehold.domain.checkpoint import UnconfirmedCall
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.json_text import check_json, not_json
 from leasehold.domain.lease import Fence, deadline_of, ended_at_deadline, held_lease
 from leasehold.domain.lifecycle.termination import limit_error
-from leasehold.domain.manifest import Manifest, manifest_of, to_document
+from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import Progress, StackRequest, StepRecord
 from leasehold.domain.notes import (
     MadeOutput,
@@ -48,16 +39,13 @@ from leasehold.domain.notes import (
     no_stack,
     progress_without_secrets,
 )
-from leasehold.domain.redaction import masked, without_secrets
+from leasehold.domain.redaction import masked
 from leasehold.domain.result import Deferred, Result, Stopped
-from leasehold.domain.spend import NOTHING, Spend
 from leasehold.domain.status import Termination
-from leasehold.domain.stored import Document, Write, replace
-from leasehold.domain.trace import TraceType, event_of, loss_ref
+from leasehold.domain.stored import replace
+from leasehold.domain.trace import TraceType, left_once, loss_ref
 from leasehold.errors import (
-    BudgetExceededError,
     DocumentExistsError,
-    InvalidRequestError,
     LeaseLostError,
     StoreUnavailableError,
     VersionConflictError,
@@ -92,7 +80,7 @@ LIMITS_OF_THREADS: Final = (
     Termination.SILENCE_LIMIT_EXCEEDED,
 )
 
-_COUNTING: Final = threading.Lock()
+_MAKING: Final = threading.Lock()
 _NO_THREAD: Final = "The system had no thread to renew the lease with."
 
 _SILENT: Final = "The process of the handler did not answer within a second."
@@ -162,11 +150,7 @@ class Attempt:
     settled: Committed[Change] | None = None
     is_settled = False
     _progress: Progress | None = None
-    _calls: CallCount | None = None
-    _recorded_calls = 0
-    _recorded_spend: Spend | None = None
-    _spared: Spend | None = None
-    _spent: Spend | None = None
+    _tally: Tally | None = None
     unconfirmed_call: UnconfirmedCall | None = None
     _leaves_file = False
     _stores_files = False
@@ -217,20 +201,25 @@ class Attempt:
     @property
     def notes(self) -> Notes:
         """The notes for the next write."""
-        return Notes(
+        notes = Notes(
             progress=self._progress,
-            calls=self._calls,
-            recorded_calls=self._recorded_calls,
             unconfirmed_call=self.unconfirmed_call,
             leaves_file=self._leaves_file,
             output=self.output,
             stores_files=self._stores_files,
             phases=self.phases.so_far(self.engine.clock.monotonic()),
             stack=self._stack,
-            spared=self._spared,
-            spent=self._spent,
-            recorded_spend=self._recorded_spend,
         )
+        return notes if self._tally is None else self._tally.added_to(notes)
+
+    @property
+    def tally(self) -> Tally:
+        """What it has counted; made at first use, as most attempts count nothing."""
+        made = self._tally
+        if made is None:
+            with _MAKING:
+                made = self._tally = self._tally or Tally(lambda: self.manifest)
+        return made
 
     @property
     def progress(self) -> Progress | None:
@@ -260,47 +249,10 @@ class Attempt:
     def note_calls(
         self, *, made: int = 0, spared: int = 0, diverged: int = 0, found: int = 0
     ) -> None:
-        """Count calls that are recorded; what is kept is the step's total.
-
-        Args:
-            made: calls that were made and recorded now.
-            spared: calls that a recorded result has spared.
-            diverged: calls that are made again, as their request is another one.
-            found: how many of the trial were recorded before this attempt. A worker that was
-                killed had no time to say so; it is said soon, as it shows that the step goes on.
-        """
+        """Count calls, as its tally does: they are a sign, and that it got further is said soon."""
         self._note_sign()
-        with _COUNTING:
-            before = self._calls or self._record.calls or CallCount()
-            known = self.manifest.position.recorded_calls
-            unheard = max(0, found - known)
-            self._recorded_calls = max(self._recorded_calls, known) + made + unheard
-            self._calls = CallCount(
-                made=before.made + made + unheard,
-                spared=before.spared + spared,
-                diverged=(before.diverged or 0) + diverged or None,
-            )
-        if (made or unheard) and self._counts_ends():
+        if self.tally.note_calls(made=made, spared=spared, diverged=diverged, found=found):
             self._progress_at = min(self._progress_at, self.engine.clock.monotonic())
-
-    def note_spend(self, spend: Spend) -> None:
-        """Count what was spent beside recorded calls; it is kept with the next write."""
-        with _COUNTING:
-            self._spent = spend.plus(self._spent)
-
-    def note_spared_spend(self, spend: Spend) -> None:
-        """Count what calls had spent that recorded results have spared."""
-        with _COUNTING:
-            self._spared = spend.plus(self._spared or self._record.spared)
-
-    def note_recorded_spend(self, spend: Spend) -> None:
-        """Count what a recorded call has spent, or all those that earlier attempts recorded.
-
-        Those of the attempt's own step and trial alone: what an earlier attempt recorded and did
-        not live to count is counted by that.
-        """
-        with _COUNTING:
-            self._recorded_spend = spend.plus(self._recorded_spend)
 
     def note_temporary_file(self) -> None:
         """Note that a temporary file may be there from now on that the run does not refer to."""
@@ -312,91 +264,30 @@ class Attempt:
 
     # --- writes ---
 
-    def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
-        """Keep what the attempt has so far, JSON text; the lease is renewed with it.
-
-        Large results become a file under a new name, before the run refers to it; the file that it
-        takes the place of is deleted after that. So whenever a worker is killed, the run refers to
-        a whole file.
-
-        Raises:
-            InvalidRequestError: it is not JSON, or goes back behind this attempt's last.
-            LeaseLostError: the lease is not held any more; nothing was written. Or it ended with
-                the attempt, whose dispatch deadline is over; then the checkpoint is kept.
-            StoreUnavailableError: it could not be written while the lease was held.
-        """
-        self._check_unsettled()  # before a file is stored
-        run, file = self.manifest, None
-        try:
-            check_json(results)
-        except ValueError as error:
-            raise not_json("partial_results", error) from None
-        kept = inline(
-            results, beside=replace(run, position=replace(run.position, checkpoint=None)).text_bytes
-        )
-        if kept is None:
-            file = pack(run, self.engine.clock.new_id(), results)
-            kept = file.value
-        save = partial(
-            lifecycle.checkpoint,
-            iteration_count=iteration_count,
-            phase=phase and without_secrets(phase),
-            partial_results=kept,
-        )
-        before = self._refer_to(file, partial(self._save, save, "The checkpoint is kept."))
-
-        replaced = before.position.checkpoint and before.position.checkpoint.partial_results.ref
-        is_ours = f"{replaced}".startswith(
-            f"{step_folder(run, run.position.step, run.position.trial)}/"
-        )
-        if replaced and is_ours and replaced != kept.ref:  # that of a write that was repeated
-            discard(self.engine.artifacts, replaced, self.engine.threads)
-
-    def reject_checkpoint(self, rejected: Checkpoint, why: str) -> None:
-        """Drop a checkpoint that cannot be used, and say so in the run; raises as `checkpoint`."""
-        _LOG.warning(
-            "run %s, attempt %s of step %s begins at the beginning, its checkpoint is rejected: %s",
-            *(self.name.run_id, self.name.attempt, self.name.step, why),
-        )
-        reject = partial(lifecycle.reject_checkpoint, rejected=rejected, why=why)
-        self.persist(partial(self._save, reject))
-
-    def renew(self, *, within: float | None = None) -> Change:
+    def renew(
+        self, by: Callable[..., Change] = lifecycle.renew, *, within: float | None = None
+    ) -> Change:
         """Let the lease run on, and keep the notes; give up after `within` seconds.
+
+        Args:
+            by: the transition of the lifecycle.
+            within: None: as long as the store takes.
 
         Raises:
             LeaseLostError: the lease is not held any more, and nothing was written; or the
                 attempt was ended now, because its dispatch deadline is over.
         """
-        return self._still_held(self._write(self._noting(lifecycle.renew), within).answer)
-
-    def count_recorded(self, spend: Spend) -> Change:
-        """Do as `renew`, and count one more recorded call beside those that others have counted.
-
-        A remote worker may record several at once, each in its own attempt here.
-        """
-        notes, rules = self.notes, self._renewal_rules()
-
-        def counted(run: Manifest, now: datetime) -> Change:
-            at, calls = run.position, run.steps[self.name.step].calls or CallCount()
-            more = notes._replace(
-                calls=replace(calls, made=calls.made + 1),
-                recorded_calls=at.recorded_calls + 1,
-                recorded_spend=spend.plus(at.recorded_spend),
-            )
-            return lifecycle.renew(run, now, rules=rules, fence=self.fence, notes=more)
-
-        return self._still_held(self._write(counted).answer)
+        return self._still_held(self._write(self._noting(by), within).answer)
 
     def tell_progress(self) -> None:
         """Write now that attempts before this one got further, where their ends are counted.
 
         The next kill may come before a beat does, and a step without a heartbeat has none.
         """
-        if self._is_remote or not self._is_further():
+        if self._is_remote or self._tally is None or not self._tally.is_further:
             return
         with suppress(StoreUnavailableError):  # the next write says so
-            self._save(partial(lifecycle.renew))
+            self.save(partial(lifecycle.renew))
 
     def look(self) -> None:
         """Learn whether the lease is lost, without renewing it; LeaseLostError says so."""
@@ -417,23 +308,10 @@ class Attempt:
         Raises:
             LeaseLostError: it may be over, or the attempt is.
         """
-        self._check_unsettled()
+        self.check_unsettled()
         if self.stop_at <= self.engine.clock.monotonic():
             self.ask_to_stop(Termination.LEASE_EXPIRED)
             self._refuse("it was not renewed in time")
-
-    def check_budget(self) -> None:
-        """Raise BudgetExceededError where the run, or its step, has spent all that it may.
-
-        Spend that is not written yet counts. A run without a budget pays nothing for this.
-        """
-        run, at = self.manifest, self.manifest.position
-        if not run.has_budget:
-            return
-        spent = (self._spent or NOTHING).beyond(None if at.lease is None else at.lease.spent)
-        more = (self._recorded_spend or NOTHING).beyond(at.recorded_spend).plus(spent)
-        if used_up := run.used_up(at.dispatch.budget, more):
-            raise BudgetExceededError(used_up.finding)
 
     # --- its end ---
 
@@ -664,27 +542,7 @@ class Attempt:
 
     # --- how it writes ---
 
-    def _refer_to(self, file: PackedFile | None, record: Callable[[], T]) -> T:
-        """Store a file, have the run refer to it by `record`, and return what that returns.
-
-        Where the run surely does not refer to it, it is deleted; else it goes with the step.
-        """
-        if file is None:
-            return self.persist(record)
-        self._leaves_file = True  # it may be there from now on, and the run not know it
-        artifacts, is_sent = self.engine.artifacts, False
-        try:
-            self.insist(partial(put_packed, artifacts, file))
-            is_sent = True
-            return self.persist(record)
-        except BaseException as error:
-            is_refused = isinstance(error, LeaseLostError | InvalidRequestError)
-            documents, run_id = self.engine.documents, self.name.run_id
-            if not is_sent or (is_refused and not may_refer_to(documents, run_id, file.name)):
-                discard(artifacts, file.name, self.engine.threads)
-            raise
-
-    def _save(self, transition: Callable[..., Change], kept: str = "") -> Manifest:
+    def save(self, transition: Callable[..., Change], kept: str = "") -> Manifest:
         """Write what keeps the lease, and return the run as it was known before.
 
         Args:
@@ -692,7 +550,7 @@ class Attempt:
             kept: said where that ends the attempt.
         """
         with self._writing:
-            self._check_unsettled()
+            self.check_unsettled()
             self._progress_at = self.engine.clock.monotonic() + PROGRESS_S
             before = self.manifest
             self._still_held(self._write(self._noting(transition)).answer, kept)
@@ -846,22 +704,10 @@ class Attempt:
         """Return whether there is something that is not stored yet: progress, spend, an output."""
         record = self._record
         is_made = self.output is not None and self.output.value != record.kept_output
-        lease = self.manifest.position.lease
-        has_spent = self._spent is not None and lease is not None and lease.spent != self._spent
-        has_worked = is_made or has_spent or self._is_further()
-        return has_worked or self._progress not in (None, record.progress)
+        has_counted = self._tally is not None and self._tally.has_news
+        return is_made or has_counted or self._progress not in (None, record.progress)
 
-    def _is_further(self) -> bool:
-        """Return whether calls are recorded that the run does not know of, and has to."""
-        known = self.manifest.position.recorded_calls
-        return self._recorded_calls > known and self._counts_ends()
-
-    def _counts_ends(self) -> bool:
-        """Return whether ends without progress are counted, which a recorded call begins anew."""
-        at = self.manifest.position
-        return bool(at.failures or at.interruptions or at.silences or at.continuations)
-
-    def _check_unsettled(self) -> None:
+    def check_unsettled(self) -> None:
         """Refuse what a handler does that goes on after its attempt was settled."""
         self._note_sign()
         if self.settled is not None:
@@ -890,20 +736,14 @@ class Attempt:
         ref, run = loss_ref(self.manifest, self.fence.lease_id), self.manifest
         self.engine.telemetry.lease_lost(run)
 
-        def loss(stored: Document | None, now: datetime) -> Write[None]:
-            if stored is not None:
-                return Write(None)
-            event = event_of(
-                run,
-                TraceType.LEASE_LOST,
-                now,
-                detail=error.details["known"],
-                holder=None if run.position.lease is None else run.position.lease.holder,
-                lease_id=self.fence.lease_id,
-                fencing_token=self.fence.fencing_token,
-            )
-            return Write(None, to_document(event))
-
+        loss = left_once(
+            run,
+            TraceType.LEASE_LOST,
+            detail=error.details["known"],
+            holder=None if run.position.lease is None else run.position.lease.holder,
+            lease_id=self.fence.lease_id,
+            fencing_token=self.fence.fencing_token,
+        )
         with suppress(StoreUnavailableError, DocumentExistsError):  # nothing was written: it counts
             self.engine.documents.transact(ref, loss, within=RENEWAL_S)
 

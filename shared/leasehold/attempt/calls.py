@@ -25,7 +25,7 @@ from leasehold.errors import InvalidRequestError
 if TYPE_CHECKING:  # the process of a handler has no attempt, and asks the worker that has
     from leasehold.attempt.attempt import Attempt
     from leasehold.attempt.recorded_calls import RecordedCalls
-    from leasehold.domain.recorded_calls import Intent, Request
+    from leasehold.domain.recorded_calls import Intent, MadeCall, Request
 
 _MAKING: Final = threading.Lock()
 
@@ -147,29 +147,8 @@ class ContextCalls(Protocol):
         """Forget that a call was to be made: it has raised."""
         ...
 
-    def record_result(
-        self,
-        key: str,
-        type_: str,
-        result: str,
-        *,
-        keep: bool,
-        request: Request | None,
-        spend: Spend,
-    ) -> str:
-        """Record the result of a call that was made, JSON text, and what it has spent.
-
-        Args:
-            key: of the call.
-            type_: that it returns.
-            result: what it returned.
-            keep: whether the result outlasts its step.
-            request: as of `recorded_result`.
-            spend: what the call has spent.
-
-        Returns:
-            The result that counts: another worker may have recorded one before.
-        """
+    def record_result(self, made: MadeCall) -> str:
+        """Record the result of a call; return the one that counts: another worker may be first."""
         ...
 
     def reject_checkpoint(self, why: str) -> None:
@@ -239,7 +218,7 @@ class AttemptCalls:
 
     def check_budget(self) -> None:
         """Raise BudgetExceededError where the budget is used up."""
-        self._attempt.check_budget()
+        self._attempt.tally.check_budget()
 
     def kept_checkpoint(self) -> KeptCheckpoint | None:
         """Return what an earlier attempt kept; None: nothing, or nothing that can be used."""
@@ -248,19 +227,23 @@ class AttemptCalls:
             return None
         found = self._attempt.fetch(partial(read_results, self._run, kept, self._load))
         if found.problem:
-            self._attempt.reject_checkpoint(kept, found.problem)
+            self.reject_checkpoint(found.problem)
             return None
         return KeptCheckpoint(kept.phase, kept.iteration_count, found.text)
 
     def checkpoint(self, iteration_count: int, phase: str, results: str) -> None:
         """Keep partial results, JSON text."""
-        self._attempt.checkpoint(iteration_count, phase, results)
+        from leasehold.attempt.checkpoints import keep_checkpoint  # noqa: PLC0415 - see `_recorded`
+
+        keep_checkpoint(self._attempt, iteration_count, phase, results)
 
     def reject_checkpoint(self, why: str) -> None:
         """Drop what an earlier attempt kept, and say in the run why."""
+        from leasehold.attempt.checkpoints import reject_checkpoint  # noqa: PLC0415 - as above
+
         kept = self._run.position.checkpoint
         if kept is not None:
-            self._attempt.reject_checkpoint(kept, why)
+            reject_checkpoint(self._attempt, kept, why)
 
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
@@ -268,7 +251,7 @@ class AttemptCalls:
 
     def note_spend(self, spend: Spend) -> None:
         """Have what was spent, beside calls that are recorded, stored with the next write."""
-        self._attempt.note_spend(spend)
+        self._attempt.tally.note_spend(spend)
 
     def mark_bootstrap(self, tool: str) -> None:
         """Note the first tool call of the handler."""
@@ -310,18 +293,9 @@ class AttemptCalls:
         """Forget that a call was to be made: it has raised."""
         self._recorded.forget(key)
 
-    def record_result(
-        self,
-        key: str,
-        type_: str,
-        result: str,
-        *,
-        keep: bool,
-        request: Request | None,
-        spend: Spend,
-    ) -> str:
+    def record_result(self, made: MadeCall) -> str:
         """Record a result; return the one that counts. Raises as `RecordedCalls`."""
-        return self._recorded.record(key, type_, result, keep=keep, request=request, spend=spend)
+        return self._recorded.record(made)
 
     @property
     def _recorded(self) -> RecordedCalls:

@@ -20,10 +20,11 @@ from leasehold.attempt.values import discard, load, pack_call, put_packed
 from leasehold.domain.checkpoint import CallResult, UnconfirmedCall
 from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size, digest
 from leasehold.domain.kept_checkpoint import may_read
-from leasehold.domain.manifest import fits_inline, to_document
+from leasehold.domain.manifest import fits_inline
 from leasehold.domain.recorded_calls import (
     MAX_RESULTS,
     Intent,
+    MadeCall,
     Place,
     Request,
     call_ref,
@@ -38,7 +39,7 @@ from leasehold.domain.recorded_calls import (
     run_of,
 )
 from leasehold.domain.redaction import without_secrets
-from leasehold.domain.spend import Spend, total_of
+from leasehold.domain.spend import total_of
 from leasehold.domain.stored import (
     Document,
     Ref,
@@ -46,7 +47,7 @@ from leasehold.domain.stored import (
     Write,
     replace,
 )
-from leasehold.domain.trace import TraceType, diverged_ref, event_of
+from leasehold.domain.trace import TraceType, diverged_ref, left_once
 from leasehold.errors import (
     ArtifactNameError,
     ArtifactNotFoundError,
@@ -125,12 +126,12 @@ class RecordedCalls:
             if text is not None:
                 self._attempt.note_calls(spared=1)
                 if (spend := fitting[-1].call.spend) is not None:
-                    self._attempt.note_spared_spend(spend)
+                    self._attempt.tally.note_spared_spend(spend)
                 return text
             self._check_known(fitting[-1], intent)
         elif before and request is not None:
             self._note_diverged(before[-1].call, request)
-        self._attempt.check_budget()
+        self._attempt.tally.check_budget()
         with self._adding:
             if self._count + len(self._begun) >= MAX_RESULTS and key not in self._begun:
                 raise TooManyCallsError(key=key, limit=MAX_RESULTS)
@@ -152,16 +153,7 @@ class RecordedCalls:
         fitting = [one.call for one in before if is_for(one.call, request)]
         return bool(fitting) and not fitting[-1].is_open and fitting[-1].inline is not None
 
-    def record(
-        self,
-        key: str,
-        type_: str,
-        result: str,
-        *,
-        keep: bool,
-        request: Request | None,
-        spend: Spend,
-    ) -> str:
+    def record(self, made: MadeCall) -> str:
         """Record a result, and return the one that counts: the first that was recorded.
 
         Raises:
@@ -170,54 +162,43 @@ class RecordedCalls:
             LeaseLostError: the lease may be over; the result is recorded.
             StoreUnavailableError: it could not be recorded while the lease was held.
         """
-        attempt, begun = self._attempt, self._begun.get(key)
+        attempt, key, spend = self._attempt, made.key, made.spend
+        begun = self._begun.get(key)
         now = attempt.engine.clock.monotonic()
         took_s = 0.0 if begun is None else round(max(0.0, now - begun), 6)
-        ref, stored, _ = self.keep(
-            key, type_, result, keep=keep, request=request, spend=spend, took_s=took_s
-        )
+        ref, stored, _ = self.keep(made._replace(took_s=took_s))
         found = self._results()
         with self._adding:
             self._begun.pop(key, None)
             self._add(found, _Found(stored, ref))
         attempt.note_calls(made=1)
         if not spend.is_nothing:
-            attempt.note_recorded_spend(spend)
+            attempt.tally.note_recorded_spend(spend)
         attempt.engine.telemetry.call_recorded(attempt.manifest, key, took_s)
         attempt.check_lease()  # who has lost it hears of it, with its work kept
-        return self.text_of(stored, result)
+        return self.text_of(stored, made.result)
 
-    def keep(
-        self,
-        key: str,
-        type_: str,
-        result: str,
-        *,
-        keep: bool,
-        request: Request | None,
-        spend: Spend,
-        took_s: float | None,
-    ) -> tuple[Ref, CallResult, bool]:
+    def keep(self, made: MadeCall) -> tuple[Ref, CallResult, bool]:
         """Record a result unless its key has one: its document, what is stored, and if it is new.
 
         Raises as `record`, but knows nothing of the lease.
         """
-        check_call_key(key)
-        check_size(f"the result of call {key!r}", result, OUTPUT_BYTES)
-        check_json(result)  # a process of a handler may send anything
+        check_call_key(made.key)
+        check_size(f"the result of call {made.key!r}", made.result, OUTPUT_BYTES)
+        check_json(made.result)  # a process of a handler may send anything
         at = self._run.position
         call = CallResult(
             step=at.step,
             trial=at.trial,
-            key=key,
-            type=type_,
-            inline=result,
-            keep=keep,
-            request=request,
+            key=made.key,
+            type=made.type,
+            inline=made.result,
+            keep=made.keep,
+            request=made.request,
             attempt=at.attempt,
-            took_s=took_s,
-            bytes=len(result.encode()),
-            spend=None if spend.is_nothing else spend,
+            took_s=made.took_s,
+            bytes=len(made.result.encode()),
+            spend=None if made.spend.is_nothing else made.spend,
         )
         ref = call_ref(self._run, call)
         stored, is_new = self._store(ref, call)
@@ -370,7 +351,7 @@ class RecordedCalls:
         self._attempt.note_calls(found=len(own))
         spent = total_of(call.spend for call in own)
         if not spent.is_nothing:
-            self._attempt.note_recorded_spend(spent)
+            self._attempt.tally.note_recorded_spend(spent)
         return found
 
     def _recorded_at(self, place: Place) -> Iterator[_Found]:
@@ -433,14 +414,10 @@ class RecordedCalls:
         run, field = attempt.manifest, difference(call, request)
         detail = f"call {call.key!r}: another {field}" if field else f"call {call.key!r}"
 
-        def event(stored: Document | None, now: datetime) -> Write[None]:
-            if stored is not None:
-                return Write(None)
-            diverged = event_of(run, TraceType.CALL_DIVERGED, now, detail=detail)
-            return Write(None, to_document(diverged))
-
         with suppress(StoreUnavailableError, DocumentExistsError):  # it is counted anyway
-            attempt.engine.documents.transact(diverged_ref(run), event)
+            attempt.engine.documents.transact(
+                diverged_ref(run), left_once(run, TraceType.CALL_DIVERGED, detail=detail)
+            )
 
 
 def _when(one: _Found) -> float:

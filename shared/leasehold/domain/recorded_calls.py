@@ -18,6 +18,7 @@ from leasehold.domain.artifact_name import folder_of_life
 from leasehold.domain.checkpoint import CallResult, CallSource
 from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import Manifest, run_ref
+from leasehold.domain.spend import NOTHING, Spend
 from leasehold.domain.stored import Document, Ref, UnreadableDocument
 from leasehold.errors import InvalidRequestError
 
@@ -59,6 +60,28 @@ class Intent(NamedTuple):
     on_unknown: Literal["ask", "fail"]
     arguments: str
     keep: bool = False
+
+
+class MadeCall(NamedTuple):
+    """A call that was made, and is to be recorded.
+
+    Args:
+        key: what names it.
+        type: what it returns, by name; empty: not known.
+        result: what it returned, JSON text.
+        keep: whether the result outlasts its step.
+        request: what the result depends on, as `fingerprint_of` returns it; None: not known.
+        spend: what the call has spent.
+        took_s: how many seconds it took; None: not known.
+    """
+
+    key: str
+    type: str
+    result: str
+    keep: bool = False
+    request: Request | None = None
+    spend: Spend = NOTHING
+    took_s: float | None = None
 
 
 #: So much of the arguments of a call is kept.

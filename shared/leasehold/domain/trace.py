@@ -7,6 +7,7 @@ TTL policy or in the console, leaves its trace.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -14,8 +15,8 @@ from typing import Annotated, Any, Final
 from pydantic import AwareDatetime, Field
 from pydantic.alias_generators import to_camel
 
-from leasehold.domain.manifest import Manifest
-from leasehold.domain.stored import Ref, Stored
+from leasehold.domain.manifest import Manifest, to_document
+from leasehold.domain.stored import Document, Ref, Stored, Write
 
 
 class TraceType(StrEnum):
@@ -106,6 +107,19 @@ def event_of(manifest: Manifest, type_: TraceType, at: datetime, **facts: Any) -
         attempt=manifest.position.attempt,
         **further,
     )
+
+
+def left_once(
+    run: Manifest, type_: TraceType, **facts: Any
+) -> Callable[[Document | None, datetime], Write[None]]:
+    """Return the decision that leaves an event without a number, unless it is there."""
+
+    def left(stored: Document | None, now: datetime) -> Write[None]:
+        if stored is not None:
+            return Write(None)
+        return Write(None, to_document(event_of(run, type_, now, **facts)))
+
+    return left
 
 
 def loss_ref(manifest: Manifest, lease_id: str) -> Ref:

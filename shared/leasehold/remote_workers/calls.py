@@ -21,7 +21,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
 from leasehold.domain.notes import progress_message
-from leasehold.domain.recorded_calls import MAX_TYPE
+from leasehold.domain.recorded_calls import MAX_TYPE, MadeCall, fingerprint_of
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
 from leasehold.domain.retry import MAX_RETRY_AFTER
 from leasehold.domain.spend import MAX_TOKENS, NOTHING, spend_of
@@ -341,17 +341,16 @@ def checkpoint(engine: Engine, request: CallRequest[CheckpointBody]) -> Checkpoi
 def record_call(engine: Engine, request: CallRequest[RecordCallBody]) -> RecordCallResponse:
     """The result of a call is recorded, unless its key has one; until when the lease runs now."""
     body = request.given
-    run, text = manage_lease.record_call(
-        engine,
-        _credentials(body),
+    made = MadeCall(
         body.key,
+        body.type,
         body.result,
-        type_=body.type,
-        keep=body.keep,
-        request=body.request,
-        took_s=body.took_s,
-        spend=NOTHING if body.spent is None else spend_of(body.spent.tokens, body.spent.usd),
+        body.keep,
+        None if body.request is None else fingerprint_of(body.request),
+        NOTHING if body.spent is None else spend_of(body.spent.tokens, body.spent.usd),
+        body.took_s,
     )
+    run, text = manage_lease.record_call(engine, _credentials(body), made)
     result = pydantic_core.from_json(text)
     return RecordCallResponse(
         result=result, expires_at=_lease(run).expires_at, over_budget=_over_budget(run)

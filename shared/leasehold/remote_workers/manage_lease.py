@@ -7,11 +7,14 @@ The lifecycle decides what they are worth. How it gets a lease: `remote_workers/
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.checkpoints import keep_checkpoint
 from leasehold.attempt.recorded_calls import RecordedCalls
 from leasehold.attempt.settlement import ending_of
+from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
 from leasehold.domain.change import Change
 from leasehold.domain.checkpoint import CallResult
@@ -20,7 +23,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
-from leasehold.domain.recorded_calls import MAX_RESULTS, fingerprint_of
+from leasehold.domain.recorded_calls import MAX_RESULTS, MadeCall, fingerprint_of
 from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped, Unable
 from leasehold.domain.spend import Spend
 from leasehold.domain.status import BlockCode, Termination
@@ -87,59 +90,36 @@ def save_checkpoint(
     check_size("partialResults", partial_results, OUTPUT_BYTES)
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
-    attempt.checkpoint(iteration_count, phase, partial_results)
+    keep_checkpoint(attempt, iteration_count, phase, partial_results)
     return attempt.manifest
 
 
 def record_call(
-    engine: Engine,
-    credentials: LeaseCredentials,
-    key: str,
-    result: str,
-    *,
-    type_: str,
-    keep: bool,
-    request: object,
-    took_s: float | None,
-    spend: Spend,
+    engine: Engine, credentials: LeaseCredentials, made: MadeCall
 ) -> tuple[Manifest, str]:
-    """Record the result of a call, JSON text, unless its key has one; renew the lease.
-
-    Args:
-        engine: the parts.
-        credentials: of the worker.
-        key: what names the call.
-        result: what it returned.
-        type_: the type of that, as the worker's language names it.
-        keep: whether the result outlasts the step.
-        request: what the result depends on, JSON values; None: that is not known.
-        took_s: how many seconds the call took; None: that is not known.
-        spend: what the call has spent.
+    """Record the result of a call, unless its key has one; renew the lease.
 
     Returns:
-        The run, and the result that counts: the first one that was recorded.
+        The run, and the result that counts, JSON text: the first one that was recorded.
 
     Raises:
         TooManyCallsError: there is no room for it. Nothing was changed.
         TooLargeError, and as `renew_lease`: nothing was changed.
     """
-    check_size("result", result, OUTPUT_BYTES)
+    check_size("result", made.result, OUTPUT_BYTES)
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
     at = attempt.manifest.position
     if at.recorded_calls >= MAX_RESULTS:
-        raise TooManyCallsError(key=key, limit=MAX_RESULTS)
+        raise TooManyCallsError(key=made.key, limit=MAX_RESULTS)
     calls = RecordedCalls(attempt)
-    asked = None if request is None else fingerprint_of(request)
-    _, stored, is_new = calls.keep(
-        key, type_, result, keep=keep, request=asked, spend=spend, took_s=took_s
-    )
+    _, stored, is_new = calls.keep(made)
     if is_new:
-        attempt.count_recorded(spend)
+        attempt.renew(partial(lifecycle.record_call, spend=made.spend))
     else:  # the process that recorded it may not have lived to count it
         calls.count()
         attempt.renew()
-    return attempt.manifest, calls.text_of(stored, result)
+    return attempt.manifest, calls.text_of(stored, made.result)
 
 
 def recorded_calls(
@@ -266,7 +246,7 @@ def _attempt(engine: Engine, credentials: LeaseCredentials) -> Attempt:
     known = find_run(engine, credentials.run_id)
     attempt = Attempt(engine, known, credentials.fence)
     if credentials.spent is not None:
-        attempt.note_spend(credentials.spent)
+        attempt.tally.note_spend(credentials.spent)
     return attempt
 
 

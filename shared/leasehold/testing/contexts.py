@@ -29,7 +29,7 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Attempts, Lease, Progress, StepRecord
-from leasehold.domain.recorded_calls import Request, check_call_key
+from leasehold.domain.recorded_calls import MadeCall, check_call_key
 from leasehold.domain.spend import NOTHING, Spend, checked_spend
 from leasehold.domain.status import RunStatus, Termination
 from leasehold.domain.stored import replace
@@ -98,19 +98,10 @@ class _RecordingCalls(AttemptCalls):
         super().__init__(attempt)
         self._noted = noted
 
-    def record_result(
-        self,
-        key: str,
-        type_: str,
-        result: str,
-        *,
-        keep: bool,
-        request: Request | None,
-        spend: Spend,
-    ) -> str:
+    def record_result(self, made: MadeCall) -> str:
         """Record a result, and note it."""
-        text = super().record_result(key, type_, result, keep=keep, request=request, spend=spend)
-        self._noted[key] = pydantic_core.from_json(text)
+        text = super().record_result(made)
+        self._noted[made.key] = pydantic_core.from_json(text)
         return text
 
 

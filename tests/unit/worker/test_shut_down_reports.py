@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.checkpoints import keep_checkpoint
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
 from leasehold.domain.checkpoint import KeptValue
@@ -64,7 +65,7 @@ def exceed(world: World, held: Attempt) -> None:
 
 
 def keep(_: World, held: Attempt) -> None:
-    held.checkpoint(1, "", "[1]")
+    keep_checkpoint(held, 1, "", "[1]")
 
 
 def kill(_: World, held: Attempt) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.checkpoints import keep_checkpoint
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.trace import TraceType
 from leasehold.registry.pipelines import Catalog
@@ -81,7 +82,7 @@ def test_a_checkpoint_stores_it_too_and_counts_as_a_write(world: World) -> None:
     held = world.held()
     world.clock.advance(1.5)
     held.progress = HALF
-    held.checkpoint(1, "", "[]")
+    keep_checkpoint(held, 1, "", "[]")
     held.progress = MORE
 
     world.clock.advance(1.5)
@@ -102,7 +103,7 @@ def test_without_a_heartbeat_it_waits_for_a_write_that_comes_anyway(
     without_heartbeat.clock.advance(60)
     due = held.is_due
 
-    held.checkpoint(1, "", "[]")
+    keep_checkpoint(held, 1, "", "[]")
 
     assert not due
     assert stored(without_heartbeat, held) == HALF

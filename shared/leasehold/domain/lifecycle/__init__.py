@@ -27,7 +27,7 @@ from leasehold.domain.lifecycle.operate import (
     retry,
 )
 from leasehold.domain.lifecycle.purge import is_purgeable, note_archive, purge
-from leasehold.domain.lifecycle.renewal import checkpoint, reject_checkpoint, renew
+from leasehold.domain.lifecycle.renewal import checkpoint, record_call, reject_checkpoint, renew
 from leasehold.domain.lifecycle.repair import Breach, breaches, follow_clock, time_in_future
 from leasehold.domain.lifecycle.request import BoundOperation, first_time, on_request, repeat_of
 from leasehold.domain.lifecycle.settle import (
@@ -86,6 +86,7 @@ __all__ = [
     "on_request",
     "pause",
     "purge",
+    "record_call",
     "recreate",
     "redispatch",
     "reject_checkpoint",

@@ -8,6 +8,7 @@ from datetime import datetime
 from leasehold.domain.change import Change, Draft
 from leasehold.domain.checkpoint import (
     PACKED,
+    CallCount,
     Checkpoint,
     KeptValue,
     PhaseReached,
@@ -18,6 +19,7 @@ from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.settle import end_attempt, lapse
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import NO_NOTES, Notes
+from leasehold.domain.spend import Spend
 from leasehold.domain.status import Outcome, RunEvent, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
@@ -43,6 +45,29 @@ def renew(
     draft = Draft(manifest, now, rules)
     draft.note(notes)
     return renewed(draft, fence, Outcome.RENEWED)
+
+
+def record_call(
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    fence: Fence,
+    spend: Spend,
+    notes: Notes = NO_NOTES,
+) -> Change:
+    """Do as `renew`, and count one more recorded call beside those that others have counted.
+
+    A remote worker may record several at once, each in its own attempt here.
+    """
+    at = manifest.position
+    calls = manifest.steps[at.step].calls or CallCount()
+    counted = notes._replace(
+        calls=replace(calls, made=calls.made + 1),
+        recorded_calls=at.recorded_calls + 1,
+        recorded_spend=spend.plus(at.recorded_spend),
+    )
+    return renew(manifest, now, rules=rules, fence=fence, notes=counted)
 
 
 def checkpoint(

@@ -38,6 +38,7 @@ from leasehold.domain.recorded_calls import (
     MAX_ARGUMENTS,
     MAX_TYPE,
     Intent,
+    MadeCall,
     Request,
     check_call_key,
     fingerprint_of,
@@ -207,16 +208,12 @@ class CallsMadeOnce:
 
     def _record(self, asked: OnceCall, result: Any, spent: SpentInCall) -> str:
         """Record the result of a call that was made; return the one that counts, JSON text."""
-        made = _written(asked.key, asked.returns, result)
+        written = _written(asked.key, asked.returns, result)
         self.made += 1
-        text = self._calls.record_result(
-            asked.key,
-            asked.returns.name,
-            made,
-            keep=asked.keep,
-            request=asked.request,
-            spend=spent.spend,
+        made = MadeCall(
+            asked.key, asked.returns.name, written, asked.keep, asked.request, spent.spend
         )
+        text = self._calls.record_result(made)
         self._seen[asked.key] = asked.mark
         return text
 

@@ -13,7 +13,7 @@ import pydantic_core
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import start_thread
-from leasehold.domain.recorded_calls import Intent
+from leasehold.domain.recorded_calls import Intent, MadeCall
 from leasehold.domain.spend import spend_of
 from leasehold.errors import LeaseholdError, TooLargeError
 from leasehold.worker.failures.failures import safe_text
@@ -167,9 +167,9 @@ def _made_on_kept(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, by
         case ForgetIntentCall(key=key):
             calls.forget_intent(key)
         case RecordResultCall(key=key, type=type_, keep=keep, request=request) as record:
-            made, spend = body.decode(), spend_of(record.tokens, record.usd)
-            stored = calls.record_result(key, type_, made, keep=keep, request=request, spend=spend)
-            value, text = stored != made, b"" if stored == made else stored.encode()
+            result, spend = body.decode(), spend_of(record.tokens, record.usd)
+            stored = calls.record_result(MadeCall(key, type_, result, keep, request, spend))
+            value, text = stored != result, b"" if stored == result else stored.encode()
     return value, text
 
 

@@ -26,7 +26,7 @@ from leasehold.attempt.files import RunFiles
 from leasehold.attempt.stop import StopSignal
 from leasehold.domain.artifact_name import RunLife, check_artifact_name, files_folder
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.recorded_calls import Intent, Request
+from leasehold.domain.recorded_calls import Intent, MadeCall, Request
 from leasehold.domain.spend import Spend
 from leasehold.errors import (
     AwaitConfirmationError,
@@ -413,22 +413,19 @@ class ChildCalls:
         """Forget that a call was to be made: it has raised."""
         self._link.ask(ForgetIntentCall(key=key))
 
-    def record_result(
-        self,
-        key: str,
-        type_: str,
-        result: str,
-        *,
-        keep: bool,
-        request: Request | None,
-        spend: Spend,
-    ) -> str:
-        """Record the result of a call that was made, JSON text; return the one that counts."""
+    def record_result(self, made: MadeCall) -> str:
+        """Record the result of a call; return the one that counts."""
+        spend = made.spend
         call = RecordResultCall(
-            key=key, type=type_, keep=keep, request=request, tokens=spend.tokens, usd=spend.usd
+            key=made.key,
+            type=made.type,
+            keep=made.keep,
+            request=made.request,
+            tokens=spend.tokens,
+            usd=spend.usd,
         )
-        frame = self._link.ask(call, result.encode())
-        return frame.body.decode() if _value(frame.message) else result
+        frame = self._link.ask(call, made.result.encode())
+        return frame.body.decode() if _value(frame.message) else made.result
 
     def note_progress(self, progress: Progress) -> None:
         """Have the progress stored with the next write."""
