@@ -1,15 +1,23 @@
-"""Runs of agents whose processes are killed, each time at a place that the test names."""
+"""Runs of agents whose processes are killed, each time at a place that the test names.
+
+The agent of each library does the same, so that one test kills them all: its model asks for the
+tools a, b and c at once, then for d, and then answers.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from leasehold import PipelineEntry, Registry, RetryPolicy, StepDispatchEntry
 from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.manifest import Manifest
 from leasehold.ports.documents import Documents
@@ -20,6 +28,10 @@ from leasehold.services.start_run import StartRequest, start_run
 from tests.worlds.waiting import until
 
 _PATIENCE_S: Final = 60.0
+_LOOKS_S: Final = 0.01
+#: The tools of a batch that are recorded before another one is killed, or ends: so it is known
+#: which were under way.
+_AFTER: Final = {"b": "a", "c": "b"}
 
 
 class Deeds:
@@ -46,6 +58,34 @@ class Deeds:
         self.did(f"killed at {place}")
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def asked(self, turn: int) -> None:
+        """Be asked, as a model, for the answer of a turn, from 1 on; or be killed."""
+        self.did(f"model {turn}")
+        self.at(f"model {turn}")
+
+    async def work(self, tool: str, of: str) -> str:
+        """Do what a tool does, or be killed."""
+        self.did(tool)
+        while not self._is_next(tool):  # noqa: ASYNC110 - other processes do it too
+            await asyncio.sleep(_LOOKS_S)
+        self.at(tool)
+        return f"{tool} of {of}"
+
+    def work_in_thread(self, tool: str, of: str) -> str:
+        """Do the same, for a library that calls tools in threads."""
+        self.did(tool)
+        while not self._is_next(tool):
+            time.sleep(_LOOKS_S)
+        self.at(tool)
+        return f"{tool} of {of}"
+
+    def recorded(self, tool: str) -> None:
+        """Note that the result of a tool is recorded."""
+        self.did(f"recorded {tool}")
+
+    def _is_next(self, tool: str) -> bool:
+        return tool not in _AFTER or f"recorded {_AFTER[tool]}" in self.done
+
     def did(self, deed: str) -> None:
         """Note a deed; what several processes and threads note is kept whole."""
         with (self._folder / "deeds").open("a") as lines:
@@ -58,6 +98,11 @@ class Deeds:
         return path.read_text().splitlines() if path.exists() else []
 
     @property
+    def made(self) -> list[str]:
+        """The calls of models and tools that were made, in order."""
+        return [each for each in self.done if each.partition(" ")[0] not in ("recorded", "killed")]
+
+    @property
     def prompt(self) -> str:
         """The prompt of the agent, which a deploy may change: the file of that name."""
         path = self._folder / "prompt"
@@ -65,6 +110,30 @@ class Deeds:
 
     def _kill(self, place: str) -> Path:
         return self._folder / f"kill at {place}"
+
+
+def steps_of(module: str, *handlers: str) -> Registry[StepDispatchEntry]:
+    """Return the steps of a module, whose names are those of their handlers."""
+    return Registry(
+        "dispatch",
+        [
+            StepDispatchEntry(
+                step_type=name,
+                handler=f"{module}:{name}",
+                agent_timeout=timedelta(minutes=1),
+                dispatch_deadline=timedelta(minutes=2),
+                max_retries=20,
+                retry=RetryPolicy(first=timedelta(seconds=0.01), factor=1),
+            )
+            for name in handlers
+        ],
+    )
+
+
+def pipelines_of(steps: Registry[StepDispatchEntry]) -> Registry[PipelineEntry]:
+    """Return a pipeline of each step, of the same name."""
+    names = [step.step_type for step in steps]
+    return Registry("pipelines", [PipelineEntry(name=name, steps=(name,)) for name in names])
 
 
 @contextmanager

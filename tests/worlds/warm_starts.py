@@ -423,6 +423,9 @@ def _import_all() -> dict[str, str]:
         ):
             importlib.import_module(name)
     importlib.import_module("functions_framework._cli")
+    environment = Path(sys.prefix).name
+    if (_ROOT / "tests/integrations" / environment / "requirements.txt").exists():
+        importlib.import_module(f"leasehold.integrations.{environment}")  # takes most of a start
     sys.path[0] = str(_ROOT)
     read_sources_once()
     ProjectSources._of_modules(frozenset({"tests"}))  # noqa: SLF001

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import hashlib
 import math
+import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -56,6 +58,10 @@ class _Shown(str):
     __repr__ = str.__str__
 
 
+def _shown(arguments: Mapping[str, Any] | None) -> list[_Shown]:
+    return [_Shown(f"{name}={value!r}") for name, value in (arguments or {}).items()]
+
+
 class Durable:
     """The step that agents work in, and the calls that they have under way.
 
@@ -66,6 +72,7 @@ class Durable:
     def __init__(self, ctx: StepContext) -> None:
         self.ctx = ctx
         self._under_way = 0
+        self._counting = threading.Lock()
         self._failed = 0
         self._used = _USED.setdefault(ctx, Counter())
 
@@ -102,28 +109,70 @@ class Durable:
         """
         within = _WITHIN.get()
         if self._under_way == within or not within:
-            await self._end_if_due()
-        if tool:
-            self.ctx.mark_bootstrap_complete(tool)
+            for _ in self._until_due():
+                await asyncio.sleep(_LOOKS_S)
 
         async def made(*_: _Shown) -> Any:
             _WITHIN.set(within + 1 if on_unknown == "repeat" else math.inf)
             return await body()
 
-        shown = [_Shown(f"{name}={value!r}") for name, value in (arguments or {}).items()]
         made.__annotations__["return"] = returns
-        self._under_way += 1
-        try:
+        with self._making(tool):
             return await self._to_the_end(
-                self.ctx.aonce(key, made, *shown, request=request, on_unknown=on_unknown)
+                self.ctx.aonce(
+                    key, made, *_shown(arguments), request=request, on_unknown=on_unknown
+                )
             )
+
+    def call_in_thread(
+        self,
+        key: str,
+        body: Callable[[], Any],
+        *,
+        request: object,
+        on_unknown: OnUnknown = "repeat",
+        tool: str = "",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Do as `call`, of a library that makes its calls in threads; of plain JSON values."""
+        within = _WITHIN.get()
+        if self._under_way == within or not within:
+            for _ in self._until_due():
+                time.sleep(_LOOKS_S)
+
+        def made(*_: _Shown) -> Any:
+            token = _WITHIN.set(within + 1 if on_unknown == "repeat" else math.inf)
+            try:
+                return body()
+            finally:
+                _WITHIN.reset(token)
+
+        with self._making(tool):
+            return self.ctx.once(
+                key, made, *_shown(arguments), request=request, on_unknown=on_unknown
+            )
+
+    @contextlib.contextmanager
+    def _making(self, tool: str) -> Iterator[None]:
+        """Have one more call under way inside; what ends the attempt passes the library."""
+        if tool:
+            self.ctx.mark_bootstrap_complete(tool)
+        with self._counting:
+            self._under_way += 1
+        try:
+            yield
         except (LeaseLostError, StoreUnavailableError) as error:
             raise PassingError(error) from error
         finally:
-            self._under_way -= 1
+            with self._counting:
+                self._under_way -= 1
 
-    async def _end_if_due(self) -> None:
-        """End the attempt where its time is short: once no call is under way that would be lost."""
+    def _until_due(self) -> Iterator[None]:
+        """End the attempt where its time is short: once no call is under way that would be lost.
+
+        Yields:
+            Each time that the caller is to wait for those calls.
+        """
         try:
             if self.ctx.shutdown_requested:
                 self.ctx.continue_later()  # which stops it
@@ -132,8 +181,8 @@ class Durable:
             due = error
         else:
             return
-        while self._under_way and not _WITHIN.get():  # noqa: ASYNC110 - of other threads' loops, too
-            await asyncio.sleep(_LOOKS_S)
+        while self._under_way and not _WITHIN.get():  # of other threads, too
+            yield
         raise due
 
     async def _to_the_end(self, call: Awaitable[Any]) -> Any:
@@ -160,8 +209,9 @@ class Durable:
         For calls that only their order tells apart: they are to be asked for in the same order by
         each attempt.
         """
-        self._used[name] += 1
-        used = self._used[name]
+        with self._counting:
+            self._used[name] += 1
+            used = self._used[name]
         return name if used == 1 else f"{name}~{used}"
 
 

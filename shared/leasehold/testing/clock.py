@@ -37,7 +37,7 @@ class FrozenClock:
         self._ids = itertools.count(1)
         self._salt = secrets.token_hex(4) if salt is None else salt
         self._moving = threading.Lock()
-        self._watchers: list[Callable[[], object]] = []
+        self._watchers: list[Callable[[], object] | None] = []
 
     def now(self) -> datetime:
         """Return the time it was set to."""
@@ -54,7 +54,7 @@ class FrozenClock:
     def advance(self, by: timedelta | float) -> None:
         """Let time pass: a timedelta, or seconds."""
         left = by.total_seconds() if isinstance(by, timedelta) else float(by)
-        while self._watchers and left > _STEP_S:
+        while any(self._watchers) and left > _STEP_S:
             self._move(_STEP_S)
             left -= _STEP_S
         self._move(left)
@@ -65,8 +65,11 @@ class FrozenClock:
         return self._skip if self._skips_waits and self._watchers else None
 
     @contextlib.contextmanager
-    def watched_by(self, look: Callable[[], object]) -> Iterator[None]:
-        """Have `look` called for each second that passes inside, and for what is left of one."""
+    def watched_by(self, look: Callable[[], object] | None) -> Iterator[None]:
+        """Have `look` called for each second that passes inside, and for what is left of one.
+
+        None: waits are skipped inside, and time passes at once.
+        """
         self._watchers.append(look)
         try:
             yield
@@ -80,5 +83,5 @@ class FrozenClock:
         with self._moving:
             self._now += timedelta(seconds=seconds)
             self._passed += seconds
-        for look in tuple(self._watchers):
+        for look in filter(None, tuple(self._watchers)):
             look()

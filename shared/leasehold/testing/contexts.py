@@ -203,7 +203,7 @@ def step_context(
     manifest = after_review(manifest, findings)
     with contextlib.ExitStack() as stack:
         if isinstance(clock, FrozenClock):
-            stack.enter_context(clock.watched_by(lambda: None))
+            stack.enter_context(clock.watched_by(None))
         recorded = Recorded()
         artifacts = stack.enter_context(_artifacts(manifest, files, clock, recorded))
 

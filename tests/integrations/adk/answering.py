@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +15,20 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools import ToolContext
 from google.genai import types
 
-from leasehold import PipelineEntry, Registry, RetryPolicy, StepContext, StepDispatchEntry
+from leasehold import StepContext
 from leasehold.integrations.adk import durable
-from tests.integrations.kills import Deeds
+from tests.integrations.kills import Deeds, pipelines_of, steps_of
 
+#: How often the model is asked, and what each time costs.
+TURNS: Final = 4
 TOKENS: Final = 7
+USD: Final = 0
+#: What the steps answer; the session has so many events in the end.
+ANSWER: Final = "{d} after x, 8 events"
+#: What a deploy that changes the prompt makes again, after a kill in d: its first difference.
+AFTER_A_DEPLOY: Final = ["model 1", "model 2", "d"]
+PROMPT: Final = "instructions"
+
 _WHO: Final = {"app_name": "app", "user_id": "u"}
 
 
@@ -46,9 +52,7 @@ class Scripted(BaseLlm):
 
     def _answer(self, results: list[str], text: str) -> LlmResponse:
         turn = {0: 1, 3: 2, 4: 3, 5: 4}[len(results) + text.count("returned result")]
-        deeds = Deeds(self.folder)
-        deeds.did(f"model {turn}")
-        deeds.at(f"model {turn}")
+        Deeds(self.folder).asked(turn)
         parts = {
             1: [_call(name, of="x") for name in "abc"],
             2: [_call("transfer_to_agent", agent_name="second")],
@@ -65,37 +69,29 @@ def _call(name: str, **args: str) -> types.Part:
     return types.Part.from_function_call(name=name, args=dict(args))
 
 
-def agent(deeds: Deeds, folder: str) -> LlmAgent:
-    """Return the agent; it keeps in the session's state which tools it has called."""
-    ended: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+def agent(folder: str) -> LlmAgent:
+    """Return the agent; it keeps in the session's state that it has called a."""
+    deeds = Deeds(folder)
 
     async def a(of: str, tool_context: ToolContext) -> str:
         """Do a."""
-        deeds.did("a")
         tool_context.state["a"] = of
-        return f"a of {of}"
+        return await deeds.work("a", of)
 
     async def b(of: str) -> str:
         """Do b."""
-        deeds.did("b")
-        await ended["a"].wait()
-        deeds.at("b")
-        return f"b of {of}"
+        return await deeds.work("b", of)
 
     async def c(of: str) -> str:
         """Do c."""
-        deeds.did("c")
-        await ended["b"].wait()
-        return f"c of {of}"
+        return await deeds.work("c", of)
 
-    def d(of: str, tool_context: ToolContext) -> str:
+    async def d(of: str) -> str:
         """Do d."""
-        deeds.did("d")
-        deeds.at("d")
-        return f"d of {of} after {tool_context.state['a']}"
+        return await deeds.work("d", of)
 
     def note(tool: Any, args: Any, tool_context: Any, tool_response: Any) -> None:
-        ended[tool.name].set()
+        deeds.recorded(tool.name)
 
     second = LlmAgent(name="second", instruction="Go on", description="Goes on", tools=[d])
     return LlmAgent(
@@ -108,11 +104,11 @@ def agent(deeds: Deeds, folder: str) -> LlmAgent:
     )
 
 
-async def answer(ctx: StepContext, given: dict[str, Any]) -> list[Any]:
+async def answer(ctx: StepContext, given: dict[str, Any]) -> str:
     folder = given["folder"]
     sessions = SqliteSessionService(str(Path(folder, "sessions.db")))
-    runner = Runner(app_name="app", agent=agent(Deeds(folder), folder), session_service=sessions)
-    texts: list[Any] = []
+    runner = Runner(app_name="app", agent=agent(folder), session_service=sessions)
+    texts: list[str | None] = []
     with durable(ctx, runner, on_unknown=given.get("on_unknown")):
         session = await runner.session_service.create_session(**_WHO)
         async for event in runner.run_async(
@@ -122,20 +118,10 @@ async def answer(ctx: StepContext, given: dict[str, Any]) -> list[Any]:
     (stored,) = (await sessions.list_sessions(**_WHO)).sessions
     found = await sessions.get_session(**_WHO, session_id=stored.id)
     assert found is not None
-    return [*filter(None, texts), len(found.events)]
+    said = "".join(filter(None, texts))
+    return f"{said} after {found.state['a']}, {len(found.events)} events"
 
 
-STEPS = Registry(
-    "dispatch",
-    [
-        StepDispatchEntry(
-            step_type="answer",
-            handler=f"{__name__}:answer",
-            agent_timeout=timedelta(minutes=1),
-            dispatch_deadline=timedelta(minutes=2),
-            max_retries=20,
-            retry=RetryPolicy(first=timedelta(seconds=0.01), factor=1),
-        )
-    ],
-)
-PIPELINES = Registry("pipelines", [PipelineEntry(name="answers", steps=("answer",))])
+STEPS = steps_of(__name__, "answer")
+PIPELINES = pipelines_of(STEPS)
+SPENDING: Final = ["answer"]

@@ -17,7 +17,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from leasehold.integrations.langgraph.recorded import FINGERPRINTED, LEFT_OUT, Fingerprints
-from tests.integrations.langgraph.catalog import ScriptedModel
+from tests.integrations.langgraph.answering import ScriptedModel
 
 CLASSES = sorted(
     {

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from leasehold.errors import ContinuedError, LeaseLostError, UnrestorableResultError
 from leasehold.integrations.langgraph import LeaseholdMiddleware, durable
 from leasehold.testing import FrozenClock, RecordingContext, step_context
-from tests.integrations.langgraph.catalog import ScriptedModel
+from tests.integrations.langgraph.answering import ScriptedModel
 
 
 class Answers(ScriptedModel):
@@ -28,7 +28,7 @@ class Answers(ScriptedModel):
 
     says: Any
 
-    async def _agenerate(self, messages: Any, *_: Any, **__: Any) -> Any:
+    def _generate(self, messages: Any, *_: Any, **__: Any) -> Any:
         turn = sum(isinstance(message, AIMessage) for message in messages)
         return ChatResult(generations=[ChatGeneration(message=self.says(turn))])
 
@@ -47,13 +47,23 @@ def run(
     tools: Sequence[BaseTool],
     *,
     middleware: Sequence[Any] = (),
+    in_threads: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Run an agent to its end."""
+    """Run an agent to its end; in threads, by what it can do without a loop."""
     middleware = [*middleware, LeaseholdMiddleware()]
     agent = create_agent(Answers(says=says), tools, middleware=middleware, **options)
     with durable(ctx):
-        return asyncio.run(agent.ainvoke({"messages": [("user", "Go.")]}))
+        return invoked(agent, "Go.", in_threads=in_threads)
+
+
+def invoked(agent: Any, text: str, *, in_threads: bool) -> dict[str, Any]:
+    given = {"messages": [("user", text)]}
+    state: dict[str, Any] = agent.invoke(given) if in_threads else asyncio.run(agent.ainvoke(given))
+    return state
+
+
+in_both_ways = pytest.mark.parametrize("in_threads", [False, True], ids=["in a loop", "in threads"])
 
 
 def twice(
@@ -138,7 +148,10 @@ def test_an_error_of_a_tool_is_not_recorded() -> None:
     assert len(ctx.recorded.calls) == 1  # that of the model
 
 
-def test_an_attempt_whose_time_is_short_ends_between_two_calls_whatever_tries_again() -> None:
+@in_both_ways
+def test_an_attempt_whose_time_is_short_ends_between_two_calls_whatever_tries_again(
+    in_threads: bool,
+) -> None:
     made = []
 
     @tool
@@ -151,35 +164,36 @@ def test_an_attempt_whose_time_is_short_ends_between_two_calls_whatever_tries_ag
     clock = FrozenClock()
     middleware = [ModelRetryMiddleware(max_retries=3, initial_delay=0)]
     with step_context(time_left=60, clock=clock) as ctx, pytest.raises(ContinuedError):
-        run(ctx, asks(("look", {})), [look], middleware=middleware)
+        run(ctx, asks(("look", {})), [look], middleware=middleware, in_threads=in_threads)
     with step_context(attempt=2, calls=ctx.recorded.calls) as ctx:
-        state = run(ctx, asks(("look", {})), [look], middleware=middleware)
+        state = run(ctx, asks(("look", {})), [look], middleware=middleware, in_threads=in_threads)
 
     assert made == [1]
     assert state["messages"][-1].text == "Done."
 
 
-def test_an_agent_within_a_tool_has_its_own_calls() -> None:
+@in_both_ways
+def test_an_agent_within_a_tool_has_its_own_calls(in_threads: bool) -> None:
     """Two of them at work at once, on the same question: neither has the other's answers."""
     made = []
 
     @tool
-    async def research(topic: str) -> str:
+    def research(topic: str) -> str:
         """Research a topic."""
 
         @tool
-        async def look(number: int) -> str:
+        def look(number: int) -> str:
             """Look."""
             made.append((topic, number))
             return f"{topic} {number}"
 
         model = Answers(says=asks(("look", {"number": 1}), ("look", {"number": 2})))
         agent = create_agent(model, [look], middleware=[LeaseholdMiddleware()])
-        state = await agent.ainvoke({"messages": [("user", "What is there?")]})
+        state = invoked(agent, "What is there?", in_threads=in_threads)
         return ", ".join(each.text for each in state["messages"] if each.type == "tool")
 
     topics = [("research", {"topic": topic}) for topic in ("salt", "iron")]
-    first, second = twice(asks(*topics), [research])
+    first, second = twice(asks(*topics), [research], in_threads=in_threads)
 
     assert sorted(made) == [("iron", 1), ("iron", 2), ("salt", 1), ("salt", 2)]
     texts = [each.text for each in second["messages"]]
@@ -187,7 +201,8 @@ def test_an_agent_within_a_tool_has_its_own_calls() -> None:
     assert texts[2:4] == ["salt 1, salt 2", "iron 1, iron 2"]
 
 
-def test_a_call_that_failed_does_not_move_the_others() -> None:
+@in_both_ways
+def test_a_call_that_failed_does_not_move_the_others(in_threads: bool) -> None:
     """The second attempt has no failure, and the same results."""
     failed = []
 
@@ -205,34 +220,47 @@ def test_a_call_that_failed_does_not_move_the_others() -> None:
             except ConnectionError:
                 return await handler(request)
 
-    first, second = twice(says, [], middleware=[Retry()])
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            try:
+                return handler(request)
+            except ConnectionError:
+                return handler(request)
+
+    first, second = twice(says, [], middleware=[Retry()], in_threads=in_threads)
 
     assert second["messages"][-1].text == first["messages"][-1].text == "Answer 0."
 
 
-def test_outside_of_a_step_an_agent_runs_as_without_it() -> None:
-    agent = create_agent(
-        Answers(says=lambda _: AIMessage("Done.")), [], middleware=[LeaseholdMiddleware()]
-    )
+@in_both_ways
+def test_outside_of_a_step_an_agent_runs_as_without_it(in_threads: bool) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "Seen."
 
-    state = asyncio.run(agent.ainvoke({"messages": [("user", "Go.")]}))
+    model = Answers(says=asks(("look", {})))
+    agent = create_agent(model, [look], middleware=[LeaseholdMiddleware()])
+
+    state = invoked(agent, "Go.", in_threads=in_threads)
 
     assert state["messages"][-1].text == "Done."
 
 
-def test_a_lost_lease_passes_a_middleware_that_tries_tools_again() -> None:
+@in_both_ways
+def test_a_lost_lease_passes_a_middleware_that_tries_tools_again(in_threads: bool) -> None:
     """Each further try would be one more paid call."""
     clock, called = FrozenClock(skips_waits=True), []
 
     @tool
-    async def search(words: str) -> str:
+    def search(words: str) -> str:
         """Search."""
         called.append(words)
         clock.advance(timedelta(days=366))
         return "found"
 
     again = ToolRetryMiddleware(max_retries=3, initial_delay=0.0)
+    asked = asks(("search", {"words": "a"}))
     with step_context(clock=clock) as ctx, pytest.raises(LeaseLostError):
-        run(ctx, asks(("search", {"words": "a"})), [search], middleware=[again])
+        run(ctx, asked, [search], middleware=[again], in_threads=in_threads)
 
     assert called == ["a"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -72,12 +74,27 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
             step.ctx.spend(tokens=_tokens(response))
             return recorded_response(response)
 
-        calls = self._calls(step)
-        fingerprint = calls.fingerprints.of_model_call(request)
-        # The beginning of a conversation tells agents apart that work side by side.
-        place = ("model", _agent(), calls.fingerprints.of_beginning(request.messages))
-        with calls.numbered((*_WITHIN.get(), *place)) as key:
+        with self._calls(step).numbered(request) as (key, fingerprint):
             recorded = await step.call(key, body, request=fingerprint)
+        return response_of(recorded, request.response_format)
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any]:
+        """Do as `awrap_model_call`, for `agent.invoke`."""
+        step = current()
+        if step is None:
+            return handler(request)
+
+        def body() -> Any:
+            response = handler(request)
+            step.ctx.spend(tokens=_tokens(response))
+            return recorded_response(response)
+
+        with self._calls(step).numbered(request) as (key, fingerprint):
+            recorded = step.call_in_thread(key, body, request=fingerprint)
         return response_of(recorded, request.response_format)
 
     async def awrap_tool_call(
@@ -89,20 +106,30 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
         step = current()
         if step is None:
             return await handler(request)
-        name, call_id = request.tool_call["name"], request.tool_call["id"] or ""
-        key = key_of(*_WITHIN.get(), "tool", name, _asked_by(request), call_id)
+        call = _ToolCall(request, self._on_unknown)
 
         async def body() -> Any:
-            within = _WITHIN.set((*_WITHIN.get(), call_id))
-            try:
-                return recorded_result(key, await handler(request))
-            finally:
-                _WITHIN.reset(within)
+            with call.within():
+                return recorded_result(call.key, await handler(request))
 
-        asked = {"tool": name, "arguments": request.tool_call["args"]}
-        on_unknown = self._on_unknown.get(name, "repeat")
-        recorded = await step.call(key, body, request=asked, on_unknown=on_unknown, tool=name)
-        return result_of(recorded)
+        return call.result_of(await step.call(call.key, body, **call.facts))
+
+    def wrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
+    ) -> ToolMessage | Command[Any]:
+        """Do as `awrap_tool_call`, for `agent.invoke`."""
+        step = current()
+        if step is None:
+            return handler(request)
+        call = _ToolCall(request, self._on_unknown)
+
+        def body() -> Any:
+            with call.within():
+                return recorded_result(call.key, handler(request))
+
+        return call.result_of(step.call_in_thread(call.key, body, **call.facts))
 
     def _calls(self, step: Durable) -> _StepCalls:
         return self._by_step.setdefault(step, _StepCalls())
@@ -114,21 +141,68 @@ class _StepCalls:
     def __init__(self) -> None:
         self.fingerprints = Fingerprints()
         self._taken: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
+        self._taking = threading.Lock()
 
     @contextlib.contextmanager
-    def numbered(self, place: tuple[str, ...]) -> Iterator[str]:
-        """Return the key of the next call of a place; a call that fails leaves its number free.
+    def numbered(self, request: ModelRequest[Any]) -> Iterator[tuple[str, object]]:
+        """Return the key of a call, and what it depends on; one that fails leaves its number free.
 
         So the calls after it have the same numbers in an attempt in which it does not fail.
         """
+        fingerprint = self.fingerprints.of_model_call(request)
+        # The beginning of a conversation tells agents apart that work side by side.
+        beginning = self.fingerprints.of_beginning(request.messages)
+        place = (*_WITHIN.get(), "model", _agent(), beginning)
         taken = self._taken[place]
-        number = next(each for each in range(len(taken) + 1) if each not in taken)
-        taken.add(number)
+        with self._taking:
+            number = next(each for each in range(len(taken) + 1) if each not in taken)
+            taken.add(number)
         try:
-            yield key_of(*place, str(number))
+            yield key_of(*place, str(number)), fingerprint
         except BaseException:
             taken.discard(number)
             raise
+
+
+class _ToolCall:
+    """A call of a tool that is to be made or found.
+
+    Args:
+        request: of the library.
+        on_unknown: as of the middleware.
+
+    Attributes:
+        facts: of the call, as of `Durable.call`.
+    """
+
+    def __init__(self, request: ToolCallRequest, on_unknown: Mapping[str, OnUnknown]) -> None:
+        name, arguments = request.tool_call["name"], request.tool_call["args"]
+        self._name = name
+        self._id = request.tool_call["id"] or ""
+        self.key = key_of(*_WITHIN.get(), "tool", name, _asked_by(request), self._id)
+        self.facts: dict[str, Any] = {
+            "request": {"tool": name, "arguments": arguments},
+            "on_unknown": on_unknown.get(name, "repeat"),
+            "tool": name,
+            "arguments": arguments,
+        }
+
+    @contextlib.contextmanager
+    def within(self) -> Iterator[None]:
+        """Have the calls of other agents inside belong to this one."""
+        token = _WITHIN.set((*_WITHIN.get(), self._id))
+        try:
+            yield
+        finally:
+            _WITHIN.reset(token)
+
+    def result_of(self, recorded: Any) -> ToolMessage | Command[Any]:
+        """Return a recorded result; what a person has said of it is what the tool has said."""
+        result = result_of(recorded)
+        if isinstance(result, ToolMessage | Command):
+            return result
+        text = result if isinstance(result, str) else json.dumps(result)
+        return ToolMessage(text, tool_call_id=self._id, name=self._name)
 
 
 def _agent() -> str:
