@@ -251,7 +251,7 @@ def _waiting(engine: Engine, now: datetime) -> Manifest:
     new = NewRun(
         run_id="r-0",
         pipeline=pipeline.name,
-        plan=pipeline.steps,
+        plan=pipeline.plan,
         input=KeptValue(text='{"number": 1}'),
         input_digest="0" * 64,
         nonce="0" * 16,

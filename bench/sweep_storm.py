@@ -184,7 +184,7 @@ def _waiting(engine: Engine, run_id: str, pipeline: str, ago: float = 600) -> Ma
     new = NewRun(
         run_id=run_id,
         pipeline=pipeline,
-        plan=engine.catalog.pipeline(pipeline).steps,
+        plan=engine.catalog.pipeline(pipeline).plan,
         input=KeptValue(text="{}"),
         input_digest="0" * 64,
         nonce="0" * 16,

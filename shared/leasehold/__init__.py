@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from leasehold.registry.dispatch import EnvOverrides, RetryPolicy, StepDispatchEntry
     from leasehold.registry.gates import GateEntry
     from leasehold.registry.pipelines import PipelineEntry, TrialPolicy
+    from leasehold.registry.plan import Step
     from leasehold.registry.registry import Registry
     from leasehold.worker.context.mapped import CallRetry, Mapped
     from leasehold.worker.context.step_context import IncrementalState, StepContext
@@ -66,6 +67,7 @@ __all__ = [
     "ShutdownCoordinator",
     "SlackChannel",
     "SoftTimeoutError",
+    "Step",
     "StepContext",
     "StepDispatchEntry",
     "StepResult",
@@ -103,6 +105,7 @@ _MODULES: Final = {
     "ShutdownCoordinator": "worker.stopping.shutdown",
     "SlackChannel": "registry.channels",
     "SoftTimeoutError": "errors",
+    "Step": "registry.plan",
     "StepContext": "worker.context.step_context",
     "StepDispatchEntry": "registry.dispatch",
     "StepResult": "domain.result",

@@ -331,7 +331,7 @@ def _gates_of_steps(catalog: Catalog) -> Iterator[Finding]:
 def _chains(catalog: Catalog) -> Iterator[Finding]:
     for pipeline in catalog.pipelines:
         for broken in broken_links(catalog, ImportedHandlerChecks(), pipeline):
-            following = catalog.steps[broken.details["following"]]
+            following = catalog.steps[pipeline.step_type_of(broken.details["following"])]
             yield _finding(broken, _place_of(handler_of(following).function))
         if misfit := misfit_reviewer(catalog, ImportedHandlerChecks(), pipeline):
             yield _finding(misfit, _place_of_step(catalog.steps[misfit.details["step"]]))

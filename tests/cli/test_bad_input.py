@@ -162,7 +162,7 @@ def test_a_threshold_that_cannot_be_used_is_told_once_and_stops_nothing(shell: S
         ),
         (
             "PIPELINES = Registry('p', [PipelineEntry(name='order', steps=('a', 'b', 'a'))])",
-            ("steps of 'order'", "each step once; 'a' makes a cycle"),
+            ("steps of 'order'", "each name once; 'a' is there twice"),
         ),
         (
             """

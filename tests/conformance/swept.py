@@ -78,7 +78,7 @@ def waiting(
 ) -> Manifest:
     """Return a run whose task was created so long ago, and waits."""
     pipeline = engine.catalog.pipeline(pipeline_name)
-    new = new_run(run_id, pipeline=pipeline.name, plan=pipeline.steps)
+    new = new_run(run_id, pipeline=pipeline.name, plan=pipeline.plan)
     return lifecycle.start(None, engine.clock.now() - ago, rules=engine.rules, new=new).manifest
 
 

@@ -209,7 +209,7 @@ def owed(engine: Engine, run_id: str, channel: str = "pager", **fields: Any) -> 
 def ended(engine: Engine, run_id: str, **fields: Any) -> Manifest:
     """Store a run that announced its end to the pager."""
     pipeline = engine.catalog.pipeline("three")
-    new = new_run(run_id, pipeline=pipeline.name, plan=pipeline.steps)
+    new = new_run(run_id, pipeline=pipeline.name, plan=pipeline.plan)
     now = engine.clock.now()
     told = Announcement(occurrence="3", event="run_completed", at=now, channels=("pager",))
     run = lifecycle.start(None, now, rules=engine.rules, new=new).manifest

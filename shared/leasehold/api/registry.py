@@ -9,6 +9,7 @@ from pydantic import Field
 
 from leasehold.api.overrides import OverrideReport
 from leasehold.api.request_model import ResponseModel
+from leasehold.domain.manifest_parts import Place
 from leasehold.domain.spend import SpendLimit
 from leasehold.domain.trial_record import TrialRule
 
@@ -56,6 +57,7 @@ class PipelineReport(ResponseModel):
 
     name: str
     steps: list[str]
+    places: Mapping[str, Place] | None = None  # an older server names none
     trials: TrialRule | None = None
     budget: SpendLimit | None = None
 

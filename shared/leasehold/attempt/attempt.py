@@ -177,6 +177,7 @@ class Attempt:
         self.fence = fence
         self.ends_at = _end_of_lease(run, known.snapshot)
         self.name = AttemptName(run.run_id, run.position.step, run.position.attempt)
+        self.step_type = run.step_type
         self.stop = StopSignal(engine.clock.skip)
         self._snapshot = known.snapshot
         self._is_remote = patience is None

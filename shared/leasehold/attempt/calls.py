@@ -35,7 +35,8 @@ class AttemptFacts(NamedTuple):
 
     Args:
         run_id: the run.
-        step_type: the step.
+        step: its name in the plan.
+        step_type: its type.
         attempt: its number, from 1.
         trial: the number of the trial, from 1.
         hard_s: its agent timeout, in seconds.
@@ -48,6 +49,7 @@ class AttemptFacts(NamedTuple):
     """
 
     run_id: str
+    step: str
     step_type: str
     attempt: int
     trial: int
@@ -66,6 +68,7 @@ class AttemptFacts(NamedTuple):
         return cls(
             run_id,
             step,
+            attempt.step_type,
             number,
             run.position.trial,
             hard_s=run.position.dispatch.timeout_ms / 1000,
@@ -312,17 +315,17 @@ class AttemptCalls:
         return load(self._attempt.engine.artifacts, value)
 
 
-def output_text_of(manifest: Manifest, read: Load, step_type: str) -> str:
+def output_text_of(manifest: Manifest, read: Load, step: str) -> str:
     """Return the output of an earlier step, JSON text, or raise InvalidRequestError."""
-    kept = _output_record(manifest, step_type).kept_output
+    kept = _output_record(manifest, step).kept_output
     assert kept is not None  # noqa: S101 - its record has it
     return read(kept)
 
 
-def _output_record(manifest: Manifest, step_type: str) -> StepRecord | TrialRecord:
-    record = record_with_output(manifest, step_type)
+def _output_record(manifest: Manifest, step: str) -> StepRecord | TrialRecord:
+    record = record_with_output(manifest, step)
     if record is None:
         done = [name for name in manifest.steps if record_with_output(manifest, name)]
         allowed = ", ".join(done) or "none yet"
-        raise InvalidRequestError(field="step_type", value=step_type, allowed=allowed)
+        raise InvalidRequestError(field="step", value=step, allowed=allowed)
     return record

@@ -21,6 +21,7 @@ from leasehold.cli.options import MomentType, json_option, url_option
 from leasehold.cli.settings_files import note_settings_files
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.cli.streams import note, warn
+from leasehold.domain.manifest_parts import step_type_at
 from leasehold.domain.override import OVERRIDE
 from leasehold.domain.printable import counted
 from leasehold.domain.timestamps import moment_text
@@ -229,10 +230,19 @@ def registry(*, url: str | None, as_json: bool) -> None:
 
 
 def _row_of_pipeline(pipeline: PipelineReport) -> Row:
-    steps, rule = " → ".join(pipeline.steps), pipeline.trials
+    steps, rule = (
+        " → ".join(_place_words(pipeline, name) for name in pipeline.steps),
+        pipeline.trials,
+    )
     if rule is not None:
         steps += f" ({rule.author} to {rule.reviewer} in up to {counted(rule.max_trials, 'trial')})"
     return pipeline.name, steps
+
+
+def _place_words(pipeline: PipelineReport, name: str) -> str:
+    """Return the name of a place, with the type of its step where that is another."""
+    step = step_type_at(pipeline.places, name)
+    return name if step == name else f"{name} ({step})"
 
 
 def _row_of_channel(channel: ChannelReport) -> Row:

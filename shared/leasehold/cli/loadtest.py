@@ -37,6 +37,7 @@ from leasehold.client.load_test import (
     figures_of,
     put_load,
 )
+from leasehold.domain.manifest_parts import step_type_at
 from leasehold.domain.printable import counted
 from leasehold.errors import LeaseholdError, UnknownPipelineError
 from leasehold.presentation.formatting import duration
@@ -176,11 +177,12 @@ def loadtest(
 
 
 def _steps_of(client: Client, pipeline: str) -> list[str]:
-    """Return the steps of the pipeline; UnknownPipelineError: there is no such one."""
-    pipelines = {one.name: one.steps for one in client.registry().pipelines}
+    """Return the step types of the pipeline; UnknownPipelineError: there is no such one."""
+    pipelines = {one.name: one for one in client.registry().pipelines}
     if pipeline not in pipelines:
         raise UnknownPipelineError(pipeline=pipeline, known=", ".join(pipelines))
-    return pipelines[pipeline]
+    found = pipelines[pipeline]
+    return list(dict.fromkeys(step_type_at(found.places, name) for name in found.steps))
 
 
 def _put(client: Client, load: Load, level: LoadLevel) -> None:

@@ -151,10 +151,11 @@ def _preview(request: StartRequest) -> tuple[StartRequest, str, list[str]]:
         if request.idempotency_key is None:
             request = replace(request, idempotency_key=f"cli-{engine.clock.new_id()}")
         run = start_run(engine, replace(request, files={})).manifest
-    for step in run.plan:
+    types = {step: run.step_type_of(step) for step in run.plan}
+    for step in dict.fromkeys(types.values()):
         for sentence in engine.rules.known_settings(step).refused:
             warn(sentence)
-    remote = [step for step in run.plan if engine.catalog.steps[step].handler == REMOTE]
+    remote = [name for name, step in types.items() if engine.catalog.steps[step].handler == REMOTE]
     return request, run.run_id, remote
 
 

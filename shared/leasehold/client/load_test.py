@@ -88,10 +88,9 @@ class LoadLevel:
         del self.live[run.run_id]
         self.ends[_end_of(run)] += 1
         for step, record in run.steps.items():
-            entry = {"steps": {step: to_document(record)}}
-            self.samples.setdefault(step, []).extend(
-                samples_of(entry, step, marks=record.first_tool is not None)
-            )
+            marks = record.first_tool is not None
+            found = samples_of(to_document(record), marks=marks)
+            self.samples.setdefault(run.step_type_of(step), []).extend(found)
 
 
 @dataclass(slots=True)

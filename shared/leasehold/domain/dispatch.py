@@ -168,6 +168,7 @@ def as_dispatched(rules: Rules, dispatch: Dispatch) -> Rules:
 def dispatch_of(
     settings: StepSettings,
     *,
+    step: str,
     generation: int,
     trial: int,
     not_before: datetime,
@@ -175,11 +176,19 @@ def dispatch_of(
     traceparent: str | None = None,
     max_retries: int | None = None,
 ) -> Dispatch:
-    """Freeze the settings in force into the next dispatch; its run may say how often to retry."""
+    """Freeze the settings in force into the next dispatch; its run may say how often to retry.
+
+    `settings` are those of the type of the step, `step` is its name in the plan.
+    """
     if settings.tail is not None and settings.is_tail(nonce, settings.step_type, generation):
         settings = settings.tail
     dispatch = replace(
-        settings.frozen, generation=generation, trial=trial, not_before=not_before, nonce=nonce
+        settings.frozen,
+        step=step,
+        generation=generation,
+        trial=trial,
+        not_before=not_before,
+        nonce=nonce,
     )
     if traceparent is not None:
         dispatch = replace(dispatch, traceparent=traceparent)

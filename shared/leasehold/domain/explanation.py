@@ -96,7 +96,7 @@ def explain(
         words = f"Run {manifest.run_id} waits for {what}."
         return Explanation(what, None, None, words, () if broken else possible)
     change = _at(manifest, max(now, until), rules)
-    is_known = rules.settings_for(manifest.position.step) is not None
+    is_known = rules.settings_for(manifest.step_type) is not None
     known = "" if is_known else f" The catalog here knows {', '.join(steps) or 'no step'}."
     is_held = (
         manifest.position.lease is not None

@@ -28,6 +28,7 @@ _ENDS: Final = tuple(end.value for end in AttemptEnd)
 class StepEntry(Stored):
     """What one step took; see `LedgerEntry`. Its trials count together."""
 
+    step_type: str | None = None  # None: its name
     started_at: AwareDatetime | None = None
     completed_at: AwareDatetime | None = None
     executing_s: float | None = None
@@ -77,7 +78,8 @@ def ledger_ref(run_id: str) -> Ref:
 def ledger_of(run: Manifest) -> LedgerEntry:
     """Return the entry of an ended run: the same whenever it is asked for until it is archived."""
     ended_at = _ended_at(run)
-    steps = {name: _step_entry(run.steps[name]) for name in run.plan}
+    types = {name: run.step_type_of(name) for name in run.plan}
+    steps = {name: _step_entry(run.steps[name], name, types[name]) for name in run.plan}
     entries = steps.values()
     total_s = max(0.0, (ended_at - run.created_at).total_seconds())
     executing_s = min(total_s, sum([step.executing_s or 0.0 for step in entries]))
@@ -108,7 +110,7 @@ def ledger_of(run: Manifest) -> LedgerEntry:
         spared_usd=spared.usd or None,
         spared_tokens=spared.tokens or None,
         steps=steps,
-        step_types=run.plan,
+        step_types=tuple(dict.fromkeys(types.values())),
     )
 
 
@@ -123,7 +125,7 @@ def _ended_at(run: Manifest) -> datetime:
     return noted or run.ended_at or run.updated_at
 
 
-def _step_entry(record: StepRecord) -> StepEntry:
+def _step_entry(record: StepRecord, name: str, step_type: str) -> StepEntry:
     started_at, executing_s, earlier = record.started_at, _took(record), record.earlier_attempts
     if record.trials:
         rounds: tuple[TrialRecord | StepRecord, ...] = (*record.trials, record)
@@ -134,6 +136,7 @@ def _step_entry(record: StepRecord) -> StepEntry:
         earlier = (*(earlier or ()), *made) or None
     return make(
         StepEntry,
+        step_type=None if step_type == name else step_type,
         started_at=started_at,
         completed_at=record.completed_at,
         executing_s=None if executing_s is None else _rounded(executing_s),

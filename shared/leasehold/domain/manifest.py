@@ -33,9 +33,11 @@ from leasehold.domain.manifest_parts import (
     InputFile,
     Lease,
     OperationRecord,
+    Place,
     RateLimits,
     Settlement,
     StepRecord,
+    step_type_at,
 )
 from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
@@ -115,6 +117,7 @@ class RunFields(Stored):
     life: str  # the mark that tells it from others of this id
     pipeline: str
     plan: tuple[str, ...]
+    places: Mapping[str, Place] | None = None  # of the plan; None: each is a plain step
     labels: tuple[str, ...] = ()
     idempotency_key: str | None = None
     input_digest: str
@@ -143,7 +146,7 @@ class RunFields(Stored):
     shard: int
 
     fencing_token: int = 0
-    claimable: str | None = None  # the step, while a remote worker may claim it
+    claimable: str | None = None  # the type of the step, while a remote worker may claim it
     trials: TrialRule | None = None  # None: its pipeline has none
     shares: tuple[str, ...] | None = None  # runs with whose artifacts it was recreated
     call_sources: tuple[CallSource, ...] | None = None  # runs whose recorded calls it goes on from
@@ -233,10 +236,20 @@ class Manifest(RunFields):
 
     @property
     def claimable_step(self) -> str | None:
-        """The step that waits for a remote worker, due or not; None: none does."""
+        """The type of the step that waits for a remote worker, due or not; None: none does."""
         at = self.position
         waits = self.waits_for_worker and at.lease is None
-        return at.step if waits and at.dispatch.remote else None
+        return self.step_type if waits and at.dispatch.remote else None
+
+    @property
+    def step_type(self) -> str:
+        """The type of the current step; empty: it is no step that is known here."""
+        name = self.position.step
+        return name if self.places is None else step_type_at(self.places, name)
+
+    def step_type_of(self, name: str) -> str:
+        """Return the type of the step at a place of the plan, as `step_type`."""
+        return step_type_at(self.places, name)
 
     @property
     def state(self) -> str:

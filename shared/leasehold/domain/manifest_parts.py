@@ -47,6 +47,23 @@ class RetryRule(Stored):
     non_retryable: tuple[str, ...] = ()
 
 
+class Place(Stored):
+    """A place of a plan that is not a plain step: what runs there.
+
+    A field of a later version says that something else runs there, so a type that is missing is no
+    step that is known here.
+    """
+
+    step_type: str = ""
+
+
+def step_type_at(places: Mapping[str, Place] | None, name: str) -> str:
+    """Return the type of the step at a place of a plan; empty: no step that is known here."""
+    if places is None or (place := places.get(name)) is None:
+        return name
+    return place.step_type
+
+
 class InputFile(Stored):
     """A file that a run was started with; its handlers may have replaced it since."""
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain.announcement import AnnouncedEvent
+from leasehold.domain.manifest_parts import Place, step_type_at
 from leasehold.domain.spend import Budget, SpendLimit
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.channels import NO_CHANNELS, ChannelEntry, TopicChannel
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
+from leasehold.registry.plan import PlanEntry, Problem, Step, entry_of
 from leasehold.registry.registry import Registry
 
 # Trials: one step of a pipeline writes, a later one reviews, until the reviewer is content.
@@ -22,9 +24,6 @@ from leasehold.registry.registry import Registry
 #: A run keeps what each step did in each trial; this many fit into its document.
 _MAX_TRIALS: Final = 100
 _MAX_KEPT: Final = 200
-
-#: A field, its value, and what is allowed in its place.
-Problem = tuple[str, object, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,11 @@ class TrialPolicy:
         author, reviewer, count = self.author, self.reviewer, self.max_trials
         known = "a step of the pipeline: " + ", ".join(steps)
         places = []
-        for field, step in (("author", author), ("reviewer", reviewer)):
+        for option, step in (("author", author), ("reviewer", reviewer)):
             if isinstance(step, str) and step in steps:
                 places.append(steps.index(step))
             else:
-                yield f"trials.{field}", step, known
+                yield f"trials.{option}", step, known
         if not _is_count(count):
             yield "trials.max_trials", count, f"a whole number from 1 to {_MAX_TRIALS}"
         if len(places) == 2:  # noqa: PLR2004 - author and reviewer
@@ -105,17 +104,21 @@ class SummaryFunction(NamedTuple):
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,63}")
 
+_OTHER_NAME: Final = (
+    "another name, which is no step type: a worker that does not know names would run that step"
+)
+
 #: How much of an unknown name its error repeats; callers may give any text.
 _MAX_QUOTED: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineEntry:
-    """A pipeline: step types in the order they run, each at most once.
+    """A pipeline: its steps, in the order they run.
 
     Args:
         name: what it is started by.
-        steps: the step types, in order.
+        steps: the step types, in order; a `Step` in place of one says under which name it runs.
         trials: which of its steps run again until a reviewer is content; None: none.
         summary: the path `module:function` of what summarises the output of a run that completes,
             for its announcements; empty: those have the engine's sentence. It is called as a gate
@@ -124,35 +127,66 @@ class PipelineEntry:
             any amount.
 
     Raises:
-        InvalidEntryError: a name that is not plain, no steps, a step that is there twice, or
-            trials that do not go with the steps; a summary that is not a path, or a budget that is
-            not above 0.
+        InvalidEntryError: a name that is not plain, no steps, two of one name, or trials that do
+            not go with the steps; a summary that is not a path, or a budget that is not above 0.
     """
 
     name: str
-    steps: tuple[str, ...]
+    steps: tuple[PlanEntry, ...]
     trials: TrialPolicy | None = None
     summary: str = ""
     budget: Budget | None = None
+    #: The names of its places, in order: what a run of it has as its plan.
+    plan: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    #: What runs at a place, by its name, if that is not a plain step; None: each is one.
+    places: Mapping[str, Place] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             self._refuse("name", self.name, "1 to 63 of a-z A-Z 0-9 _ -")
         if not isinstance(self.steps, tuple | list):  # a string would be a step for each letter
             self._refuse("steps", self.steps, "a tuple of step types")
-        object.__setattr__(self, "steps", tuple(self.steps))
-        for step in self.steps:
-            if not isinstance(step, str):
-                self._refuse("steps", step, "the names of step types")
-        if not self.steps:
-            self._refuse("steps", self.steps, "at least one step")
-        twice = [step for place, step in enumerate(self.steps) if step in self.steps[:place]]
-        if twice:
-            self._refuse("steps", self.steps, f"each step once; {twice[0]!r} makes a cycle")
+        self._lay_out()
         self._check_trials()
         self._check_budget()
         if not isinstance(self.summary, str) or not _SUMMARY.fullmatch(self.summary):
             self._refuse("summary", self.summary, "'module:function', or nothing")
+
+    def _lay_out(self) -> None:
+        """Check the entries, and note what a run keeps of them."""
+        entries = []
+        for given in self.steps:
+            entry = entry_of(given)
+            if entry is None:
+                self._refuse("steps", given, "the names of step types, or a Step for one")
+            for problem in entry.problems():
+                self._refuse(*problem)
+            entries.append(entry)
+        plan = tuple(entry.name for entry in entries)
+        if not plan:
+            self._refuse("steps", self.steps, "at least one step")
+        for name in (name for at, name in enumerate(plan) if name in plan[:at]):
+            allowed = f"each name once; {name!r} is there twice: Step({name!r}, name=…) names one"
+            self._refuse("steps", plan, allowed)
+        places = {entry.name: place for entry in entries if (place := entry.place)}
+        steps = tuple(entry if entry.name in places else entry.name for entry in entries)
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "plan", plan)
+        object.__setattr__(self, "places", places or None)
+
+    @property
+    def entries(self) -> tuple[Step, ...]:
+        """Its steps as entries, in order."""
+        return tuple(entry for given in self.steps if (entry := entry_of(given)))
+
+    @property
+    def step_types(self) -> tuple[str, ...]:
+        """The step types that it runs, each once."""
+        return tuple(dict.fromkeys(kind for entry in self.entries for kind in entry.step_types))
+
+    def step_type_of(self, name: str) -> str:
+        """Return the type of the step at a place; empty: no single step runs there."""
+        return step_type_at(self.places, name)
 
     @property
     def summary_function(self) -> SummaryFunction:
@@ -179,7 +213,7 @@ class PipelineEntry:
             return
         if not isinstance(self.trials, TrialPolicy):
             self._refuse("trials", self.trials, "a TrialPolicy, or None")
-        for problem in self.trials.problems(self.steps):
+        for problem in self.trials.problems(self.plan):
             self._refuse(*problem)
 
     def _check_budget(self) -> None:
@@ -190,7 +224,7 @@ class PipelineEntry:
         for problem in self.budget.problems():
             self._refuse(*problem)
 
-    def _refuse(self, field: str, value: object, allowed: str) -> None:
+    def _refuse(self, field: str, value: object, allowed: str) -> NoReturn:
         raise InvalidEntryError(
             registry="pipelines", key=self.name, field=field, value=value, allowed=allowed
         )
@@ -241,6 +275,18 @@ class Catalog:
             return None
         return tuple(entry.name for entry in self.channels if entry.wants(pipeline, event))
 
+    def names_of(self, step_type: str) -> tuple[str, ...]:
+        """Return the names of the places at which a step type runs, its own first."""
+        entries = (entry for pipeline in self.pipelines for entry in pipeline.entries)
+        names = (entry.name for entry in entries if entry.step_types == (step_type,))
+        return tuple(dict.fromkeys((step_type, *names)))
+
+    @property
+    def place_names(self) -> tuple[str, ...]:
+        """The names of all places of its pipelines, and of all its step types."""
+        plans = (name for pipeline in self.pipelines for name in pipeline.plan)
+        return tuple(dict.fromkeys((*self.steps.keys(), *plans)))
+
     def gates_of(self, step_type: str) -> list[GateEntry]:
         """Return the gates that the output of a step must pass, in order."""
         return [self.gates[name] for name in self.steps[step_type].gates]
@@ -270,11 +316,8 @@ def catalog_problems(
     yield from classes
     if classes:
         return  # the rest looks into the entries
-    known = "steps of the dispatch registry: " + ", ".join(steps.keys())
     for pipeline in pipelines:
-        for step in pipeline.steps:
-            if step not in steps:
-                yield _problem("pipelines", pipeline.name, "steps", step, known)
+        yield from _place_problems(pipeline, steps)
     known = ", ".join(gates.keys()) or "none: the catalog has no GATES"
     owners: dict[str, str] = {}
     for entry in steps:
@@ -286,6 +329,18 @@ def catalog_problems(
                 allowed = f"a name whose variable {name} is not that of {owners[name]!r}"
                 yield _problem("dispatch", entry.key, "step_type", entry.key, allowed)
     yield from _channel_problems(channels, pipelines)
+
+
+def _place_problems(
+    pipeline: PipelineEntry, steps: Registry[StepDispatchEntry]
+) -> Iterator[InvalidEntryError]:
+    known = "steps of the dispatch registry: " + ", ".join(steps.keys())
+    for entry in pipeline.entries:
+        for step in entry.step_types:
+            if step not in steps:
+                yield _problem("pipelines", pipeline.name, "steps", step, known)
+        if entry.name in steps and entry.step_types != (entry.name,):
+            yield _problem("pipelines", pipeline.name, "steps", entry.name, _OTHER_NAME)
 
 
 def _channel_problems(

@@ -24,7 +24,7 @@ E_co = TypeVar("E_co", bound=Entry, covariant=True)
 
 
 class Registry(Generic[E_co]):
-    """A named table of entries, in the order they were given.
+    """A named table of entries, in the order they were given; `get(key)` may answer None.
 
     Args:
         name: how messages name the registry.
@@ -51,6 +51,8 @@ class Registry(Generic[E_co]):
                 raise DuplicateKeyError(registry=name, key=entry.key)
             index[entry.key] = entry
         self._index: Mapping[str, E_co] = MappingProxyType(index)
+        # a method of ours would be one more call for each look-up on the way of a hint
+        self.get = self._index.get
 
     def __getitem__(self, key: str) -> E_co:
         """Return the row, or raise UnknownKeyError that names the known keys."""
@@ -59,10 +61,6 @@ class Registry(Generic[E_co]):
         except KeyError:
             known = ", ".join(self._index) or "none"
             raise UnknownKeyError(registry=self.name, key=key, known=known) from None
-
-    def get(self, key: str) -> E_co | None:
-        """Return the row, or None."""
-        return self._index.get(key)
 
     def keys(self) -> tuple[str, ...]:
         """Return all keys, in order."""

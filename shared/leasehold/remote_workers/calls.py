@@ -73,6 +73,7 @@ class ClaimResponse(ResponseModel):
     """A step that is the worker's now: its lease, what it is given, and where it goes on."""
 
     run_id: str
+    step: str
     step_type: str
     attempt: int
     trial: int
@@ -510,7 +511,8 @@ def _claimed(claimed: ClaimedStep) -> ClaimResponse:
     assert lease is not None  # noqa: S101 - it was just given
     return ClaimResponse(
         run_id=run.run_id,
-        step_type=run.position.step,
+        step=run.position.step,
+        step_type=run.step_type,
         attempt=run.position.attempt,
         trial=run.position.trial,
         note=run.position.note,

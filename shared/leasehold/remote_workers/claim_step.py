@@ -138,7 +138,7 @@ def acquire_run(engine: Engine, run_id: str, holder: str) -> ClaimedStep:
     """
     found = find_run(engine, run_id)
     if found.manifest.position.dispatch.remote:
-        note_asked(engine, found.manifest.position.step, holder)
+        note_asked(engine, found.manifest.step_type, holder)
     return _acquire(engine, found, holder)
 
 

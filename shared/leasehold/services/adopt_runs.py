@@ -124,15 +124,15 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
     unknown: dict[str, set[str]] = {}
     for run_id in live_runs(engine.documents):
         try:
-            step = adopt_run(engine, run_id, is_gone=is_gone).position.step
+            run = adopt_run(engine, run_id, is_gone=is_gone)
         except Exception as error:  # noqa: BLE001 - one odd run must stop no start
             known = isinstance(error, LeaseholdError)
             problem = str(error) if known else f"{type(error).__name__}: {error}"
             engine.listeners.log(f"run {run_id} is not taken up: {problem}")
         else:
             adopted.add(run_id)
-            if step not in engine.catalog.steps:
-                unknown.setdefault(step, set()).add(run_id)
+            if run.step_type not in engine.catalog.steps:
+                unknown.setdefault(run.step_type or run.position.step, set()).add(run_id)
     for step, run_ids in unknown.items():
         others = ", …" if len(run_ids) > 1 else ""
         engine.listeners.log(

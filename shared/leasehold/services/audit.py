@@ -90,7 +90,7 @@ def _repaired(engine: Engine, manifest: Manifest) -> Outcome | None:
     try:
         is_expired = expire_if_gone(engine, manifest.run_id, is_gone=engine.process.is_gone)
         look = task_presence(engine, manifest)
-        step = manifest.position.step
+        step = manifest.step_type
         known = step not in engine.catalog.steps and step in steps_known_elsewhere(engine)
         rules = engine.dispatch_rules()
         repair = partial(lifecycle.on_audit, rules=rules, known_elsewhere=known, **look)

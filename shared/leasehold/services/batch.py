@@ -107,9 +107,9 @@ def _check(engine: Engine, request: OperationRequest, wanted: RunFilter) -> None
             '{"pipeline": NAME} fits all runs of a pipeline'
         )
         raise InvalidRequestError(field="filter", value={}, allowed=allowed)
-    step, known = request.from_step, engine.catalog.steps
+    step, known = request.from_step, engine.catalog.place_names
     if step is not None and step not in known:
-        allowed = f"{', '.join(entry.step_type for entry in known)} (no such step)"
+        allowed = f"{', '.join(known)} (no such step)"
         raise InvalidRequestError(field="fromStep", value=step, allowed=allowed)
 
 

@@ -9,7 +9,9 @@ from leasehold.attempt.values import load
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import step_type_at
 from leasehold.domain.status import BlockCode, RunStatus
 from leasehold.errors import (
     ArtifactNotFoundError,
@@ -91,9 +93,9 @@ def problem_with_value(engine: Engine, name: str, text: str) -> Problem | None:
 
 def check_retry(engine: Engine, run: Manifest) -> None:
     """Raise CatalogMisfitError where the catalog does not know the step: it would block again."""
-    step = run.position.step
+    step = run.step_type
     if engine.catalog is not NO_CATALOG and step not in engine.catalog.steps:
-        _refuse(run, Operation.RETRY, step, _unknown(engine, step))
+        _refuse(run, Operation.RETRY, run.position.step, _unknown(engine, step))
 
 
 def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> None:
@@ -107,25 +109,28 @@ def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> 
         edited: the JSON text that a person puts in place of it; its own step has the model.
     """
     output = run.steps[run.position.step].kept_output if edited is None else KeptValue(text=edited)
-    if edited is not None and run.position.step not in engine.catalog.steps:
-        _check(engine, run, Operation.APPROVE, (run.position.step,), KeptValue(text=edited))
+    if edited is not None and run.step_type not in engine.catalog.steps:
+        own = {run.position.step: run.step_type}
+        _check(engine, run, Operation.APPROVE, own, KeptValue(text=edited))
     if output is None or run.next_step is None or run.position.step in run.looped_steps[-1:]:
         return
-    _check(engine, run, Operation.APPROVE, (run.next_step,), output)
+    following = {run.next_step: run.step_type_of(run.next_step)}
+    _check(engine, run, Operation.APPROVE, following, output)
 
 
 def check_recreation(
-    engine: Engine, run: Manifest, plan: Sequence[str], from_step: str, given: KeptValue
+    engine: Engine, run: Manifest, new: NewRun, from_step: str, given: KeptValue
 ) -> None:
     """Raise CatalogMisfitError where a new run could not begin at a step.
 
     Args:
         engine: the parts.
         run: the run that is to be recreated.
-        plan: the steps of the new one.
+        new: what the new one is started with.
         from_step: where it begins; one that is not in its plan is not looked at here.
         given: its input, for its first step; behind that, the outputs of the old run count.
     """
+    plan = new.plan
     if from_step not in plan:
         return
     place = plan.index(from_step)
@@ -134,18 +139,32 @@ def check_recreation(
         before = run.steps.get(plan[place - 1])
         value = None if before is None else before.kept_output
     if value is not None:  # else the recreation itself says which output is missing
-        _check(engine, run, Operation.RECREATE, plan[place:], value)
+        ahead = {name: step_type_at(new.places, name) for name in plan[place:]}
+        _check(engine, run, Operation.RECREATE, ahead, value)
 
 
 def _check(
-    engine: Engine, run: Manifest, operation: Operation, ahead: Sequence[str], value: KeptValue
+    engine: Engine,
+    run: Manifest,
+    operation: Operation,
+    ahead: Mapping[str, str],
+    value: KeptValue,
 ) -> None:
-    """Raise where a step cannot be called, or the first of them cannot take the value."""
-    problems = ((step, problem_with_step(engine, step)) for step in ahead)
-    found = next(((step, problem) for step, problem in problems if problem), None)
+    """Raise where a step cannot be called, or the first of them cannot take the value.
+
+    Args:
+        engine: the parts.
+        run: the run.
+        operation: what is asked for.
+        ahead: the steps, in order: the type of each, by its name.
+        value: what the first is given.
+    """
+    problems = ((name, problem_with_step(engine, kind)) for name, kind in ahead.items())
+    found = next(((name, problem) for name, problem in problems if problem), None)
     if found is None:
-        problem = problem_with_value(engine, ahead[0], load(engine.artifacts, value))
-        found = None if problem is None else (ahead[0], problem)
+        first, kind = next(iter(ahead.items()))
+        problem = problem_with_value(engine, kind, load(engine.artifacts, value))
+        found = None if problem is None else (first, problem)
     if found is not None:
         _refuse(run, operation, *found)
 
@@ -214,10 +233,11 @@ class LiveRunCheck:
             StoreUnavailableError: what it is given could not be read.
         """
         for step in _steps_ahead(run):
-            if problem := self._problem(step):
+            if problem := self._problem(run.step_type_of(step)):
                 yield RunMisfit(run.run_id, step, *problem)
         value = _next_value(run)
-        if self._problem(value.taker) is None and (problem := self._problem_with(value)):
+        taker = run.step_type_of(value.taker)
+        if self._problem(taker) is None and (problem := self._problem_with(value)):
             yield RunMisfit(run.run_id, value.taker, *problem)
         if changes := self._changed_limits(run):
             yield RunMisfit(run.run_id, run.position.step, LIMIT_CHANGED, changes)
@@ -228,22 +248,24 @@ class LiveRunCheck:
         return self._problems[step]
 
     def _problem_with(self, value: GivenValue) -> Problem | None:
-        if self._engine.catalog.steps[value.taker].handler == REMOTE:
+        taker = value.run.step_type_of(value.taker)
+        if self._engine.catalog.steps[taker].handler == REMOTE:
             return None  # its worker knows its model
         try:
             text = self._load(value)
         except (ArtifactNotFoundError, DamagedFileError, OutputGoneError) as error:
             return Problem(BlockCode.INPUT_MISSING, f"what it is given is lost: {error.message}")
-        return problem_with_value(self._engine, value.taker, text)
+        return problem_with_value(self._engine, taker, text)
 
     def _changed_limits(self, run: Manifest) -> str:
         """Return how the limits of the current step differ from those it was dispatched with."""
-        settings = self._engine.rules.settings_for(run.position.step)
+        settings = self._engine.rules.settings_for(run.step_type)
         if settings is None:
             return ""
         frozen = run.position.dispatch
         now = dispatch_of(
             settings,
+            step=frozen.step,
             generation=frozen.generation,
             trial=frozen.trial,
             not_before=frozen.not_before,

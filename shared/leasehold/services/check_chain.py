@@ -36,8 +36,9 @@ def broken_links(
     catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry
 ) -> Iterator[ChainError]:
     """Yield an error for each two steps of the pipeline that surely do not go together."""
-    for step, following in itertools.pairwise(pipeline.steps):
-        link = checks.broken_link(catalog.steps[step], catalog.steps[following])
+    step_at = pipeline.step_type_of
+    for step, following in itertools.pairwise(pipeline.plan):
+        link = checks.broken_link(catalog.steps[step_at(step)], catalog.steps[step_at(following)])
         if link is not None:
             yield ChainError(
                 pipeline=pipeline.name, step=step, following=following, **link._asdict()
@@ -50,7 +51,7 @@ def misfit_reviewer(
     """Return why the reviewer of a pipeline's trials can never give a verdict; None: it may."""
     if pipeline.trials is None:
         return None
-    step = catalog.steps[pipeline.trials.reviewer]
+    step = catalog.steps[pipeline.step_type_of(pipeline.trials.reviewer)]
     found = checks.misfit_verdict(step)
     return found and ReviewerModelError(
         pipeline=pipeline.name, step=step.step_type, output=found.output, problem=found.problem

@@ -177,7 +177,7 @@ def read_figures(engine: Engine) -> Figures:
 
 
 def _newest(engine: Engine) -> Query:
-    attempts = (f"steps.{step.step_type}.attempts" for step in engine.catalog.steps)
+    attempts = (f"steps.{name}.attempts" for name in engine.catalog.place_names)
     return replace(runs_query(), limit=NEWEST, fields=(*_OWNED, *attempts))
 
 

@@ -89,6 +89,7 @@ class LedgerSamples:
         Raises:
             StoreUnavailableError: the store did not answer.
         """
+        names = self.engine.catalog.names_of(step_type)
         query = Query(
             "ledger",
             contains=("stepTypes", step_type),
@@ -99,37 +100,35 @@ class LedgerSamples:
             descending=True,
             limit=READS_A_STEP,
             within=_READ_WITHIN_S,
-            fields=(f"steps.{step_type}",),
+            fields=tuple(f"steps.{name}" for name in names),
         )
-        found = self.engine.documents.query(query)
-        entries = [one.document for one in found]
-        marks = any(_marks(entry, step_type) for entry in entries)
-        return [sample for entry in entries for sample in samples_of(entry, step_type, marks=marks)]
+        entries = [one.document for one in self.engine.documents.query(query)]
+        steps = [
+            step
+            for entry in entries
+            for name in names
+            if (step := _step_of(entry, name)) and step.get("stepType", name) == step_type
+        ]
+        marks = any(step.get("firstTool") is not None for step in steps)
+        return [sample for step in steps for sample in samples_of(step, marks=marks)]
 
 
-def _step_of(entry: Document, step_type: str) -> Mapping[str, Any]:
+def _step_of(entry: Document, name: str) -> Mapping[str, Any]:
     """Return the record of a step in an entry of the ledger, which a person may have edited."""
     steps = entry.get("steps")
-    step = steps.get(step_type) if isinstance(steps, Mapping) else None
+    step = steps.get(name) if isinstance(steps, Mapping) else None
     is_read = not isinstance(entry, UnreadableDocument) and isinstance(step, Mapping)
     return step if is_read and step else {}
 
 
-def _marks(entry: Document, step_type: str) -> bool:
-    """Return whether the handler of a step says where its bootstrap ends."""
-    return _step_of(entry, step_type).get("firstTool") is not None
-
-
-def samples_of(entry: Document, step_type: str, *, marks: bool) -> Iterator[AttemptSample]:
+def samples_of(step: Mapping[str, Any], *, marks: bool) -> Iterator[AttemptSample]:
     """Yield the attempts of a step in an entry of the ledger.
 
     Args:
-        entry: the entry.
-        step_type: the step.
+        step: its record there.
         marks: whether its handler says where its bootstrap ends: an attempt that ended before it
             said so was at its bootstrap.
     """
-    step = _step_of(entry, step_type)
     earlier = step.get("earlierAttempts")
     earlier = earlier if isinstance(earlier, list | tuple) else ()
     attempts = [one for one in earlier if isinstance(one, Mapping)]

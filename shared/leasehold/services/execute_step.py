@@ -153,7 +153,7 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
         text = load_value() if value.ref is None else attempt.fetch(load_value)
     except ArtifactNotFoundError as error:
         return Unable(BlockCode.INPUT_MISSING, ErrorRecord.of(error))
-    step = engine.catalog.steps[manifest.position.step]
+    step = engine.catalog.steps[attempt.step_type]
     if is_judged:  # it was paid for, and only its gates could not be asked
         return checked_output(engine, manifest, _kept_result(text, kept))
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
@@ -171,7 +171,7 @@ def checked_output(engine: Engine, run: Manifest, finished: Finished) -> Result:
 
     A handler's own output was checked when it returned it.
     """
-    step = engine.catalog.steps[run.position.step]
+    step = engine.catalog.steps[run.step_type]
     if step.handler != REMOTE:
         return finished
     try:
@@ -198,7 +198,7 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
     run = attempt.manifest
     if result.status == "ERROR":
         return Failed(engine.handlers.checks.error_of_output(run.position.step, result.output))
-    step = engine.catalog.steps.get(run.position.step)
+    step = engine.catalog.steps.get(attempt.step_type)
     judged: Result = result
     if step is None or step.gates:
         judged = _asked(engine, attempt, result, step)

@@ -70,7 +70,7 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         holder_gone=holder_gone,
         is_possible=partial(_is_possible, engine, run),
         no_server=no_server(notes, now, is_gone) if engine.process.has_servers else None,
-        asked=last_asked(notes, run.position.step),
+        asked=last_asked(notes, run.step_type),
         steps=engine.catalog.steps.keys(),
     )
     if _may_wait_for_files(run) and (outage := artifacts_outage(engine)):
@@ -113,7 +113,7 @@ def explain_page(
             _rules_for(engine, run),
             holder_gone=lease is not None and is_gone(lease.holder),
             no_server=is_away,
-            asked=last_asked(notes, run.position.step),
+            asked=last_asked(notes, run.step_type),
         )
         troubles = (*troubles_of(run, now, engine.rules.grace), *owes)
         return ExplainedRun(run, explanation, troubles=troubles)

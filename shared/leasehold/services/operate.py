@@ -247,7 +247,7 @@ def _recreate(
     new = begun.run
     lifecycle.check_allowed(manifest, Operation.RECREATE)
     step = lifecycle.begins_at(manifest, new, request.from_step)
-    check_recreation(engine, manifest, new.plan, step, begun.given)
+    check_recreation(engine, manifest, new, step, begun.given)
     keeps_work = lifecycle.goes_on(manifest, new, step)
     anew = _checked_anew(manifest, request, keeps_work=keeps_work)
     recreate = partial(
@@ -436,7 +436,8 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
     new = NewRun(
         run_id=f"r-{engine.clock.new_id()}",
         pipeline=pipeline.name,
-        plan=pipeline.steps,
+        plan=pipeline.plan,
+        places=pipeline.places,
         input=KeptValue(text=manifest.input, ref=manifest.input_ref),
         input_digest=manifest.input_digest,
         nonce=engine.clock.new_id(),
@@ -455,8 +456,8 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
 def _with_input(
     engine: Engine, pipeline: PipelineEntry, new: NewRun, request: OperationRequest
 ) -> _NewRun:
-    if request.from_step not in (None, pipeline.steps[0]):
-        allowed = f"an input only where the run begins at its first step, {pipeline.steps[0]}"
+    if request.from_step not in (None, pipeline.plan[0]):
+        allowed = f"an input only where the run begins at its first step, {pipeline.plan[0]}"
         raise InvalidRequestError(field="fromStep", value=request.from_step, allowed=allowed)
     text = checked_input(engine, pipeline, request.input)
     given = digest(text)

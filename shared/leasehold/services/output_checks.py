@@ -12,8 +12,8 @@ from leasehold.services.engine import Engine
 def check_output(engine: Engine, run: Manifest, output: str) -> None:
     """Refuse an output that a handler could not have returned, or the next could not take."""
     steps = engine.catalog.steps
-    step = steps.get(run.position.step)
-    following = steps.get(run.next_step) if run.next_step else None
+    step = steps.get(run.step_type)
+    following = steps.get(run.step_type_of(run.next_step)) if run.next_step else None
     if step is None:
         return
     if following is not None and following.handler == REMOTE:

@@ -259,7 +259,7 @@ class _Heads:
     def __init__(self, engine: Engine, further: tuple[str, ...] = ()) -> None:
         self._documents = engine.documents
         self._further = further
-        self._steps = {step.step_type for step in engine.catalog.steps}
+        self._steps = set(engine.catalog.place_names)
 
     def query(self, query: Query) -> Sequence[Snapshot]:
         """Return what the store finds, as its `query` does."""

@@ -30,7 +30,8 @@ def registry_report(engine: Engine) -> dict[str, Any]:
         "pipelines": [
             {
                 "name": entry.name,
-                "steps": entry.steps,
+                "steps": entry.plan,
+                "places": entry.places,
                 "trials": entry.trial_rule,
                 "budget": entry.spend_limit,
             }

@@ -95,7 +95,8 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
     new = NewRun(
         run_id=run_id,
         pipeline=pipeline.name,
-        plan=pipeline.steps,
+        plan=pipeline.plan,
+        places=pipeline.places,
         input=kept or KeptValue(text=text),
         input_digest=digest(text),
         nonce=engine.clock.new_id(),
@@ -187,7 +188,7 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     except (TypeError, ValueError) as error:
         raise InvalidInputError(pipeline=pipeline.name, model="JSON", problem=str(error)) from None
     check_size("input", text, INPUT_BYTES)
-    first = engine.catalog.steps[pipeline.steps[0]]
+    first = engine.catalog.steps[pipeline.step_type_of(pipeline.plan[0])]
     if first.handler != REMOTE and (found := engine.handlers.checks.problem_with(first, text)):
         raise InvalidInputError(
             pipeline=pipeline.name,
@@ -202,7 +203,7 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
 @functools.lru_cache(maxsize=_PIPELINES)
 def _check_code(catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry) -> None:
     """Raise where code of a pipeline is missing or does not fit; what is found stays imported."""
-    entries = [catalog.steps[step] for step in pipeline.steps]
+    entries = [catalog.steps[step] for step in pipeline.step_types]
     for entry in entries:
         if entry.handler != REMOTE:
             checks.check(entry)

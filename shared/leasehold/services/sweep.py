@@ -524,7 +524,7 @@ class _Sweep:
             lifecycle.on_alarm,
             rules=self._engine.dispatch_rules(),
             sweep_job_id=self._result.job_id,
-            known_elsewhere=self._is_known_elsewhere(known.manifest.position.step),
+            known_elsewhere=self._is_known_elsewhere(known.manifest.step_type),
             **look,
         )
         try:

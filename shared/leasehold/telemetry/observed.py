@@ -291,7 +291,7 @@ class OpenTelemetry(Telemetry):
         """Count a lease that a worker lost."""
         lease, trace = run.position.lease, self._trace(run)
         span = trace.span_id if lease is None else span_of(lease.lease_id)
-        counted = {"step_type": run.position.step, "env": self._env}
+        counted = {"step_type": run.step_type, "env": self._env}
         self._lost.add(1, counted, self._within(trace, span))
 
     # --- how ---
@@ -327,7 +327,7 @@ class OpenTelemetry(Telemetry):
             return
         more, counted = (
             spend.beyond(before.steps[step].spend),
-            {"step_type": step, "env": self._env},
+            {"step_type": after.step_type_of(step), "env": self._env},
         )
         lease, trace = before.position.lease, self._trace(before)
         within = self._within(trace, trace.span_id if lease is None else span_of(lease.lease_id))
@@ -336,9 +336,10 @@ class OpenTelemetry(Telemetry):
 
     def _attempt_ended(self, before: Manifest, after: Manifest, ended: EndedAttempt) -> None:
         trace, span_id = self._trace(before), span_of(ended.lease.lease_id)
-        agent, record = self._agent_of(ended.step), ended.record
+        step_type = before.step_type_of(ended.step)
+        agent, record = self._agent_of(step_type), ended.record
         within = self._within(trace, span_id)
-        counted = {"step_type": ended.step, "cause": ended.cause, "env": self._env}
+        counted = {"step_type": step_type, "cause": ended.cause, "env": self._env}
         self._attempts.add(1, counted, within)
         took: dict[str, Any] = {}
         bootstrap_s = getattr(record, "bootstrap_seconds", None)
@@ -451,7 +452,7 @@ def _facts(run: Manifest) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "pipeline": run.pipeline,
-        "step_type": at.step,
+        "step_type": run.step_type,
         "attempt": at.attempt,
         "trial": at.trial,
         "generation": at.dispatch.generation,

@@ -348,8 +348,8 @@ def run_at_work(
     manifest = new_manifest(
         now,
         rules=Rules(settings_for={step_type: settings}.get),
-        settings=settings,
         new=new,
+        step=step_type,
         steps={**done, step_type: StepRecord(status=RunStatus.IN_PROGRESS)},
     )
     run = RoomyRun.model_construct(None, **dict(manifest))

@@ -85,7 +85,8 @@ class RemoteStep:
 
     Attributes:
         run_id: the run.
-        step_type: the step.
+        step: the name of the step in its pipeline.
+        step_type: its type.
         attempt: the number of the attempt, from 1.
         trial: the number of the trial, from 1.
         resume: what an earlier attempt kept; None: begin at the beginning.
@@ -99,7 +100,7 @@ class RemoteStep:
 
     def __init__(self, engine: Engine, claimed: ClaimedStep) -> None:
         run = claimed.manifest
-        self.run_id, self.step_type = run.run_id, run.position.step
+        self.run_id, self.step, self.step_type = run.run_id, run.position.step, run.step_type
         self.attempt, self.trial = run.position.attempt, run.position.trial
         self.resume = _resume(claimed)
         self.findings = claimed.findings

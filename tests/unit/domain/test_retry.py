@@ -49,7 +49,12 @@ def dispatched(**rule: float) -> Dispatch:
     retry = RetryRule(**rule) if rule else None  # type: ignore[arg-type] # numbers alone
     settings = step_settings(retry=retry)
     return dispatch_of(
-        settings, generation=1, trial=1, not_before=datetime(2026, 1, 1, tzinfo=UTC), nonce="n"
+        settings,
+        step=settings.step_type,
+        generation=1,
+        trial=1,
+        not_before=datetime(2026, 1, 1, tzinfo=UTC),
+        nonce="n",
     )
 
 

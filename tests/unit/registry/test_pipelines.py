@@ -28,7 +28,7 @@ def test_a_pipeline_without_steps_is_refused() -> None:
 
 def test_a_pipeline_that_comes_back_to_a_step_is_refused() -> None:
     """A run knows where it is by the name of its step."""
-    with pytest.raises(InvalidEntryError, match="each step once; 'draft' makes a cycle"):
+    with pytest.raises(InvalidEntryError, match="each name once; 'draft' is there twice"):
         PipelineEntry(name="letters", steps=("draft", "send", "draft"))
 
 

@@ -51,7 +51,7 @@ def arrive(
     if answer := acquired_before(draft, lease_id) or _refusal(manifest, now, generation):
         return answer
     lease = manifest.position.lease
-    settings = rules.settings_for(manifest.position.step)
+    settings = rules.settings_for(manifest.step_type)
     has_left = settings is None or has_moved(manifest, settings)
     if lease is not None:
         if manifest.paused or manifest.position.dispatch.remote or has_left:
@@ -70,7 +70,7 @@ def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
     Then it has not moved since: it is for others only where the step is not known here.
     """
     at = manifest.position
-    if at.dispatch.provisional or rules.settings_for(at.step) is None:
+    if at.dispatch.provisional or rules.settings_for(manifest.step_type) is None:
         return False
     if _obstacle(manifest, now) is not None:
         return False
@@ -94,7 +94,7 @@ def _not_here(draft: Draft) -> Change:
 
     A deploy made it remote, or it came from a worker that did not know it, without its settings.
     """
-    settings = draft.rules.settings_for(draft.position.step)
+    settings = draft.rules.settings_for(draft.run.step_type)
     if settings is None:
         return unchanged(draft.before, Outcome.STEP_UNKNOWN)
     is_remote = settings.remote
@@ -243,7 +243,7 @@ def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """Return why the run has no step to be taken now, or None."""
     if manifest.is_terminal or manifest.paused or manifest.status is RunStatus.BLOCKED:
         return f"run {manifest.run_id} is {manifest.state}"
-    if rules.settings_for(manifest.position.step) is None:
+    if rules.settings_for(manifest.step_type) is None:
         return f"this deploy knows no step {manifest.position.step!r}"
     if manifest.position.dispatch.provisional:
         return f"run {manifest.run_id} came from a worker that did not know its step; claim again"

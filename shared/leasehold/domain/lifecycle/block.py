@@ -119,7 +119,7 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
     if at_once and is_mine and found_at <= now < found_at + FIRST_LOOK:
         return unchanged(manifest, Outcome.NOT_DUE)
     draft = Draft(manifest, now, rules)
-    if rules.settings_for(manifest.position.step) is not None:
+    if rules.settings_for(manifest.step_type) is not None:
         return look(draft, block, RunEvent.LOOKED_AGAIN, Outcome.LOOKED_AGAIN)
     if at_once or now < look_at + rules.grace:
         return unchanged(manifest, Outcome.STEP_UNKNOWN)

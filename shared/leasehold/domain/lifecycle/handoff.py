@@ -112,7 +112,7 @@ def _block(
 def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:
     """Return the dispatch of the current step, under the next generation."""
     run, at = draft.run, draft.position
-    settings, generation = draft.rules.settings_for(at.step), at.dispatch.generation + 1
+    settings, generation = draft.rules.settings_for(run.step_type), at.dispatch.generation + 1
     if settings is None:
         dispatch = provisional_dispatch(
             at.dispatch,
@@ -124,6 +124,7 @@ def _next_dispatch(draft: Draft, not_before: datetime) -> Dispatch:
     else:
         dispatch = dispatch_of(
             settings,
+            step=at.step,
             generation=generation,
             trial=at.trial,
             not_before=not_before,

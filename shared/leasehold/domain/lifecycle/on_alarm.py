@@ -64,7 +64,7 @@ def redispatch(
     ):
         return unchanged(manifest, Outcome.MOVED_ON)
     draft = Draft(manifest, now, rules)
-    settings = rules.settings_for(manifest.position.step)
+    settings = rules.settings_for(manifest.step_type)
     if settings is None:
         return _unknown(draft, in_queue) if known_elsewhere else block_unknown_step(draft)
     if has_moved(manifest, settings):  # what was lost on the way to others counts no more

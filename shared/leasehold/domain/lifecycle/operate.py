@@ -153,7 +153,7 @@ def _resume(draft: Draft) -> Change:
 def _check_budget(draft: Draft) -> None:
     """Refuse to go on where the run has spent all that it may, by the settings in force."""
     run, at = draft.run, draft.position
-    settings = draft.rules.settings_for(at.step)
+    settings = draft.rules.settings_for(run.step_type)
     of_step = at.dispatch.budget if settings is None else settings.frozen.budget
     if used_up := run.used_up(of_step):
         raise BudgetUsedUpError(
@@ -343,8 +343,7 @@ def recreate(
     steps = (steps_to_go_on if keeps_work else kept_steps)(
         manifest, new, step, keep_partial=keep_partial
     )
-    settings = rules.known_settings(step)
-    created = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
+    created = new_manifest(now, rules=rules, new=new, step=step, steps=steps)
     if keeps_work:
         created = with_index_fields(with_work_of(manifest, created, lost), rules.grace)
     if is_continued:

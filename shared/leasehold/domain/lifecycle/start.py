@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
-from leasehold.domain.dispatch import Rules, StepSettings, dispatch_of
+from leasehold.domain.dispatch import Rules, dispatch_of
 from leasehold.domain.manifest import Manifest, Position, life_of
-from leasehold.domain.manifest_parts import InputFile, StepRecord
+from leasehold.domain.manifest_parts import InputFile, Place, StepRecord, step_type_at
 from leasehold.domain.spend import SpendLimit
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import make
@@ -26,8 +27,8 @@ SHARDS: Final = 16
 class NewRun:
     """The arguments of the start of a run.
 
-    `plan`, `trials` and `budget` are pinned: a later deploy does not change them. `max_retries`
-    holds for each of its steps; None: what the steps say.
+    `plan`, `places`, `trials` and `budget` are pinned: a later deploy does not change them.
+    `max_retries` holds for each of its steps; None: what the steps say.
     """
 
     run_id: str
@@ -42,6 +43,7 @@ class NewRun:
     max_retries: int | None = None
     budget: SpendLimit | None = None
     trials: TrialRule | None = None
+    places: Mapping[str, Place] | None = None
     input_files: tuple[InputFile, ...] = ()
     traceparent: str | None = None
 
@@ -62,8 +64,7 @@ def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun)
         check_again(current, new)
         return unchanged(current, Outcome.EXISTING)
     steps = {step: make(StepRecord, status=RunStatus.PENDING) for step in new.plan}
-    settings = rules.known_settings(new.plan[0])
-    manifest = new_manifest(now, rules=rules, settings=settings, new=new, steps=steps)
+    manifest = new_manifest(now, rules=rules, new=new, step=new.plan[0], steps=steps)
     return Change(Outcome.STARTED, manifest)
 
 
@@ -71,13 +72,18 @@ def new_manifest(
     now: datetime,
     *,
     rules: Rules,
-    settings: StepSettings,
     new: NewRun,
+    step: str,
     steps: dict[str, StepRecord],
 ) -> Manifest:
-    """Return the manifest of a run that is dispatched at the step of `settings`."""
+    """Return the manifest of a run that is dispatched at a step of its plan.
+
+    Raises:
+        UnknownKeyError: this deploy does not know the step.
+    """
     dispatch = dispatch_of(
-        settings,
+        rules.known_settings(step_type_at(new.places, step)),
+        step=step,
         generation=1,
         trial=1,
         not_before=now,
@@ -91,6 +97,7 @@ def new_manifest(
         life=new.life,
         pipeline=new.pipeline,
         plan=new.plan,
+        places=new.places,
         labels=new.labels,
         idempotency_key=new.idempotency_key,
         input_digest=new.input_digest,
@@ -99,7 +106,7 @@ def new_manifest(
         input_files=new.input_files,
         has_files=bool(new.input_files),
         status=RunStatus.PENDING,
-        position=make(Position, step=settings.step_type, dispatch=dispatch),
+        position=make(Position, step=step, dispatch=dispatch),
         created_at=now,
         updated_at=now,
         shard=shard_of(new.run_id),

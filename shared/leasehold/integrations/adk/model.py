@@ -81,7 +81,7 @@ async def _answered(
     would make up another one each time. Its prefix has the library keep it from the model.
     """
     whole: list[Any] = []
-    of_call = f"{ctx.run_id}/{ctx.step_type}/{ctx.trial}/{key}"
+    of_call = f"{ctx.run_id}/{ctx.step}/{ctx.trial}/{key}"
     async for response in responses:
         if response.partial:
             emit(response)

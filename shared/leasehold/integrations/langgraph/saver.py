@@ -89,7 +89,7 @@ class LeaseholdSaver(InMemorySaver):
         Args:
             invocation: its name, where the step has several on one thread, one after the other.
         """
-        thread = f"{self._ctx.run_id}/{self._ctx.step_type}"
+        thread = f"{self._ctx.run_id}/{self._ctx.step}"
         # LangGraph goes on with an invocation of the same run_id, whatever the input.
         return {
             "configurable": {"thread_id": thread},

@@ -78,7 +78,7 @@ class LeaseholdDurability(BaseDurabilityCapability[AgentDepsT]):
         step = current()
         if step is None:
             return None
-        return step.numbered(f"{step.ctx.run_id}:{step.ctx.step_type}:{self.name}")
+        return step.numbered(f"{step.ctx.run_id}:{step.ctx.step}:{self.name}")
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         """Return an id that follows from that of the run."""

@@ -92,7 +92,8 @@ class StepContext:
 
     Attributes:
         run_id: the run.
-        step_type: the step.
+        step: the name of the step in its pipeline.
+        step_type: its type; the same, unless the pipeline names it.
         attempt: the number of this attempt, from 1.
         trial: the number of this trial, from 1.
         findings: what the reviewer of the trial before found; empty in the first trial.
@@ -106,6 +107,7 @@ class StepContext:
     def __init__(self, calls: ContextCalls) -> None:
         attempt = calls.facts
         self.run_id = attempt.run_id
+        self.step = attempt.step
         self.step_type = attempt.step_type
         self.attempt = attempt.attempt
         self.trial = attempt.trial
@@ -131,7 +133,7 @@ class StepContext:
     @_AtFirstUse
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that names run and step in each line."""
-        facts = {"run_id": self.run_id, "step": self.step_type, "attempt": self.attempt}
+        facts = {"run_id": self.run_id, "step": self.step, "attempt": self.attempt}
         return logging.LoggerAdapter(_LOG, facts)
 
     @_AtFirstUse

@@ -46,7 +46,8 @@ class GateContext:
 
     Attributes:
         run_id: the run.
-        step_type: the step whose output is judged.
+        step: the name of the step whose output is judged.
+        step_type: its type; the same, unless the pipeline names it.
         trial: the number of the trial that the output is of, from 1.
         given: what the step was given, as plain JSON values.
         artifacts: files of this run.
@@ -54,7 +55,8 @@ class GateContext:
 
     def __init__(self, manifest: Manifest, artifacts: Artifacts, load: Load) -> None:
         self.run_id = manifest.run_id
-        self.step_type = manifest.position.step
+        self.step = manifest.position.step
+        self.step_type = manifest.step_type
         self.trial = manifest.position.trial
         self.artifacts = RunArtifacts(artifacts, manifest)
         self._manifest = manifest

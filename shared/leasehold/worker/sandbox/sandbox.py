@@ -219,7 +219,8 @@ def _job(held: Attempt, step: EnteredStep, limits: Limits, reuse: int) -> Job:
     return Job(
         run_id=run.run_id,
         life=run.life,
-        step_type=run.position.step,
+        step=run.position.step,
+        step_type=run.step_type,
         handler=step.handler,
         entry_actions=tuple(step.entry_actions),
         attempt=run.position.attempt,

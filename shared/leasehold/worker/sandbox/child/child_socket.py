@@ -350,6 +350,7 @@ class ChildCalls:
     def __init__(self, link: Link, job: Job) -> None:
         self.facts = AttemptFacts(
             job.run_id,
+            job.step,
             job.step_type,
             job.attempt,
             job.trial,

@@ -241,7 +241,7 @@ class HandlerProcess:
         job = self._job
         name_attempts_in_records()
         LOGS.send_by(self._link, job.levels)
-        with LinesOf(AttemptName(job.run_id, job.step_type, job.attempt)):
+        with LinesOf(AttemptName(job.run_id, job.step, job.attempt)):
             result = call_handler(
                 job, given, begin=self._begin, end_by=self._end_by, resolve=self._imported
             )
@@ -297,7 +297,7 @@ class HandlerProcess:
         match result:
             case Finished(output, status, summary):
                 try:
-                    check_size(f"the output of step {self._job.step_type}", output, OUTPUT_BYTES)
+                    check_size(f"the output of step {self._job.step}", output, OUTPUT_BYTES)
                 except TooLargeError as error:
                     return self._failed(ErrorRecord.of(error), permanent=True)
                 facts = {"status": status, "summary": summary}

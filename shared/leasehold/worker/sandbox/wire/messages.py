@@ -64,6 +64,7 @@ class Job(Message):
     kind: Literal["job"] = "job"
     run_id: str
     life: str
+    step: str
     step_type: str
     handler: str
     entry_actions: tuple[str, ...]
