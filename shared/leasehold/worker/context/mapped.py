@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypedDict, TypeVar
 
 import pydantic_core
 
@@ -30,6 +30,7 @@ from leasehold.worker.context.checkpointed import Pace
 from leasehold.worker.context.once import CallsMadeOnce, OnceCall, name_of
 from leasehold.worker.failures.retry_hints import is_permanent, retry_after_of
 
+I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 
 #: So many calls may be under way at once.
@@ -65,6 +66,26 @@ class CallRetry:
     factor: float = 2.0
     max: timedelta = timedelta(minutes=1)
     non_retryable: tuple[type[BaseException] | str, ...] = ()
+
+
+class MapOptions(TypedDict, Generic[I], total=False):
+    """The options of a map.
+
+    Attributes:
+        at_once: how many calls may be under way, each in its own thread; 1 to 64. Else 10.
+        retry: how often each call is tried within this attempt: a `CallRetry`, or a number of
+            tries, with waits of 1 s, 2 s, 4 s and so on; `Retry-After` is kept to. Else once.
+        key: names an item, where it says itself what it is. A changed item under the same key is
+            paid for again. Without it, the key follows from the item as JSON.
+        name: tells this map from another one of the step with the same function.
+        keep: as of `once`.
+    """
+
+    at_once: int
+    retry: CallRetry | int | None
+    key: Callable[[I], str] | None
+    name: str
+    keep: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import (
     Literal,
     NoReturn,
     TypeVar,
+    Unpack,
     cast,
     overload,
 )
@@ -47,7 +48,7 @@ from leasehold.worker.context.typed_json import plain_json_text_of
 from leasehold.worker.failures.failures import safe_text
 
 if TYPE_CHECKING:
-    from leasehold.worker.context.mapped import CallRetry, Mapped, MappedCalls
+    from leasehold.worker.context.mapped import MapOptions, Mapped, MappedCalls
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741 - an item
@@ -397,12 +398,8 @@ class StepContext:
         call: Callable[[I], T],
         items: Iterable[I],
         *,
-        at_once: int = 10,
-        retry: CallRetry | int | None = None,
-        key: Callable[[I], str] | None = None,
-        name: str = "",
-        keep: bool = False,
         return_exceptions: Literal[False] = False,
+        **options: Unpack[MapOptions[I]],
     ) -> list[T]: ...
 
     @overload
@@ -411,12 +408,8 @@ class StepContext:
         call: Callable[[I], T],
         items: Iterable[I],
         *,
-        at_once: int = 10,
-        retry: CallRetry | int | None = None,
-        key: Callable[[I], str] | None = None,
-        name: str = "",
-        keep: bool = False,
         return_exceptions: Literal[True],
+        **options: Unpack[MapOptions[I]],
     ) -> list[T | Exception]: ...
 
     def map(
@@ -424,12 +417,8 @@ class StepContext:
         call: Callable[[I], T],
         items: Iterable[I],
         *,
-        at_once: int = 10,
-        retry: CallRetry | int | None = None,
-        key: Callable[[I], str] | None = None,
-        name: str = "",
-        keep: bool = False,
         return_exceptions: bool = False,
+        **options: Unpack[MapOptions[I]],
     ) -> list[T] | list[T | Exception]:
         """Call a function with each item, some at a time, as `once` does; return all results.
 
@@ -443,16 +432,10 @@ class StepContext:
         Args:
             call: is given one item.
             items: JSON values or models; at most 10,000. They are taken one by one.
-            at_once: how many calls may be under way, each in its own thread; 1 to 64.
-            retry: how often each call is tried within this attempt: a `CallRetry`, or a number of
-                tries, with waits of 1 s, 2 s, 4 s and so on; `Retry-After` is kept to.
-            key: names an item, where it says itself what it is. A changed item under the same key
-                is paid for again. Without it, the key follows from the item as JSON.
-            name: tells this map from another one of the step with the same function.
-            keep: as of `once`.
             return_exceptions: a call that fails for good leaves its error in the place of its
                 result, and is made again by a later attempt, if there is one; else the first error
                 ends the map.
+            options: `at_once`, `retry`, `key`, `name`, `keep`: see `MapOptions`.
 
         Returns:
             The results, in the order of the items.
@@ -462,16 +445,7 @@ class StepContext:
             ContinuedError: the next attempt goes on. Let it pass.
             And the first error of a call, and what `once` raises.
         """
-        ends = self.map_as_completed(
-            call,
-            items,
-            at_once=at_once,
-            retry=retry,
-            key=key,
-            name=name,
-            keep=keep,
-            return_exceptions=return_exceptions,
-        )
+        ends = self.map_as_completed(call, items, return_exceptions=return_exceptions, **options)
         found = sorted(ends, key=_index)
         return [one.error or cast(T, one.result) for one in found]
 
@@ -480,24 +454,11 @@ class StepContext:
         call: Callable[[I], T],
         items: Iterable[I],
         *,
-        at_once: int = 10,
-        retry: CallRetry | int | None = None,
-        key: Callable[[I], str] | None = None,
-        name: str = "",
-        keep: bool = False,
         return_exceptions: bool = False,
+        **options: Unpack[MapOptions[I]],
     ) -> Iterator[Mapped[T]]:
         """Do what `map` does, and yield what became of each item as it comes."""
-        return self._mapped(
-            call,
-            items,
-            at_once=at_once,
-            retry=retry,
-            key=key,
-            name=name,
-            keep=keep,
-            tolerant=return_exceptions,
-        ).run()
+        return self._mapped(call, items, tolerant=return_exceptions, **options).run()
 
     @overload
     async def amap(
@@ -505,12 +466,8 @@ class StepContext:
         call: Callable[[I], Awaitable[T]],
         items: Iterable[I],
         *,
-        at_once: int = 10,
-        retry: CallRetry | int | None = None,
-        key: Callable[[I], str] | None = None,
-        name: str = "",
-        keep: bool = False,
         return_exceptions: Literal[False] = False,
+        **options: Unpack[MapOptions[I]],
     ) -> list[T]: ...
 
     @overload
@@ -519,12 +476,8 @@ class StepContext:
         call: Callable[[I], Awaitable[T]],
         items: Iterable[I],
         *,
-        at_once: int = 10,
-        retry: CallRetry | int | None = None,
-        key: Callable[[I], str] | None = None,
-        name: str = "",
-        keep: bool = False,
         return_exceptions: Literal[True],
+        **options: Unpack[MapOptions[I]],
     ) -> list[T | Exception]: ...
 
     async def amap(
@@ -532,28 +485,15 @@ class StepContext:
         call: Callable[[I], Any],
         items: Iterable[I],
         *,
-        at_once: int = 10,
-        retry: CallRetry | int | None = None,
-        key: Callable[[I], str] | None = None,
-        name: str = "",
-        keep: bool = False,
         return_exceptions: bool = False,
+        **options: Unpack[MapOptions[I]],
     ) -> list[Any]:
         """Do what `map` does, in the handler's loop.
 
         A coroutine function is called in the loop, any other in its own thread. Where the map is
         cancelled, what is under way ends first, and is recorded.
         """
-        ends = self.amap_as_completed(
-            call,
-            items,
-            at_once=at_once,
-            retry=retry,
-            key=key,
-            name=name,
-            keep=keep,
-            return_exceptions=return_exceptions,
-        )
+        ends = self.amap_as_completed(call, items, return_exceptions=return_exceptions, **options)
         async with contextlib.aclosing(ends):
             found = sorted([one async for one in ends], key=_index)
         return [one.error or one.result for one in found]
@@ -563,24 +503,11 @@ class StepContext:
         call: Callable[[I], Any],
         items: Iterable[I],
         *,
-        at_once: int = 10,
-        retry: CallRetry | int | None = None,
-        key: Callable[[I], str] | None = None,
-        name: str = "",
-        keep: bool = False,
         return_exceptions: bool = False,
+        **options: Unpack[MapOptions[I]],
     ) -> AsyncGenerator[Mapped[Any]]:
         """Do what `map_as_completed` does, for `async for`."""
-        return self._mapped(
-            call,
-            items,
-            at_once=at_once,
-            retry=retry,
-            key=key,
-            name=name,
-            keep=keep,
-            tolerant=return_exceptions,
-        ).arun()
+        return self._mapped(call, items, tolerant=return_exceptions, **options).arun()
 
     def _mapped(
         self, call: Callable[[I], Any], items: Iterable[I], **options: Any
