@@ -30,6 +30,7 @@ TRACE_EVENTS: Final = Registry(
         TraceEventEntry(TraceType.STEP_STARTED, True, "The first attempt of a step began."),
         TraceEventEntry(TraceType.STEP_COMPLETED, True, "A step's output was recorded."),
         TraceEventEntry(TraceType.STEP_HANDED_OFF, True, "The next step was given the output."),
+        TraceEventEntry(TraceType.STEP_SKIPPED, True, "A step before it skipped this one."),
         TraceEventEntry(TraceType.RUN_COMPLETED, True, "The last step's output was recorded."),
         TraceEventEntry(TraceType.STEP_ERROR, False, "An attempt failed; the error is whole."),
         TraceEventEntry(

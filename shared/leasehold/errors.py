@@ -199,6 +199,13 @@ class SenderNotFoundError(LeaseholdError):
 # -- requests ----------------------------------------------------------------------------------
 
 
+class SkipRefusedError(LeaseholdError):
+    """The output of a step skips to a place that its pipeline does not allow."""
+
+    code = "skip_refused"
+    text = "Step {step!r} skips to {skip_to!r}; allowed: {allowed}."
+
+
 class UnknownKeyError(LeaseholdError):
     """A registry does not have that key."""
 

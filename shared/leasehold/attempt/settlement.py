@@ -92,7 +92,7 @@ def _judged(
     except TooLargeError as error:
         return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error), permanent=True)
     facts |= {"output": made.value, "output_status": made.status, "verdict": made.verdict}
-    facts["summary"] = made.summary
+    facts |= {"summary": made.summary, "skip_to": made.skip_to}
     if isinstance(result, Refused):
         return partial(lifecycle.block, **facts, found=result.found)
     return partial(lifecycle.complete, **facts)
@@ -117,7 +117,8 @@ def made_output(attempt: Attempt, made: Finished | Refused) -> MadeOutput:
     if attempt.output is not None:
         return attempt.output._replace(summary=summary)
     verdict = None if attempt.manifest.trials is None else verdict_in(attempt.manifest, made.output)
-    return MadeOutput(_stored_output(attempt, made.output), made.status, verdict, summary)
+    value = _stored_output(attempt, made.output)
+    return MadeOutput(value, made.status, verdict, summary, made.skip_to)
 
 
 def _stored_output(attempt: Attempt, output: str) -> KeptValue:

@@ -83,9 +83,9 @@ class LiveDisplay(_Screen, Display):
         """Draw the run as it is now."""
         now = self._now()
         self._keep_failure(run)
-        lines = [step_line(run, step, now, worker=self._worker) for step in run.plan]
+        lines = [step_line(run, step, now, worker=self._worker) for step in run.whole_plan]
         steps = Table.grid(padding=(0, 1))
-        for line in self._fitting(lines, run.plan.index(run.position.step)):
+        for line in self._fitting(lines, run.whole_plan.index(run.position.step)):
             steps.add_row(*_cells(line))
         self._draw(_head(run, now), steps)
 

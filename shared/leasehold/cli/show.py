@@ -33,6 +33,7 @@ from leasehold.presentation.event_line import failure_of
 from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 from leasehold.presentation.run_state import (
     DEAD_LETTER_ICON,
+    SKIPPED,
     ended_attempts,
     grade_of,
     state_of,
@@ -67,8 +68,8 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     print_facts([*facts, *_announced(deliveries, now)])
     click.echo()
     until = now if run.is_moving else run.updated_at
-    records = [run.steps[step] for step in run.plan]
-    rows = [_row(step, run.steps[step], until) for step in run.plan]
+    records = [run.steps[step] for step in run.whole_plan]
+    rows = [_row(run, step, until) for step in run.whole_plan]
     columns: tuple[str, ...] = _COLUMNS
     for column, words in _FURTHER:
         if any(map(words, records)):
@@ -169,7 +170,10 @@ def _trials(run: Manifest) -> Iterator[Fact]:
         yield "trials", f"{made} made; trial {review.trial} counts{score}"
 
 
-def _row(step: str, record: StepRecord, until: datetime) -> Row:
+def _row(run: Manifest, step: str, until: datetime) -> Row:
+    record = run.steps[step]
+    if by := run.skipped_by(step):
+        return step, StyledText(SKIPPED, "dim"), "", "", "", "", f"by step {by}"
     began, ended = record.started_at, record.completed_at or until
     short = value_in_short(record.kept_output)
     grade = grade_of(record)

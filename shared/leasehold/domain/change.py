@@ -385,6 +385,7 @@ class Draft:
             output_status=made.status,
             summary=made.summary,
             verdict=made.verdict,
+            skip_to=made.skip_to,
         )
         return True
 

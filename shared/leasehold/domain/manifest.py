@@ -8,6 +8,7 @@ as the run is at its step.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -36,9 +37,11 @@ from leasehold.domain.manifest_parts import (
     Place,
     RateLimits,
     Settlement,
+    SkippedStep,
     StepRecord,
     step_type_at,
 )
+from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.stored import (
@@ -118,6 +121,7 @@ class RunFields(Stored):
     pipeline: str
     plan: tuple[str, ...]
     places: Mapping[str, Place] | None = None  # of the plan; None: each is a plain step
+    skipped: tuple[SkippedStep, ...] | None = None  # they are not in the plan any more
     labels: tuple[str, ...] = ()
     idempotency_key: str | None = None
     input_digest: str
@@ -264,9 +268,29 @@ class Manifest(RunFields):
 
     @property
     def next_step(self) -> str | None:
-        """The step after the current one; None for the last."""
-        place = self.plan.index(self.position.step) + 1
+        """The step after the current one, or to which its output skips; None for the last."""
+        step = self.position.step
+        target, place = self.steps[step].skip_to, self.plan.index(step) + 1
+        if target is not None and self.skip_problem(target) is None:
+            return target
         return self.plan[place] if place < len(self.plan) else None
+
+    def skip_problem(self, target: object) -> str | None:
+        """Return why the current step cannot skip to a place, or None."""
+        return skip_problem(self.plan, self.looped_steps, self.position.step, target)
+
+    @property
+    def whole_plan(self) -> tuple[str, ...]:
+        """The plan with the steps that were skipped, for people."""
+        if self.skipped is None:
+            return self.plan
+        skipped = self.skipped
+        behind = ((name, *(one.step for one in skipped if one.by == name)) for name in self.plan)
+        return tuple(itertools.chain.from_iterable(behind))
+
+    def skipped_by(self, step: str) -> str | None:
+        """Return the step whose output skipped this one; None: it was not skipped."""
+        return next((one.by for one in self.skipped or () if one.step == step), None)
 
     @property
     def spend(self) -> Spend:

@@ -64,6 +64,13 @@ def step_type_at(places: Mapping[str, Place] | None, name: str) -> str:
     return place.step_type
 
 
+class SkippedStep(Stored):
+    """A step that was left out, and the one whose output skipped it."""
+
+    step: str
+    by: str
+
+
 class InputFile(Stored):
     """A file that a run was started with; its handlers may have replaced it since."""
 
@@ -282,6 +289,7 @@ class StepRecord(Stored):
     output: str | None = None
     output_ref: str | None = None
     output_status: str | None = None
+    skip_to: str | None = None  # where the output goes; None: to the next step
     summary: str | None = None  # one line on the output for people; None: its author makes none
     progress: Progress | None = None
     attempts: Attempts = NONE_ENDED

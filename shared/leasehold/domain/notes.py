@@ -27,12 +27,14 @@ class MadeOutput(NamedTuple):
         status: how good it is.
         verdict: what it says of the trial, where it is a reviewer's.
         summary: one line on it for people; None: there is none.
+        skip_to: the later step that it is for; None: the next one.
     """
 
     value: KeptValue
     status: str = "SUCCESS"
     verdict: TrialVerdict | None = None
     summary: str | None = None
+    skip_to: str | None = None
 
 
 class Phases(NamedTuple):

@@ -22,11 +22,14 @@ class StepResult(Generic[T]):
         output: the output.
         status: how good it is.
         summary: one line of at most 500 characters for people; that of the last step is announced.
+        skip_to: the name of the later step that is given the output; those between are left out.
+            The pipeline declares it, `Step(…, skips_to=(…,))`. None: the next step.
     """
 
     output: T
     status: OutputStatus = "SUCCESS"
     summary: str = ""
+    skip_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Finished:
     output: str
     status: str = "SUCCESS"
     summary: str = ""
+    skip_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Refused:
     status: str
     found: Block
     summary: str = ""
+    skip_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

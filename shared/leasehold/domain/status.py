@@ -216,6 +216,7 @@ class BlockCode(StrEnum):
     INPUT_MISMATCH = "input_mismatch"  # what the step is given does not fit the handler any more
     INPUT_MISSING = "input_missing"  # what the step is given is not among the artifacts
     STEP_UNKNOWN = "step_unknown"  # no catalog that is in force has the step
+    SKIP_REFUSED = "skip_refused"  # the step skips to where its pipeline does not say it may
 
 
 class DeadLetterReason(StoredText):

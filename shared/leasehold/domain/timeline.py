@@ -138,6 +138,15 @@ def _planned_steps(manifest: Manifest) -> Iterator[TraceEvent]:
             yield from _planned_of(step, record, record.attempts.ended, calls=record.calls)
         elif step == looped[0]:
             yield from _planned_trials(manifest, looped)
+        if manifest.skipped is not None and record.handed_off_at is not None:
+            detail = f"step {step} skipped to {record.skip_to}"
+            for skipped in (one.step for one in manifest.skipped if one.by == step):
+                yield TraceEvent(
+                    type=TraceType.STEP_SKIPPED,
+                    at=record.handed_off_at,
+                    step=skipped,
+                    detail=detail,
+                )
 
 
 def _planned_trials(manifest: Manifest, looped: tuple[str, ...]) -> Iterator[TraceEvent]:

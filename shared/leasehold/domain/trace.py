@@ -26,6 +26,7 @@ class TraceType(StrEnum):
     STEP_STARTED = "step_started"
     STEP_COMPLETED = "step_completed"
     STEP_HANDED_OFF = "step_handed_off"
+    STEP_SKIPPED = "step_skipped"
     RUN_COMPLETED = "run_completed"
 
     STEP_ERROR = "step_error"

@@ -248,6 +248,8 @@ def _step_fraction(run: Summary) -> float | None:
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURNS_A_SECOND: Final = 10
+SKIPPED_ICON: Final = "↷"
+SKIPPED: Final = "SKIPPED"
 _MAX_ERROR: Final = 200
 _MAX_WORD: Final = 80
 
@@ -276,6 +278,11 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
         worker: how leases name this process; None: it works on no run.
     """
     record = run.steps[step]
+    if by := run.skipped_by(step):
+        words = f"skipped by step {by}"
+        return StepLine(
+            SKIPPED_ICON, "dim", step, began=False, elapsed="", fraction=None, words=words
+        )
     is_current = step == run.position.step and run.status is not RunStatus.COMPLETED
     is_running = is_current and run.position.lease is not None
     return StepLine(

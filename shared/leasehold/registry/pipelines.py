@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.manifest_parts import Place, step_type_at
+from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Budget, SpendLimit
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
@@ -72,6 +73,10 @@ class TrialPolicy:
             allowed = f"at most {fitting}, where a trial has {repeated} steps"
             yield "trials.max_trials", self.max_trials, allowed
 
+    def looped(self, plan: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the steps of a plan that each trial runs."""
+        return plan[plan.index(self.author) : plan.index(self.reviewer) + 1]
+
     def as_rule(self) -> TrialRule:
         """Return the trials as a run keeps them."""
         return TrialRule(author=self.author, reviewer=self.reviewer, max_trials=self.max_trials)
@@ -105,7 +110,7 @@ class SummaryFunction(NamedTuple):
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,63}")
 
 _OTHER_NAME: Final = (
-    "another name, which is no step type: a worker that does not know names would run that step"
+    "another name, which is not a step type: a worker that does not know names would run that step"
 )
 
 #: How much of an unknown name its error repeats; callers may give any text.
@@ -148,6 +153,7 @@ class PipelineEntry:
             self._refuse("steps", self.steps, "a tuple of step types")
         self._lay_out()
         self._check_trials()
+        self._check_skips()
         self._check_budget()
         if not isinstance(self.summary, str) or not _SUMMARY.fullmatch(self.summary):
             self._refuse("summary", self.summary, "'module:function', or nothing")
@@ -169,7 +175,7 @@ class PipelineEntry:
             allowed = f"each name once; {name!r} is there twice: Step({name!r}, name=…) names one"
             self._refuse("steps", plan, allowed)
         places = {entry.name: place for entry in entries if (place := entry.place)}
-        steps = tuple(entry if entry.name in places else entry.name for entry in entries)
+        steps = tuple(entry.name if entry == Step(entry.name) else entry for entry in entries)
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "plan", plan)
         object.__setattr__(self, "places", places or None)
@@ -183,6 +189,15 @@ class PipelineEntry:
     def step_types(self) -> tuple[str, ...]:
         """The step types that it runs, each once."""
         return tuple(dict.fromkeys(kind for entry in self.entries for kind in entry.step_types))
+
+    @property
+    def skips(self) -> Mapping[str, tuple[str, ...]]:
+        """The places that skip, each with those that it may skip to."""
+        return {entry.name: entry.skips_to for entry in self.steps if isinstance(entry, Step)}
+
+    def skips_of(self, name: str) -> tuple[str, ...]:
+        """Return where the step at a place may skip to."""
+        return self.skips.get(name, ())
 
     def step_type_of(self, name: str) -> str:
         """Return the type of the step at a place; empty: no single step runs there."""
@@ -215,6 +230,13 @@ class PipelineEntry:
             self._refuse("trials", self.trials, "a TrialPolicy, or None")
         for problem in self.trials.problems(self.plan):
             self._refuse(*problem)
+
+    def _check_skips(self) -> None:
+        looped = self.trials.looped(self.plan) if self.trials else ()
+        for name, targets in self.skips.items():
+            for target in targets:
+                if allowed := skip_problem(self.plan, looped, name, target):
+                    self._refuse(f"skips_to of step {name!r}", target, allowed)
 
     def _check_budget(self) -> None:
         if self.budget is None:

@@ -27,10 +27,13 @@ class Step:
         step_type: the step type.
         name: what the place is called, unlike any other and any other step type; empty: as its
             step type.
+        skips_to: the later places that its handler may name, `StepResult(…, skip_to=…)`, to leave
+            out those between. Each takes the output as the next one does.
     """
 
     step_type: str
     name: str = ""
+    skips_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -50,6 +53,8 @@ class Step:
         """Yield what keeps it from being an entry."""
         if not isinstance(self.step_type, str):
             yield "steps", self.step_type, "the names of step types"
+        elif not isinstance(self.skips_to, tuple):
+            yield "steps", self.skips_to, "for skips_to a tuple of names"
         elif not isinstance(self.name, str) or not is_step_type(self.name):
             yield "steps", self.name, f"for a name {STEP_TYPE_WORDS}"
 

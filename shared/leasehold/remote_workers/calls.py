@@ -158,6 +158,7 @@ class CompleteBody(SpendingBody):
 
     output: Annotated[str, rules.json_text()]
     status: Annotated[OutputStatus, rules.literal(OUTPUT_STATUSES)] = "SUCCESS"
+    skip_to: Annotated[str, rules.printable()] | None = None
 
 
 class ErrorPart(RequestPart):
@@ -399,7 +400,9 @@ def recorded_calls(engine: Engine, request: CallRequest[CallsBody]) -> CallsResp
 def complete(engine: Engine, request: CallRequest[CompleteBody]) -> OutcomeResponse:
     """The output is recorded, and the run moves on."""
     body = request.given
-    return _outcome(complete_step(engine, _credentials(body), body.output, body.status))
+    return _outcome(
+        complete_step(engine, _credentials(body), body.output, body.status, body.skip_to)
+    )
 
 
 @call(

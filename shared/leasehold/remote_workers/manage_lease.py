@@ -164,11 +164,16 @@ def recorded_calls(
 
 
 def complete_step(
-    engine: Engine, credentials: LeaseCredentials, output: str, status: str
+    engine: Engine,
+    credentials: LeaseCredentials,
+    output: str,
+    status: str,
+    skip_to: str | None = None,
 ) -> Change:
-    """Record the output, JSON text, and hand off to the next step.
+    """Record the output, JSON text, and hand off to the next step, or to the one it skips to.
 
     Raises:
+        InvalidRequestError: it cannot skip there.
         InvalidOutputError: it does not fit the step's model, or what the next step is given; or
             it is a reviewer's and has no verdict.
         TooLargeError, and as `renew_lease`: nothing was changed; an output that could not be
@@ -181,14 +186,13 @@ def complete_step(
         if answer := first_answer(attempt.manifest, attempt.fence):
             return publish_owed(engine, answer)
         raise
-    finished: Result = Finished(output, status)
+    done = Finished(output, status, skip_to=skip_to)
+    finished: Result = done
     try:
-        check_output(engine, attempt.manifest, output)
+        check_output(engine, attempt.manifest, output, skip_to)
     except HandlerNotFoundError as error:  # no mistake of the worker's, and its work is done
         if status != "ERROR":
-            finished = Unable(
-                BlockCode.HANDLER_UNAVAILABLE, ErrorRecord.of(error), Finished(output, status)
-            )
+            finished = Unable(BlockCode.HANDLER_UNAVAILABLE, ErrorRecord.of(error), done)
     if status != "ERROR":  # which fails the attempt, whatever it says
         check_verdict(attempt.manifest, output)
     check_size("output", output, OUTPUT_BYTES)

@@ -35,9 +35,13 @@ def check_chain(catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry
 def broken_links(
     catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry
 ) -> Iterator[ChainError]:
-    """Yield an error for each two steps of the pipeline that surely do not go together."""
+    """Yield an error for each two steps of the pipeline that surely do not go together.
+
+    They are those that follow one another, and those of which one may skip to the other.
+    """
     step_at = pipeline.step_type_of
-    for step, following in itertools.pairwise(pipeline.plan):
+    skips = ((name, to) for name, targets in pipeline.skips.items() for to in targets)
+    for step, following in itertools.chain(itertools.pairwise(pipeline.plan), skips):
         link = checks.broken_link(catalog.steps[step_at(step)], catalog.steps[step_at(following)])
         if link is not None:
             yield ChainError(

@@ -24,6 +24,7 @@ from leasehold.errors import (
     HandlerNotFoundError,
     InvalidVerdictError,
     LeaseLostError,
+    SkipRefusedError,
     StoreUnavailableError,
     TooLargeError,
     UnknownRunError,
@@ -31,6 +32,7 @@ from leasehold.errors import (
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.services.engine import Engine, publish, publish_owed
+from leasehold.services.output_checks import skip_problem
 
 _MOVED: Final = "In this deploy the step is remote; the lease was released for a remote worker."
 _LEFT_TO_OTHERS: Final = (
@@ -163,7 +165,7 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
 
 
 def _kept_result(text: str, kept: StepRecord) -> Finished:
-    return Finished(text, kept.output_status or "SUCCESS", kept.summary or "")
+    return Finished(text, kept.output_status or "SUCCESS", kept.summary or "", kept.skip_to)
 
 
 def checked_output(engine: Engine, run: Manifest, finished: Finished) -> Result:
@@ -198,6 +200,9 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
     run = attempt.manifest
     if result.status == "ERROR":
         return Failed(engine.handlers.checks.error_of_output(run.position.step, result.output))
+    if result.skip_to is not None and (allowed := skip_problem(engine, run, result.skip_to)):
+        error = SkipRefusedError(step=run.position.step, skip_to=result.skip_to, allowed=allowed)
+        return Unable(BlockCode.SKIP_REFUSED, ErrorRecord.of(error), result)
     step = engine.catalog.steps.get(attempt.step_type)
     judged: Result = result
     if step is None or step.gates:

@@ -449,7 +449,8 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
     )
     new = replace(new, traceparent=engine.telemetry.begin(new, ""))
     if request.input is AS_BEFORE:
-        return _NewRun(new)
+        begins_at = lifecycle.begins_at(manifest, new, request.from_step)
+        return _NewRun(lifecycle.with_skips(manifest, new, begins_at))
     return _with_input(engine, pipeline, new, request)
 
 

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trials import verdict_in
-from leasehold.errors import InvalidOutputError, InvalidVerdictError
+from leasehold.errors import InvalidOutputError, InvalidRequestError, InvalidVerdictError
 from leasehold.registry.dispatch import REMOTE
 from leasehold.services.engine import Engine
 
 
-def check_output(engine: Engine, run: Manifest, output: str) -> None:
+def skip_problem(engine: Engine, run: Manifest, target: str) -> str | None:
+    """Return where the output of the current step may go, if not to this place, or None.
+
+    The catalog in force says so, not the run: a place that was not declared is with a deploy.
+    """
+    if problem := run.skip_problem(target):
+        return problem
+    pipeline = engine.catalog.pipelines.get(run.pipeline)
+    declared = () if pipeline is None else pipeline.skips_of(run.position.step)
+    if target in declared:
+        return None
+    return f"what the pipeline declares ({', '.join(declared) or 'no skip'})"
+
+
+def check_output(engine: Engine, run: Manifest, output: str, skip_to: str | None = None) -> None:
     """Refuse an output that a handler could not have returned, or the next could not take."""
+    if skip_to is not None and (allowed := skip_problem(engine, run, skip_to)):
+        raise InvalidRequestError(field="skipTo", value=skip_to, allowed=allowed)
     steps = engine.catalog.steps
-    step = steps.get(run.step_type)
-    following = steps.get(run.step_type_of(run.next_step)) if run.next_step else None
+    step, next_step = steps.get(run.step_type), skip_to or run.next_step
+    following = steps.get(run.step_type_of(next_step)) if next_step else None
     if step is None:
         return
     if following is not None and following.handler == REMOTE:

@@ -188,7 +188,8 @@ def _work(engine: Engine, claimed: ClaimedStep, function: RemoteFunction) -> Non
         fail_step(engine, step.credentials, record_of(error), permanent=is_permanent(error))
     else:
         result = output if isinstance(output, StepResult) else StepResult(output)
-        complete_step(engine, step.credentials, json_text("output", result.output), result.status)
+        output = json_text("output", result.output)
+        complete_step(engine, step.credentials, output, result.status, result.skip_to)
 
 
 def _called(function: RemoteFunction, step: RemoteStep, claimed: ClaimedStep) -> Any:

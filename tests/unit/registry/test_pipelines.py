@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import TrialPolicy
+from leasehold import Step, TrialPolicy
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
@@ -30,6 +30,54 @@ def test_a_pipeline_that_comes_back_to_a_step_is_refused() -> None:
     """A run knows where it is by the name of its step."""
     with pytest.raises(InvalidEntryError, match="each name once; 'draft' is there twice"):
         PipelineEntry(name="letters", steps=("draft", "send", "draft"))
+
+
+def test_a_step_type_stands_at_several_places_under_names() -> None:
+    letters = PipelineEntry(name="letters", steps=("draft", Step("cut", "a"), Step("cut", "b")))
+
+    assert letters.plan == ("draft", "a", "b")
+    assert letters.step_types == ("draft", "cut")
+    assert [letters.step_type_of(name) for name in letters.plan] == ["draft", "cut", "cut"]
+
+
+def test_a_step_without_a_name_is_its_step_type() -> None:
+    assert PipelineEntry(name="letters", steps=(Step("draft"),)) == PipelineEntry(
+        name="letters", steps=("draft",)
+    )
+
+
+def test_a_name_of_another_step_type_is_refused(entry: Entry) -> None:
+    """A worker that does not know names would run that step."""
+    letters = PipelineEntry(name="letters", steps=(Step("draft", name="send"),))
+
+    with pytest.raises(InvalidEntryError, match="is 'send'; allowed: another name, which is not"):
+        catalog([entry("draft"), entry("send")], letters)
+
+
+@pytest.mark.parametrize(
+    ("step", "allowed"),
+    [
+        (Step("draft", name="a b"), "for a name a letter, then up to 62"),
+        (Step(3), "the names of step types"),  # type: ignore[arg-type] # what a person may give
+        (Step("draft", skips_to="send"), "a tuple of names"),  # type: ignore[arg-type] # likewise
+        (Step("draft", skips_to=("sent",)), r"a later step than 'draft' \(send, last\)"),
+        (Step("draft", skips_to=("draft",)), "a later step than 'draft'"),
+    ],
+)
+def test_an_entry_that_cannot_stand_in_a_pipeline_is_refused(step: Step, allowed: str) -> None:
+    with pytest.raises(InvalidEntryError, match=allowed):
+        PipelineEntry(name="letters", steps=(step, "send", "last"))
+
+
+@pytest.mark.parametrize(("skipping", "target"), [("a", "last"), ("first", "b")])
+def test_a_skip_that_would_leave_out_a_part_of_the_trials_is_refused(
+    skipping: str, target: str
+) -> None:
+    names = ("first", "a", "b", "last")
+    steps = [Step(name, skips_to=(target,)) if name == skipping else name for name in names]
+
+    with pytest.raises(InvalidEntryError, match=r"all steps of the trials, or none \(a, b\)"):
+        PipelineEntry(name="letters", steps=tuple(steps), trials=TrialPolicy("a", "b", 3))
 
 
 def test_a_pipeline_is_found_by_its_name(entry: Entry) -> None:

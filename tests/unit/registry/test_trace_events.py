@@ -16,6 +16,7 @@ def test_planned_events_are_those_that_the_timeline_tells() -> None:
         "step_started",
         "step_completed",
         "step_handed_off",
+        "step_skipped",
         "run_completed",
     ]
 

@@ -10,7 +10,7 @@ and the rest move a run that no attempt has. `purge` lets an ended run be delete
 
 from leasehold.domain.lifecycle.attempt import arrive, claim, then_arrive
 from leasehold.domain.lifecycle.block import block_attempt, look_again
-from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work
+from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work, with_skips
 from leasehold.domain.lifecycle.on_alarm import not_created, on_alarm, on_audit, redispatch
 from leasehold.domain.lifecycle.operate import (
     ALLOWED,
@@ -99,4 +99,5 @@ __all__ = [
     "start",
     "then_arrive",
     "time_in_future",
+    "with_skips",
 ]

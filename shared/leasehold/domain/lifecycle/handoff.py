@@ -9,7 +9,7 @@ from leasehold.domain.change import Change, Draft
 from leasehold.domain.checkpoint import CALL_UNCONFIRMED, UnconfirmedCall
 from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.manifest import Manifest, Position
-from leasehold.domain.manifest_parts import Block, Dispatch
+from leasehold.domain.manifest_parts import Block, Dispatch, SkippedStep
 from leasehold.domain.recorded_calls import outlasting
 from leasehold.domain.spend import BUDGET_EXCEEDED, UsedUp
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
@@ -173,7 +173,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
     """Move on from the current step: to the next one, to another trial, or to the end."""
     if draft.before.trials is not None and end_trial(draft):
         return _open_trial(draft)
-    now, following = draft.now, draft.before.next_step
+    now, following = draft.now, draft.run.next_step
     if following is None:
         draft.step = replace(draft.step, status=RunStatus.COMPLETED)
         run = draft.run
@@ -195,8 +195,24 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
         )
         return draft.commit(Outcome.COMPLETED)
     draft.step = replace(draft.step, status=RunStatus.COMPLETED, handed_off_at=now)
+    if draft.step.skip_to is not None:
+        _leave_out_before(draft, following)
     _go_to(draft, event, following)
     return dispatch_next(draft, Outcome.HANDED_OFF)
+
+
+def _leave_out_before(draft: Draft, target: str) -> None:
+    """Take the steps before one out of the plan: so it is the next one, for all who read it.
+
+    A version that knows nothing of skips gives each step the output of the one before it in the
+    plan.
+    """
+    run, step = draft.run, draft.position.step
+    place, to = run.plan.index(step) + 1, run.plan.index(target)
+    left_out = tuple([make(SkippedStep, step=name, by=step) for name in run.plan[place:to]])
+    if left_out:
+        plan = run.plan[:place] + run.plan[to:]
+        draft.run = replace(run, plan=plan, skipped=(run.skipped or ()) + left_out)
 
 
 def _open_trial(draft: Draft) -> Change:

@@ -31,6 +31,7 @@ def to_run_again(record: StepRecord) -> StepRecord:
         output_ref=None,
         output_status=None,
         summary=None,
+        skip_to=None,
         rejected=None,
         verdict=None,
     )
@@ -49,6 +50,17 @@ def begins_at(old: Manifest, new: NewRun, from_step: str | None) -> str:
         return from_step
     is_over = old.status is RunStatus.COMPLETED or new.input_digest != old.input_digest
     return new.plan[0] if is_over else old.position.step
+
+
+def with_skips(old: Manifest, new: NewRun, from_step: str) -> NewRun:
+    """Return a new run that leaves out what the old one skipped before the step it begins at."""
+    plan, skipped = new.plan, old.skipped or ()
+    before = plan[: plan.index(from_step)] if from_step in plan else ()
+    kept = tuple(one for one in skipped if one.step in before and one.by in before)
+    if not kept:
+        return new
+    gone = {one.step for one in kept}
+    return replace(new, plan=tuple(name for name in plan if name not in gone), skipped=kept)
 
 
 def goes_on(old: Manifest, new: NewRun, from_step: str) -> bool:

@@ -64,18 +64,20 @@ def complete(
     output_status: str = "SUCCESS",
     verdict: TrialVerdict | None = None,
     summary: str | None = None,
+    skip_to: str | None = None,
     notes: Notes = NO_NOTES,
 ) -> Change:
     """Record the output and hand off to the next step, in one commit.
 
-    A reviewer's verdict decides whether that is the author of another trial.
+    A reviewer's verdict decides whether that is the author of another trial, and `skip_to` whether
+    it is a later step.
     """
     if first := first_answer(manifest, fence):
         return first
     held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    draft.keep_output(MadeOutput(output, output_status, verdict, summary))
+    draft.keep_output(MadeOutput(output, output_status, verdict, summary, skip_to))
     return hand_off(draft, RunEvent.STEP_HANDED_OFF)
 
 
@@ -90,6 +92,7 @@ def block(
     found: Block,
     verdict: TrialVerdict | None = None,
     summary: str | None = None,
+    skip_to: str | None = None,
     notes: Notes = NO_NOTES,
 ) -> Change:
     """Keep the output and let a person decide what becomes of it; a verdict counts only then."""
@@ -106,7 +109,7 @@ def block(
         finding=found.finding,
         remediation=found.remediation,
     )
-    draft.keep_output(MadeOutput(output, output_status, verdict, summary))
+    draft.keep_output(MadeOutput(output, output_status, verdict, summary, skip_to))
     draft.step = replace(draft.step, status=RunStatus.BLOCKED)
     draft.run = replace(draft.run, status=after(manifest.status, RunEvent.GATE_FAILED), block=found)
     draft.position = replace(

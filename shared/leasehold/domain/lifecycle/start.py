@@ -12,7 +12,7 @@ from leasehold.domain.change import Change, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules, dispatch_of
 from leasehold.domain.manifest import Manifest, Position, life_of
-from leasehold.domain.manifest_parts import InputFile, Place, StepRecord, step_type_at
+from leasehold.domain.manifest_parts import InputFile, Place, SkippedStep, StepRecord, step_type_at
 from leasehold.domain.spend import SpendLimit
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import make
@@ -44,6 +44,7 @@ class NewRun:
     budget: SpendLimit | None = None
     trials: TrialRule | None = None
     places: Mapping[str, Place] | None = None
+    skipped: tuple[SkippedStep, ...] | None = None
     input_files: tuple[InputFile, ...] = ()
     traceparent: str | None = None
 
@@ -98,6 +99,7 @@ def new_manifest(
         pipeline=new.pipeline,
         plan=new.plan,
         places=new.places,
+        skipped=new.skipped,
         labels=new.labels,
         idempotency_key=new.idempotency_key,
         input_digest=new.input_digest,

@@ -181,16 +181,17 @@ def _answer_of(handler: Handler, context: StepContext, given: Any) -> Any:
 
 def _judged(handler: Handler, answer: Any) -> Result:
     """Return the answer of a handler as its model has it, or as the failure it is."""
-    status, summary = "SUCCESS", ""
+    status, summary, skip_to = "SUCCESS", "", None
     if isinstance(answer, StepResult):
         summary = safe_text(answer.summary, MAX_OUTPUT_SUMMARY)
+        skip_to = None if answer.skip_to is None else safe_text(answer.skip_to, _MAX_SHOWN)
         answer, status = answer.output, answer.status
     if status not in OUTPUT_STATUSES:
         shown, allowed = safe_text(status, _MAX_SHOWN), ", ".join(OUTPUT_STATUSES)
         message = f"StepResult.status is {shown!r}; allowed: {allowed}."
         return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
     try:
-        return Finished(json_text_of(handler.output, answer), status, summary)
+        return Finished(json_text_of(handler.output, answer), status, summary, skip_to)
     except ValidationError as error:
         return Failed(record_of_misfit(error, code="invalid_output", what="The output"))
     except (ValueError, RecursionError) as error:  # PydanticSerializationError among them

@@ -142,7 +142,10 @@ class InlineGateRunner:
             context: Any = GateContext(manifest, self._artifacts, self._load)
             check(context, output)
         except GatePolicyFailure as refusal:
-            return Refused(finished.output, finished.status, _block(refusal), finished.summary)
+            block = _block(refusal)
+            return Refused(
+                finished.output, finished.status, block, finished.summary, finished.skip_to
+            )
         except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
             if is_ctrl_c(error):
                 return self._interrupts.stopped_by(error)

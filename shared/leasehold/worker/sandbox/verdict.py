@@ -139,10 +139,10 @@ class _Verdict:
     def _on_last_word(self, note: messages.Ending, body: bytes) -> Result:
         """Return what a child's last word comes to; ValueError: it is none."""
         match note:
-            case FinishedNote(status=status, summary=summary):
+            case FinishedNote(status=status, summary=summary, skip_to=skip_to):
                 output = body.decode()
                 check_json(output)
-                return Finished(output, status, summary)
+                return Finished(output, status, summary, skip_to)
             case DeferredNote(reason=reason, detail=detail):
                 return Deferred(reason, safe_text(detail, _MAX_DETAIL))
             case ContinuedNote(at_checkpoint=at_checkpoint, over_budget=over):

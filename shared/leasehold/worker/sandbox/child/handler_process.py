@@ -295,12 +295,12 @@ class HandlerProcess:
 
     def _word_for(self, result: Result) -> LastWord:
         match result:
-            case Finished(output, status, summary):
+            case Finished(output, status, summary, skip_to):
                 try:
                     check_size(f"the output of step {self._job.step}", output, OUTPUT_BYTES)
                 except TooLargeError as error:
                     return self._failed(ErrorRecord.of(error), permanent=True)
-                facts = {"status": status, "summary": summary}
+                facts = {"status": status, "summary": summary, "skip_to": skip_to}
                 return LastWord(FinishedNote.model_validate(facts), output.encode())
             case Failed(record, permanent):
                 return self._failed(record, permanent=permanent)

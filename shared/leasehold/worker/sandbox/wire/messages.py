@@ -314,6 +314,7 @@ class FinishedNote(Message):
     kind: Literal["finished"] = "finished"
     status: OutputStatus
     summary: Annotated[str, Field(max_length=MAX_OUTPUT_SUMMARY)] = ""
+    skip_to: _Name | None = None
 
 
 class FailedNote(Message):
