@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import operator
+from itertools import chain
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
-from leasehold.errors import ContinuedError, TooLargeError
+from leasehold.errors import ContinuedError, InvalidRequestError, TooLargeError
 from leasehold.integrations.langgraph import LeaseholdSaver
 from leasehold.testing import step_context
 
@@ -135,6 +138,86 @@ def test_a_record_of_an_attempt_that_has_lost_its_lease_is_read_and_the_newest_c
         assert graph.get_state(saver.config("two")).values == state == {"notes": ["two", "TWO"]}
         thread = {"configurable": {"thread_id": saver.config()["configurable"]["thread_id"]}}
         assert graph.get_state(thread).values == state
+
+
+#: How many changes of a delta channel there are between two times that it is kept as a whole.
+SNAPSHOT = 5
+
+
+class Said(TypedDict):
+    said: Annotated[
+        list[str],
+        DeltaChannel(lambda said, more: [*said, *chain(*more)], snapshot_frequency=SNAPSHOT),
+    ]
+    heard: list[str]
+
+
+@pytest.mark.parametrize("turns", [3, 12], ids=["no snapshot", "a snapshot"])
+def test_pruning_keeps_what_the_newest_checkpoint_is_computed_from(turns: int) -> None:
+    """A delta channel is kept as changes of earlier checkpoints, and as a whole now and then."""
+    calls: dict[str, Any] = {}
+    states, counts = [], []
+    for attempt in (1, 2):
+        with step_context(attempt=attempt, calls=calls) as ctx:
+            saver = LeaseholdSaver(ctx)
+            builder = StateGraph(Said)
+            builder.add_node("say", lambda state: {"said": [str(len(state["said"]))]})
+            builder.add_edge(START, "say")
+            builder.add_conditional_edges(
+                "say", lambda state: "say" if len(state["said"]) < turns else END
+            )
+            graph = builder.compile(checkpointer=saver)
+            if attempt == 1:
+                graph.invoke({"said": [], "heard": []}, saver.config())
+            place = {"configurable": {"thread_id": f"{ctx.run_id}/{ctx.step_type}"}}
+            for prune in (False, attempt == 1):
+                if prune:
+                    saver.prune([place["configurable"]["thread_id"]])
+                states.append(graph.get_state(place).values["said"])
+                counts.append(len(list(saver.list(place))))
+            calls |= ctx.recorded.calls
+
+    assert states == [[str(number) for number in range(turns)]] * 4
+    assert counts[0] == turns + 2
+    assert counts[1] == counts[2] == counts[3]
+    assert (counts[1] < counts[0]) is (turns > SNAPSHOT)
+
+
+def test_a_way_of_pruning_that_is_unknown_is_refused() -> None:
+    with step_context() as ctx, pytest.raises(InvalidRequestError, match="keep_latest or delete"):
+        LeaseholdSaver(ctx).prune(["t"], strategy="keep_last")
+
+
+def test_a_message_that_a_node_has_changed_is_recorded_as_it_is_now() -> None:
+    with step_context() as ctx:
+        saver = LeaseholdSaver(ctx)
+        thread = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        message = HumanMessage("My number is 42.")
+        for number, text in enumerate(("My number is 42.", "My number is secret."), 1):
+            message.content = text
+            values = {"messages": [message, HumanMessage("Hello.")]}
+            checkpoint = {**CHECKPOINT[0], "id": f"{number}", "channel_values": values}
+            versions = {"messages": f"{number}"}
+            checkpoint["channel_versions"] = versions
+            saver.put(thread, checkpoint, CHECKPOINT[1], versions)
+
+        kept = LeaseholdSaver(ctx).get_tuple(thread)
+
+    assert kept is not None
+    texts = [each.text for each in kept.checkpoint["channel_values"]["messages"]]
+    assert texts == ["My number is secret.", "Hello."]
+
+
+def test_a_step_and_its_checkpoint_are_one_record() -> None:
+    async def note(state: Notes) -> dict[str, Any]:
+        return {"notes": ["noted"]}
+
+    with step_context() as ctx:
+        saver = LeaseholdSaver(ctx)
+        graph = compiled(saver, a=note, b=note, c=note)
+        asyncio.run(graph.ainvoke({"notes": []}, saver.config(), durability="sync"))
+
+    assert len(ctx.recorded.calls) <= 3 + 2  # of the input, and of the beginning
 
 
 def test_after_a_record_that_failed_nothing_is_saved() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import copy
 import hashlib
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     ChannelVersions,
@@ -21,14 +24,23 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from leasehold.bounded_calls import in_thread
+from leasehold.errors import InvalidRequestError
 from leasehold.worker.context.step_context import StepContext
 
 _LIST: Final = "leasehold-list"
 _MARK: Final = 16
+#: The blob of a channel without a value.
+_EMPTY: Final = ("empty", b"")
+#: The metadata of a checkpoint that name its channels which are computed from earlier ones.
+_DELTA_CHANNELS: Final = "counters_since_delta_snapshot"
+#: How many turns of the loop LangGraph takes from the end of a step to its checkpoint.
+_TURNS: Final = 3
 
 #: A change: the table, the key in it, and the new value.
 _Change = tuple[str, Any, Any]
 _Typed = tuple[str, bytes]
+#: Of a checkpoint: the thread, the namespace, its id.
+_Place = tuple[str, str, str]
 
 
 class LeaseholdSaver(InMemorySaver):
@@ -153,18 +165,65 @@ class LeaseholdSaver(InMemorySaver):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Save and record what a task has written, without blocking the loop."""
+        """Save and record what a task has written, without blocking the loop.
+
+        Where the task was the last one of its step, the loop makes the next checkpoint within the
+        same moment, and both are one record. Tasks beside it are not waited for.
+        """
         self._put_writes(config, writes, task_id, task_path)
-        await in_thread(self._record)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if self._waiting or self._writing.locked():
+            await in_thread(self._record)
+        elif self._failure is not None:
+            raise self._failure
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread, and record that."""
-        self._delete(thread_id)
+        self._change("threads", [thread_id])
         self._record()
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread, and record that, without blocking the loop."""
-        self._delete(thread_id)
+        self._change("threads", [thread_id])
+        await in_thread(self._record)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints of invocations, by the `run_id` of their configs; record that."""
+        self._change("checkpoints", self._of_runs(run_ids))
+        self._record()
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do as `delete_for_runs`, without blocking the loop."""
+        self._change("checkpoints", self._of_runs(run_ids))
+        await in_thread(self._record)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints of a thread to another one, and record that."""
+        self._change("copies", [(source_thread_id, target_thread_id)])
+        self._record()
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do as `copy_thread`, without blocking the loop."""
+        self._change("copies", [(source_thread_id, target_thread_id)])
+        await in_thread(self._record)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete checkpoints of threads, and record that.
+
+        Records stay until the step ends, so this takes nothing from what is stored.
+
+        Args:
+            thread_ids: the threads.
+            strategy: "keep_latest": all but the newest of each namespace, and those that its
+                channels of the kind `DeltaChannel` are computed from; "delete": all of them.
+        """
+        self._change(*self._pruned(thread_ids, strategy))
+        self._record()
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Do as `prune`, without blocking the loop."""
+        self._change(*self._pruned(thread_ids, strategy))
         await in_thread(self._record)
 
     def _put(
@@ -195,10 +254,62 @@ class LeaseholdSaver(InMemorySaver):
                 if before.get(key) is not row:
                     self._changed("writes", (place, key), row)
 
-    def _delete(self, thread_id: str) -> None:
+    def _change(self, table: str, keys: Sequence[Any]) -> None:
+        """Make changes that need no value, and note them."""
         with self._changing:
-            super().delete_thread(thread_id)
-            self._changed("threads", thread_id, None)
+            for key in keys:
+                self._apply_one(table, key, None)
+                self._changed(table, key, None)
+
+    def _of_runs(self, run_ids: Sequence[str]) -> list[_Place]:
+        with self._changing:
+            return [
+                place
+                for thread in list(self.storage)
+                for place, (_, metadata, _) in self._checkpoints(thread)
+                if self.serde.loads_typed(metadata).get("run_id") in run_ids
+            ]
+
+    def _pruned(self, thread_ids: Sequence[str], strategy: str) -> tuple[str, Sequence[Any]]:
+        if strategy == "delete":
+            return "threads", thread_ids
+        if strategy != "keep_latest":
+            raise InvalidRequestError(
+                field="strategy", value=strategy, allowed="keep_latest or delete"
+            )
+        with self._changing:
+            kept = {
+                (thread, namespace, checkpoint_id)
+                for thread in thread_ids
+                for namespace in self.storage.get(thread, {})
+                for checkpoint_id in self._newest(thread, namespace)
+            }
+            places = (place for thread in thread_ids for place, _ in self._checkpoints(thread))
+            return "checkpoints", [place for place in places if place not in kept]
+
+    def _newest(self, thread: str, namespace: str) -> Iterator[str]:
+        """Yield the newest checkpoint, and those before it that its delta channels go back to."""
+        checkpoints = self.storage[thread][namespace]
+        checkpoint_id: str | None = max(checkpoints, default=None)
+        missing: set[str] | None = None
+        while checkpoint_id is not None and checkpoint_id in checkpoints and missing != set():
+            yield checkpoint_id
+            checkpoint, metadata, before = checkpoints[checkpoint_id]
+            if missing is None:
+                missing = set(self.serde.loads_typed(metadata).get(_DELTA_CHANNELS) or ())
+            versions = self.serde.loads_typed(checkpoint)["channel_versions"]
+            missing = {
+                channel
+                for channel in missing
+                if self.blobs.get((thread, namespace, channel, versions.get(channel)), _EMPTY)
+                == _EMPTY
+            }
+            checkpoint_id = before
+
+    def _checkpoints(self, thread: str) -> Iterator[tuple[_Place, Any]]:
+        for namespace, checkpoints in self.storage.get(thread, {}).items():
+            for checkpoint_id, row in checkpoints.items():
+                yield (thread, namespace, checkpoint_id), row
 
     def _changed(self, table: str, key: Any, value: Any) -> None:
         """Note a change that is to be recorded, after the parts that it is made of."""
@@ -253,18 +364,53 @@ class LeaseholdSaver(InMemorySaver):
         changes: Iterable[_Change] = self._parts.serde.loads_typed((kind, base64.b64decode(text)))
         with self._changing:
             for table, key, value in changes:
-                if table == "parts":
-                    self._parts.put(key, value)
-                elif table == "blobs":
-                    self.blobs[tuple(key)] = tuple(value)
-                elif table == "storage":
-                    thread, namespace, checkpoint_id = key
-                    self.storage[thread][namespace][checkpoint_id] = tuple(value)
-                elif table == "writes":
-                    place, task = key
-                    self.writes[tuple(place)][tuple(task)] = tuple(value)
-                else:
-                    super().delete_thread(key)
+                self._apply_one(table, key, value)
+
+    def _apply_one(self, table: str, key: Any, value: Any) -> None:
+        if table == "parts":
+            self._parts.put(key, value)
+        elif table == "blobs":
+            self.blobs[tuple(key)] = tuple(value)
+        elif table == "storage":
+            thread, namespace, checkpoint_id = key
+            self.storage[thread][namespace][checkpoint_id] = tuple(value)
+        elif table == "writes":
+            place, task = key
+            self.writes[tuple(place)][tuple(task)] = tuple(value)
+        elif table == "checkpoints":
+            thread, namespace, checkpoint_id = key
+            self.storage[thread][namespace].pop(checkpoint_id, None)
+            self.writes.pop(tuple(key), None)
+        elif table == "copies":
+            self._copy(*key)
+        else:
+            super().delete_thread(key)
+
+    def _copy(self, source: str, target: str) -> None:
+        for (_, namespace, checkpoint_id), row in list(self._checkpoints(source)):
+            self.storage[target][namespace][checkpoint_id] = row
+        for (thread, namespace, channel, version), blob in list(self.blobs.items()):
+            if thread == source:
+                self.blobs[target, namespace, channel, version] = blob
+        for (thread, namespace, checkpoint_id), writes in list(self.writes.items()):
+            if thread == source:
+                self.writes[target, namespace, checkpoint_id] = dict(writes)
+
+
+class _Message(NamedTuple):
+    """A message that was serialised: most of a conversation is as it was a step before.
+
+    Args:
+        message: itself, or its identity would be given to another one.
+        copy: as it was then: a node may have changed it since.
+        before: the mark of the list before it.
+        mark: of the list that ends with it.
+    """
+
+    message: BaseMessage
+    copy: BaseMessage
+    before: str
+    mark: str
 
 
 class _Parts(SerializerProtocol):
@@ -278,6 +424,7 @@ class _Parts(SerializerProtocol):
         self.serde = serde
         self._by_mark: dict[str, tuple[str, str, bytes]] = {}
         self._new: list[str] = []
+        self._messages: dict[int, _Message] = {}
 
     def __getitem__(self, mark: str) -> tuple[str, str, bytes]:
         """Return the last item of a list, and the mark of the list without it."""
@@ -299,12 +446,18 @@ class _Parts(SerializerProtocol):
             return self.serde.dumps_typed(obj)
         mark = ""
         for item in obj:
+            known = self._messages.get(id(item))
+            if known is not None and known.before == mark and known.copy == item:
+                mark = known.mark
+                continue
             kind, data = self.serde.dumps_typed(item)
             before, words = mark, f"{mark}/{kind}/".encode()
             mark = hashlib.sha256(words + data).hexdigest()[: 2 * _MARK]
             if mark not in self._by_mark:
                 self._by_mark[mark] = (before, kind, data)
                 self._new.append(mark)
+            if isinstance(item, BaseMessage):
+                self._messages[id(item)] = _Message(item, copy.deepcopy(item), before, mark)
         return _LIST, mark.encode()
 
     def loads_typed(self, data: _Typed) -> Any:
@@ -322,6 +475,6 @@ class _EndError(Exception):
     """There are no more records."""
 
 
-def _place(config: RunnableConfig) -> tuple[str, str, str]:
+def _place(config: RunnableConfig) -> _Place:
     place = config["configurable"]
     return place["thread_id"], place.get("checkpoint_ns", ""), place["checkpoint_id"]
