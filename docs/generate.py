@@ -102,6 +102,14 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
         _ENGINE,
         "A call that may have happened must not be repeated: a person has to say which it is.",
     ),
+    RunEvent.WAIT_BEGUN: (
+        _ENGINE,
+        "The step waits for a signal: nothing runs until it comes, or until the end of the wait.",
+    ),
+    RunEvent.WAIT_OVER: (
+        f"{_PERSON} or a program that sends it, or {_ENGINE}",
+        "The signal is there, or the time of the wait is over; the step is dispatched.",
+    ),
     RunEvent.LOOKED_AGAIN: (
         _ENGINE,
         "The blocked step is dispatched again, in case the code has been corrected.",

@@ -114,6 +114,19 @@ TRACE_EVENTS: Final = Registry(
         TraceEventEntry(
             TraceType.STEP_DEAD_LETTERED, False, "The run was given up; `reason` says why."
         ),
+        TraceEventEntry(
+            TraceType.SIGNAL_RECEIVED, False, "A signal was sent to the run; `reason` is its name."
+        ),
+        TraceEventEntry(
+            TraceType.SIGNAL_REFUSED,
+            False,
+            "A signal did not fit the model of its wait; the step waits on for another one.",
+        ),
+        TraceEventEntry(
+            TraceType.WAIT_TIMED_OUT,
+            False,
+            "No signal came in the time of a wait; `reason` is the name of the signal.",
+        ),
         TraceEventEntry(TraceType.RUN_PAUSED, False, "A person paused the run."),
         TraceEventEntry(TraceType.RUN_RESUMED, False, "A person resumed the run."),
         TraceEventEntry(TraceType.RUN_CANCELLED, False, "A person cancelled the run."),

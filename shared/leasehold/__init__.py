@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         GatePolicyFailure,
         LeaseholdError,
         PermanentError,
+        SignalAwaitedError,
         SoftTimeoutError,
+        WaitTimedOutError,
     )
     from leasehold.registry.channels import (
         CustomChannel,
@@ -65,6 +67,7 @@ __all__ = [
     "Registry",
     "RetryPolicy",
     "ShutdownCoordinator",
+    "SignalAwaitedError",
     "SlackChannel",
     "SoftTimeoutError",
     "Step",
@@ -75,6 +78,7 @@ __all__ = [
     "TopicChannel",
     "TraceEvent",
     "TrialPolicy",
+    "WaitTimedOutError",
     "WebhookChannel",
 ]
 
@@ -102,6 +106,7 @@ _MODULES: Final = {
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",
     "RetryPolicy": "registry.dispatch",
+    "SignalAwaitedError": "errors",
     "ShutdownCoordinator": "worker.stopping.shutdown",
     "SlackChannel": "registry.channels",
     "SoftTimeoutError": "errors",
@@ -113,6 +118,7 @@ _MODULES: Final = {
     "TopicChannel": "registry.channels",
     "TraceEvent": "domain.trace",
     "TrialPolicy": "registry.pipelines",
+    "WaitTimedOutError": "errors",
     "WebhookChannel": "registry.channels",
 }
 

@@ -333,6 +333,37 @@ class CallUnconfirmedError(LeaseholdError):
     permanent = True
 
 
+class UnknownSignalError(LeaseholdError):
+    """Nothing of the run waits for a signal of that name."""
+
+    code = "unknown_signal"
+    text = "Run {run_id} has no wait for a signal {name!r}; it has: {known}."
+
+
+class SignalNotAwaitedError(LeaseholdError):
+    """The run takes the signal no more: it is over, or went on without it."""
+
+    code = "signal_not_awaited"
+    text = "Run {run_id} takes no signal {name!r}: {problem}."
+
+
+class SignalIdReusedError(LeaseholdError):
+    """The id of a signal came before, with another name or value."""
+
+    code = "signal_id_reused"
+    text = (
+        "Run {run_id} got a signal of the id {id!r} before, named {name!r}, with another value; "
+        "use a new id."
+    )
+
+
+class InvalidSignalError(LeaseholdError):
+    """The value of a signal does not fit the model of its wait."""
+
+    code = "invalid_signal"
+    text = "The value does not fit the signal {name!r} of run {run_id}: {problem}"
+
+
 class FileTooLargeError(LeaseholdError):
     """A file is larger than one call of a remote worker carries."""
 
@@ -810,6 +841,17 @@ class PermanentError(Exception):
         self.code = code
 
 
+class WaitTimedOutError(PermanentError):
+    """No signal came in the time of a wait whose `otherwise` is `fail`.
+
+    Args:
+        name: of the signal.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no signal {name!r} came in time", code="wait_timed_out")
+
+
 class GatePolicyFailure(Exception):  # noqa: N818 - a failure of the output, not of the program
     """A gate refuses an output: the run is blocked until a person decides.
 
@@ -867,6 +909,34 @@ class AwaitConfirmationError(ContinuedError):
 
     def __init__(self, message: str = "a person is asked whether a call has happened") -> None:
         super().__init__(message)
+
+
+class SignalAwaitedError(ContinuedError):
+    """The attempt ends here, and the next one begins once the signal is there: let it pass.
+
+    Args:
+        name: of the signal.
+        timeout_s: for how long to wait, in seconds; None: for any time.
+        otherwise: what then: `block`, `continue` or `fail`.
+        model: the path of the model that the signal has to fit; empty: any value will do.
+        refused: why the signal that was there does not count; empty: there was none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        timeout_s: float | None = None,
+        otherwise: str = "block",
+        model: str = "",
+        refused: str = "",
+    ) -> None:
+        super().__init__(f"the attempt ends here, and waits for the signal {name!r}")
+        self.name = name
+        self.timeout_s = timeout_s
+        self.otherwise = otherwise
+        self.model = model
+        self.refused = refused
 
 
 # -- errors that another process raised ----------------------------------------------------------

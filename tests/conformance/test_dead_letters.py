@@ -38,6 +38,8 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.result import SignalRequest
+from leasehold.domain.signal import Signal
 from leasehold.domain.status import BlockCode, DeadLetterReason
 from leasehold.domain.stored import Write, replace
 from leasehold.domain.timestamps import ClockStep
@@ -46,6 +48,7 @@ from leasehold.errors import (
     LeaseLostError,
     NotAllowedError,
     NothingToClaimError,
+    SignalNotAwaitedError,
     VersionConflictError,
 )
 from leasehold.registry.dead_letters import DEAD_LETTERS
@@ -699,6 +702,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     }
     never = Verdict(DeadLetterReason.NEVER_STARTED, "again")
     output = KeptValue(text="1")
+    sent = Signal(name="approval", id="s-1", at=run.updated_at, inline="1")
     step = ClockStep(timedelta(hours=1), since=run.updated_at + timedelta(hours=1), noticed_at=0.0)
     start: dict[str, Any] = {
         "new": NewRun(run.run_id, run.pipeline, run.plan, output, "other", "nonce"),
@@ -715,6 +719,14 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
         "exceed_limit": (
             partial(lifecycle.exceed_limit, **fence, reason="r", error=error),
             LeaseLostError,
+        ),
+        "wait_for": (
+            partial(lifecycle.wait_for, **fence, wanted=SignalRequest("approval")),
+            LeaseLostError,
+        ),
+        "signal": (
+            partial(lifecycle.signal, **rules, sent=sent, actor="ann", known=None),
+            SignalNotAwaitedError,
         ),
         "exceed_budget": (partial(lifecycle.exceed_budget, **fence, detail="d"), LeaseLostError),
         "block": (

@@ -99,9 +99,12 @@ def test_the_drawing_has_each_move_of_workers() -> None:
         "IN_PROGRESS --> COMPLETED: last step done",
         "IN_PROGRESS --> ERROR: attempt failed",
         "IN_PROGRESS --> BLOCKED: gate failed, cannot run",
-        "PENDING --> BLOCKED: step unknown, budget exceeded, call unconfirmed",
+        "PENDING --> BLOCKED: step unknown, budget exceeded, call unconfirmed, wait begun",
         "ERROR --> BLOCKED: step unknown, budget exceeded, call unconfirmed",
-        "BLOCKED --> PENDING: looked again, retried, approved, trial opened, budget raised",
+        (
+            "BLOCKED --> PENDING: wait over, looked again, retried, approved, trial opened, "
+            "budget raised"
+        ),
         "ERROR --> PENDING: retried",
         "BLOCKED --> COMPLETED: last step done",
         "COMPLETED --> [*]",

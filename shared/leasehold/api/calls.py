@@ -62,6 +62,7 @@ from leasehold.api.runs import (
     StartBody,
     TraceResponse,
 )
+from leasehold.api.signals import SignalBody, SignalResponse
 from leasehold.api.upkeep import (
     AuditResponse,
     CountsResponse,
@@ -96,6 +97,7 @@ from leasehold.services.read_results import (
 from leasehold.services.read_runs import list_runs, list_summaries, read_run, read_timeline
 from leasehold.services.readiness import artifacts_outage, check_ready
 from leasehold.services.registry_report import registry_report
+from leasehold.services.signal_run import send_signal
 from leasehold.services.start_run import start_run
 from leasehold.services.sweep import Report, sweep_time
 from leasehold.services.sweep import sweep as sweep_runs
@@ -387,6 +389,29 @@ OPERATIONS: Final[Mapping[Operation, AnyRow]] = {
 
 @call(
     "POST",
+    "/runs/<run_id>/signals/<name>",
+    SignalResponse,
+    takes=SignalBody,
+    needs=Needs.CHANGE,
+    refuses=(
+        *_OF_RUN,
+        errors.UnknownSignalError,
+        errors.SignalNotAwaitedError,
+        errors.SignalIdReusedError,
+        errors.InvalidSignalError,
+        errors.TooLargeError,
+    ),
+    names_actor=True,
+)
+def signal(engine: Engine, request: CallRequest[SignalBody]) -> SignalResponse:
+    """The run goes on with the value if it waits for it; else that is kept for the wait to come."""
+    asked = request.given.to_request(request.name, request.actor)
+    change, signal_id = send_signal(engine, request.run_id, asked)
+    return SignalResponse.of(change, asked.name, signal_id)
+
+
+@call(
+    "POST",
     "/runs/<run_id>:stack",
     RequestedStack,
     needs=Needs.PAUSE,
@@ -579,6 +604,7 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     run_deliveries,
     *OPERATIONS.values(),
     stack,
+    signal,
     deliver,
     batch,
     deliveries,

@@ -151,6 +151,7 @@ class Attempt:
     is_settled = False
     _progress: Progress | None = None
     _tally: Tally | None = None
+    _waited: tuple[str, ...] = ()
     unconfirmed_call: UnconfirmedCall | None = None
     _leaves_file = False
     _stores_files = False
@@ -210,6 +211,7 @@ class Attempt:
             stores_files=self._stores_files,
             phases=self.phases.so_far(self.engine.clock.monotonic()),
             stack=self._stack,
+            waited=self._waited,
         )
         return notes if self._tally is None else self._tally.added_to(notes)
 
@@ -254,6 +256,11 @@ class Attempt:
         self._note_sign()
         if self.tally.note_calls(made=made, spared=spared, diverged=diverged, found=found):
             self._progress_at = min(self._progress_at, self.engine.clock.monotonic())
+
+    def note_waited(self, name: str) -> None:
+        """Note that the handler was given the signal of a name: the step has it from now on."""
+        if name not in self._waited:
+            self._waited = (*self._waited, name)
 
     def note_temporary_file(self) -> None:
         """Note that a temporary file may be there from now on that the run does not refer to."""

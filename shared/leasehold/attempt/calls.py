@@ -16,6 +16,7 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.kept_checkpoint import Load, furthest_of, read_results
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress, StepRecord
+from leasehold.domain.signal import place_of, signal_for
 from leasehold.domain.spend import Spend
 from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.domain.trial_record import TrialRecord
@@ -89,6 +90,13 @@ class KeptCheckpoint(NamedTuple):
     phase: str
     iteration_count: int
     results: str
+
+
+class FoundSignal(NamedTuple):
+    """The signal of a name: its value, JSON text; or that none came in its time."""
+
+    text: str
+    is_missed: bool = False
 
 
 class ContextCalls(Protocol):
@@ -172,6 +180,10 @@ class ContextCalls(Protocol):
 
     def mark_execution(self) -> None:
         """Note that the handler has its result: its execution is over."""
+        ...
+
+    def find_signal(self, name: str) -> FoundSignal | None:
+        """Return the signal of a name, which is the step's from now on; None: it has not come."""
         ...
 
     def output_of(self, step_type: str) -> str:
@@ -263,6 +275,18 @@ class AttemptCalls:
     def mark_execution(self) -> None:
         """Note that the handler has its result."""
         self._attempt.phases.mark_execution(self._attempt.engine.clock.monotonic())
+
+    def find_signal(self, name: str) -> FoundSignal | None:
+        """Return the signal of a name, which is the step's from now on; None: it has not come."""
+        run = self._attempt.manifest  # as it was last written: a signal may have come since
+        taker = place_of(self._run.position.step, self._run.position.trial)
+        found = signal_for(run.signals, name, taker)
+        if found is None:
+            return None
+        self._attempt.note_waited(name)
+        if found.is_missed:
+            return FoundSignal("null", is_missed=True)
+        return FoundSignal(self._attempt.fetch(partial(self._load, found.value)))
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""

@@ -69,6 +69,8 @@ def _put_off(result: Deferred | Continued, facts: dict[str, Any]) -> Transition:
     """Return the ending of an attempt whose work is left to the next one."""
     if isinstance(result, Continued) and result.over_budget:
         return partial(lifecycle.exceed_budget, **facts, detail=result.over_budget)
+    if isinstance(result, Continued) and result.wanted is not None:
+        return partial(lifecycle.wait_for, **facts, wanted=result.wanted)
     if isinstance(result, Continued):
         return partial(lifecycle.continue_later, **facts, at_checkpoint=result.at_checkpoint)
     return partial(lifecycle.defer, **facts, reason=result.reason, detail=result.detail)

@@ -27,7 +27,7 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     print_printable_logs()
     before = threading.enumerate()
-    code = exit_code_of(_run, as_json="--json" in sys.argv[1:])
+    code = exit_code_of(_run, as_json=_wants_json(sys.argv[1:]))
     flush_stderr()
     if code in (INTERRUPTED, TERMINATED) or _is_kept(before):
         leave(code)
@@ -38,6 +38,11 @@ def _is_kept(before: list[threading.Thread]) -> bool:
     """Return whether a thread that is not needed would keep the process from its end."""
     started = set(threading.enumerate()) - set(before)
     return sys.argv[1:2] == [_LOOKS_ONLY] and not all(thread.daemon for thread in started)
+
+
+def _wants_json(words: list[str]) -> bool:
+    """Return whether the answer is to be JSON; of `signal`, `--json` gives the value."""
+    return "--json" in words and words[:1] != ["signal"]
 
 
 def _run() -> int:

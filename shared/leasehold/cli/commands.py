@@ -65,6 +65,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "approve": CommandRow(
         "operations", "Hand off the output of RUN that a gate or an approval holds back."
     ),
+    "signal": CommandRow(
+        "signal", "Send RUN the signal NAME, which it waits for, or will wait for."
+    ),
     "recreate": CommandRow(
         "operations", "Make a new run of RUN, which is completed, cancelled or given up."
     ),

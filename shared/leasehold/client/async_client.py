@@ -89,6 +89,7 @@ class AsyncClient:
     deliveries = _twin(Client.deliveries)
     list_deliveries = _twin(Client.list_deliveries)
     deliver = _twin(Client.deliver)
+    signal = _twin(Client.signal)
     stack = _twin(Client.stack)
     budgets = _twin(Client.budgets)
     limit = _twin(Client.limit)

@@ -33,7 +33,9 @@ from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
 from leasehold.api.registry import RegistryResponse
 from leasehold.api.results import CallReport, FileEntry, PageQuery
 from leasehold.api.runs import BudgetPart, RunsQuery, RunsResponse, StartBody
+from leasehold.api.signals import SignalBody, SignalResponse
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
+from leasehold.bootstrap import system_clock
 from leasehold.client.arguments import (
     Decision,
     Files,
@@ -489,6 +491,32 @@ class Client:
             DeliveryClaimedError: another process is sending it.
         """
         return self.call(calls.deliver, DeliverBody(channel=channel, reason=reason), run)
+
+    def signal(
+        self,
+        run: Run,
+        name: str,
+        value: Any,
+        *,
+        id: str | None = None,  # noqa: A002 - the word of the API
+    ) -> SignalResponse:
+        """Send a value that the run waits for, or will wait for: then it is kept until that.
+
+        Args:
+            run: the run.
+            name: of the signal, as the wait has it.
+            value: JSON values or a model.
+            id: of the signal: the same one counts once, however often it is sent. None: a new one,
+                under which this call may be repeated by itself.
+
+        Raises:
+            UnknownSignalError: nothing of the run waits for a signal of that name.
+            SignalNotAwaitedError: the run is over, or went on without it.
+            SignalIdReusedError: the id came before with another value.
+            InvalidSignalError: the value does not fit the model of the wait.
+        """
+        given = {"value": plain_input(value, "value"), "id": id or system_clock().new_id()}
+        return self.call(calls.signal, SignalBody(**given), run, name=name)
 
     def stack(self, run: Run, timeout: float | None = None) -> TraceEvent | None:
         """Return what the attempt of a run does now; it goes on meanwhile.

@@ -6,7 +6,7 @@ happened to the run, or the sweep looks at it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,7 @@ from leasehold.domain.manifest_parts import (
 )
 from leasehold.domain.notes import MadeOutput, Notes, Phases, TakenStack
 from leasehold.domain.recorded_calls import calls_folder
+from leasehold.domain.signal import place_of, with_taken
 from leasehold.domain.spend import NOTHING, Spend
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import (
@@ -204,8 +205,8 @@ def alarm_for(
         return lease.expires_at
     if manifest.is_idle:
         return _alarm_of_idle(manifest, grace, written_at)
-    if manifest.look_at is not None:
-        return manifest.look_at
+    if manifest.status is RunStatus.BLOCKED:
+        return manifest.look_at or manifest.wait_until
     dispatch = manifest.position.dispatch
     if dispatch.schedule_to_start_s is not None:
         return _next_look(dispatch, written_at)
@@ -318,6 +319,8 @@ class Draft:
             self.run = replace(self.run, has_files=True)
         if notes.phases is not None:
             self._phases = notes.phases
+        if notes.waited:
+            self._take_signals(notes.waited)
         if notes.stack is not None:
             self._answer_stack_request(notes.stack)
         if notes.output is not None and self.keep_output(notes.output):
@@ -335,6 +338,14 @@ class Draft:
             self.position = replace(self.position, unconfirmed_call=notes.unconfirmed_call)
         if notes.spared is not None:
             self.step = replace(self.step, spared=notes.spared)
+
+    def _take_signals(self, names: Iterable[str]) -> None:
+        """Note the signals that the step was given: each attempt to come is given the same."""
+        signals, taker = self.run.signals, place_of(self.position.step, self.position.trial)
+        for name in names if signals else ():
+            signals = with_taken(signals or (), name, taker)
+        if signals != self.run.signals:
+            self.run = replace(self.run, signals=signals)
 
     def _count_spend(self, spent: Spend, recorded: Spend) -> None:
         """Count what was not counted before: the lease and the position say how much was."""

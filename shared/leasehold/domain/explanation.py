@@ -21,6 +21,7 @@ from leasehold.domain.lifecycle.operate import Operation, decisions
 from leasehold.domain.lifecycle.repair import flaws, flaws_at
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted
+from leasehold.domain.signal import Wait
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.timestamps import stamp
 from leasehold.domain.trials import trial_words
@@ -92,6 +93,10 @@ def explain(
         else _what(manifest, now, possible, holder_gone=holder_gone, asked=asked)
     )
     until = manifest.alarm_at
+    if manifest.waits_for is not None and not (broken or manifest.paused):
+        ends = None if until is None else _at(manifest, max(now, until), rules).outcome
+        words = f"Run {manifest.run_id} waits for {what}."
+        return Explanation(what, until, ends, words, possible)
     if until is None:
         words = f"Run {manifest.run_id} waits for {what}."
         return Explanation(what, None, None, words, () if broken else possible)
@@ -154,11 +159,24 @@ def _person(manifest: Manifest, possible: tuple[Operation, ...]) -> str:
     offered = f"{', '.join(others)} or {last}" if others else last
     if manifest.paused:
         return f"a person to resume it ({offered})"
+    if wait := manifest.waits_for:
+        return _signal(manifest, wait, offered)
     block = manifest.block
     why = "" if block is None else f": {block.words}".rstrip(".")
     if manifest.look_at is not None:
         return f"the code to be put right at step {manifest.position.step} ({offered}){why}"
     return f"a person to decide on step {manifest.position.step} ({offered}){why}"
+
+
+def _signal(manifest: Manifest, wait: Wait, offered: str) -> str:
+    """Say what is waited for, since when, until when and what then, and how to send it."""
+    until = f"until {stamp(wait.until)}; then {wait.then}" if wait.until else "for any time"
+    if wait.is_over and wait.until:
+        until = f"whose time was over at {stamp(wait.until)}: a person decides"
+    refused = f"; one was refused: {wait.refused.rstrip('.')}" if wait.refused else ""
+    send = f"leasehold signal {manifest.run_id} {wait.name} --json VALUE; or {offered}"
+    what = f"the signal {wait.name!r} since {stamp(wait.since)}, {until}"
+    return f"{what} ({send}){refused}"
 
 
 def _worker(manifest: Manifest, now: datetime, asked: str) -> str:

@@ -41,6 +41,7 @@ from leasehold.domain.manifest_parts import (
     StepRecord,
     step_type_at,
 )
+from leasehold.domain.signal import WAITING, Signal, Wait
 from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
@@ -100,6 +101,7 @@ class AtStep(Stored):
     calls: tuple[CallResult, ...] = ()  # that a version before this one kept in the run
     step_budget: SpendLimit | None = None  # a person's, in place of that of the step
     note: str | None = None  # a person's words for the attempts of the step
+    wait: Wait | None = None  # the signal that the step waits for; None: it waits for none
 
 
 class Position(AtStep):
@@ -162,6 +164,7 @@ class RunFields(Stored):
     owed: tuple[str, ...] = ()  # folders of temporary files, to be deleted after their step
     has_files: bool = False  # whether files may be among its artifacts, as far as it was noted
     announcement: Announcement | None = None  # the last one
+    signals: tuple[Signal, ...] | None = None  # that were sent to it; None: none
     archive: OwedArchive | None = None  # what is still to be archived of an ended run
     traced: int = 0  # how many trace events are stored: the number of the next one
     purged_at: AwareDatetime | None = None  # it is hidden, and being deleted
@@ -192,7 +195,7 @@ class Manifest(RunFields):
     @property
     def is_idle(self) -> bool:
         """Whether no time moves the run: terminal, or waiting for a person without a lease."""
-        blocked = self.status is RunStatus.BLOCKED and self.look_at is None
+        blocked = self.status is RunStatus.BLOCKED and not (self.look_at or self.wait_until)
         return self.is_terminal or ((self.paused or blocked) and self.position.lease is None)
 
     @property
@@ -213,6 +216,21 @@ class Manifest(RunFields):
         if block is None or not block.heals:
             return None
         return block.look_at or self.updated_at
+
+    @property
+    def waits_for(self) -> Wait | None:
+        """The wait for a signal that the run is blocked by; None: by none."""
+        block = self.block
+        is_waiting = self.status is RunStatus.BLOCKED and not self.is_terminal
+        return self.position.wait if is_waiting and block and block.code == WAITING else None
+
+    @property
+    def wait_until(self) -> datetime | None:
+        """When the time of its wait for a signal is over; None: no time moves it."""
+        if self.status is not RunStatus.BLOCKED or self.paused:
+            return None
+        wait = self.waits_for
+        return None if wait is None or wait.is_over else wait.until
 
     @property
     def has_unjudged_output(self) -> bool:
@@ -351,7 +369,7 @@ class Manifest(RunFields):
 
     @property
     def text_bytes(self) -> int:
-        """How many bytes the texts of input, note, outputs, checkpoint and calls take.
+        """How many bytes the texts of input, note, outputs, checkpoint, calls and signals take.
 
         Later trials' values beside their outputs count from the beginning.
         """
@@ -363,6 +381,7 @@ class Manifest(RunFields):
             if record.trials:
                 texts.extend(one.output for one in record.trials)
         results = sum(call.size for call in self.position.calls) if self.position.calls else 0
+        results += sum(signal.size for signal in self.signals) if self.signals else 0
         return len("".join(filter(None, texts)).encode()) + results + TRIAL_BYTES * most
 
 

@@ -107,6 +107,7 @@ class Notes(NamedTuple):
             write it twice does no harm. None: nothing that is known here.
         recorded_spend: what the recorded calls of the trial have spent, those of all attempts;
             likewise.
+        waited: the names of the signals that its handler was given.
     """
 
     progress: Progress | None = None
@@ -121,6 +122,7 @@ class Notes(NamedTuple):
     spared: Spend | None = None
     spent: Spend | None = None
     recorded_spend: Spend | None = None
+    waited: tuple[str, ...] = ()
 
 
 NO_NOTES: Final = Notes()

@@ -288,8 +288,9 @@ def current_calls(manifest: Manifest) -> tuple[CallResult, ...]:
 
 
 def kept_files(manifest: Manifest) -> tuple[str, ...]:
-    """Return the artifacts of the checkpoint, and of the results that are in the run."""
+    """Return the artifacts of the checkpoint, and of results and signals that are in the run."""
     checkpoint = manifest.position.checkpoint
     values = [] if checkpoint is None else [checkpoint.partial_results]
     values += [call.value for call in manifest.position.calls]
+    values += [signal.value for signal in manifest.signals or ()]
     return tuple(value.ref for value in values if value.ref is not None)

@@ -113,6 +113,25 @@ class Deferred:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalRequest:
+    """The signal that a handler waits for.
+
+    Args:
+        name: of the signal.
+        timeout_s: for how long, in seconds; None: for any time.
+        otherwise: what then, as an `Otherwise`.
+        model: the path of the model that it has to fit; empty: any value will do.
+        refused: why the signal that was there does not count; empty: there was none.
+    """
+
+    name: str
+    timeout_s: float | None = None
+    otherwise: str = "block"
+    model: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Continued:
     """The attempt ended for the next one to go on from what it kept.
 
@@ -121,10 +140,12 @@ class Continued:
             asked for it.
         over_budget: it was ended as a budget is used up, which the sentence names; empty: it was
             not.
+        wanted: the signal that the next attempt waits for; None: it waits for none.
     """
 
     at_checkpoint: bool = False
     over_budget: str = ""
+    wanted: SignalRequest | None = None
 
 
 Result = Finished | Refused | Unable | Failed | LimitExceeded | Stopped | Deferred | Continued

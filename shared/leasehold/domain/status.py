@@ -51,6 +51,8 @@ class RunEvent(StrEnum):
     LOOKED_AGAIN = "looked again"
     BUDGET_EXCEEDED = "budget exceeded"
     CALL_UNCONFIRMED = "call unconfirmed"
+    WAIT_BEGUN = "wait begun"
+    WAIT_OVER = "wait over"
     PAUSED = "paused"
     RESUMED = "resumed"
     BUDGET_RAISED = "budget raised"
@@ -83,6 +85,8 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_ERROR, RunEvent.BUDGET_EXCEEDED): _BLOCKED,
     (_PENDING, RunEvent.CALL_UNCONFIRMED): _BLOCKED,
     (_ERROR, RunEvent.CALL_UNCONFIRMED): _BLOCKED,
+    (_PENDING, RunEvent.WAIT_BEGUN): _BLOCKED,
+    (_BLOCKED, RunEvent.WAIT_OVER): _PENDING,
     (_BLOCKED, RunEvent.LOOKED_AGAIN): _PENDING,
     (_ERROR, RunEvent.RETRIED): _PENDING,
     (_BLOCKED, RunEvent.RETRIED): _PENDING,
@@ -155,6 +159,7 @@ class Outcome(StoredText):
     ALARM_SET = "alarm_set"  # it came too early, by a shorter grace; or it looks again later
     LOOKED_AGAIN = "looked_again"  # a blocked run is tried once more where it stands
     UNCOUNTED = "uncounted"  # a task that could not be created counts as lost no more
+    WAIT_TIMED_OUT = "wait_timed_out"  # no signal came in the time of a wait
     NOT_DUE = "not_due"
     MOVED_ON = "moved_on"  # the generation or the lease that was looked at is not the current one
     IN_ORDER = "in_order"  # there is nothing to repair
@@ -166,6 +171,9 @@ class Outcome(StoredText):
     APPROVED = "approved"
     CANCELLED = "cancelled"
     RECREATED = "recreated"
+    SIGNALLED = "signalled"  # it waited for that, and goes on
+    SIGNAL_KEPT = "signal_kept"  # nothing waits for it so far
+    SIGNAL_KNOWN = "signal_known"  # its id came before
     STACK_REQUESTED = "stack_requested"  # of the attempt that runs, which goes on
     PURGED = "purged"
 

@@ -184,6 +184,10 @@ class HandlerChecks(Protocol):
         """
         ...
 
+    def signals_in(self, step: StepHandler) -> frozenset[str] | None:
+        """Return the names of signals that the code of the handler waits for; None: any."""
+        ...
+
     def error_of_output(self, step_type: str, output: str) -> ErrorRecord:
         """Return the error that an output of status ERROR says, bounded and without secrets."""
         ...

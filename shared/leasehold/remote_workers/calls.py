@@ -22,8 +22,9 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
 from leasehold.domain.notes import progress_message
 from leasehold.domain.recorded_calls import MAX_TYPE, MadeCall, fingerprint_of
-from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus
+from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus, SignalRequest
 from leasehold.domain.retry import MAX_RETRY_AFTER
+from leasehold.domain.signal import LONGEST_WAIT, MAX_REFUSED, NAME_WORDS, Otherwise, is_signal_name
 from leasehold.domain.spend import MAX_TOKENS, NOTHING, spend_of
 from leasehold.domain.stored import replace
 from leasehold.domain.traceparent import attempt_traceparent
@@ -183,6 +184,33 @@ class ReleaseBody(SpendingBody):
     """`POST /leases:release`."""
 
     continued: Annotated[bool, rules.flag()] = False
+
+
+class AwaitBody(SpendingBody):
+    """`POST /leases:await`. `refused`: why the signal that was given before cannot be used."""
+
+    name: Annotated[str, rules.printable()]
+    timeout_s: Annotated[float, rules.seconds(LONGEST_WAIT)] | None = None
+    otherwise: Annotated[Otherwise, rules.one_of(Otherwise)] = Otherwise.BLOCK
+    refused: Annotated[str, rules.printable(MAX_REFUSED, least=0)] = ""
+
+    def to_request(self) -> SignalRequest:
+        """Return the signal as the service takes it, or raise InvalidRequestError."""
+        if not is_signal_name(self.name):
+            raise errors.InvalidRequestError(field="name", value=self.name, allowed=NAME_WORDS)
+        if self.timeout_s is not None and self.timeout_s < 1:
+            allowed = "at least 1 second, or null"
+            raise errors.InvalidRequestError(
+                field="timeoutS", value=self.timeout_s, allowed=allowed
+            )
+        return SignalRequest(self.name, self.timeout_s, self.otherwise.value, refused=self.refused)
+
+
+class AwaitResponse(ResponseModel):
+    """`found` or `missed`, and the value: the worker keeps the step; or how the attempt ended."""
+
+    outcome: str
+    value: Any = None
 
 
 class PutFileBody(LeaseBody):
@@ -442,6 +470,26 @@ def release(engine: Engine, request: CallRequest[ReleaseBody]) -> OutcomeRespons
 
 @call(
     "POST",
+    "/leases:await",
+    AwaitResponse,
+    AwaitBody,
+    needs=Needs.CHANGE,
+    refuses=_HELD,
+    limit=OUTPUT_BODY_BYTES,
+    name="awaitSignal",
+)
+def await_signal(engine: Engine, request: CallRequest[AwaitBody]) -> AwaitResponse:
+    """The signal, if it has come; else the attempt is over, and the next one begins with it."""
+    body = request.given
+    found, ended = manage_lease.await_signal(engine, _credentials(body), body.to_request())
+    if found is None:
+        return AwaitResponse(outcome="" if ended is None else ended.outcome.word)
+    outcome = "missed" if found.is_missed else "found"
+    return AwaitResponse(outcome=outcome, value=pydantic_core.from_json(found.text))
+
+
+@call(
+    "POST",
     "/leases:putFile",
     FileEntry,
     PutFileBody,
@@ -503,6 +551,7 @@ LEASE_CALLS: Final[tuple[AnyRow, ...]] = (
     complete,
     fail,
     release,
+    await_signal,
     put_file,
     get_file,
     list_files,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.calls import AttemptCalls, FoundSignal
 from leasehold.attempt.checkpoints import keep_checkpoint
 from leasehold.attempt.recorded_calls import RecordedCalls
 from leasehold.attempt.settlement import ending_of
@@ -24,7 +25,15 @@ from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
 from leasehold.domain.recorded_calls import MAX_RESULTS, MadeCall, fingerprint_of
-from leasehold.domain.result import Continued, Failed, Finished, Result, Stopped, Unable
+from leasehold.domain.result import (
+    Continued,
+    Failed,
+    Finished,
+    Result,
+    SignalRequest,
+    Stopped,
+    Unable,
+)
 from leasehold.domain.spend import Spend
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import (
@@ -237,6 +246,36 @@ def release_step(
     """
     stopped = Stopped(Termination.INSTANCE_SHUTDOWN, _RELEASED)
     return _settle(engine, _attempt(engine, credentials), Continued() if continued else stopped)
+
+
+def await_signal(
+    engine: Engine, credentials: LeaseCredentials, wanted: SignalRequest
+) -> tuple[FoundSignal | None, Change | None]:
+    """Return a signal, and keep the lease; or end the attempt, for the next one to begin with it.
+
+    Args:
+        engine: the parts.
+        credentials: of the worker.
+        wanted: the signal.
+
+    Returns:
+        The signal, or how the attempt ended.
+
+    Raises:
+        UnknownRunError, LeaseLostError, StoreUnavailableError: as `renew_lease`.
+    """
+    attempt = _attempt(engine, credentials)
+    try:
+        attempt.check_held()
+    except LeaseLostError:  # it may have ended by this very call, whose answer was lost
+        if answer := first_answer(attempt.manifest, attempt.fence):
+            return None, publish_owed(engine, answer)
+        raise
+    found = None if wanted.refused else AttemptCalls(attempt).find_signal(wanted.name)
+    if found is None:
+        return None, _settle(engine, attempt, Continued(wanted=wanted))
+    attempt.renew()  # with the note that the step has it
+    return found, None
 
 
 def check_lease(engine: Engine, credentials: LeaseCredentials) -> Manifest:

@@ -107,6 +107,7 @@ class Operations:
     retry = _operation(Client.retry)
     approve = _operation(Client.approve)
     recreate = _operation(Client.recreate)
+    signal = _twin(Client.signal)
     batch = _twin(Client.batch)
 
     def sweep(self: _InProcess) -> SweepResult:

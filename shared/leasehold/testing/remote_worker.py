@@ -20,7 +20,7 @@ import pydantic_core
 from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.result import StepResult
+from leasehold.domain.result import SignalRequest, StepResult
 from leasehold.domain.spend import checked_spend
 from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError, NothingToClaimError
@@ -55,6 +55,10 @@ class _ReleasedError(BaseException):
     def __init__(self, *, continued: bool) -> None:
         super().__init__()
         self.continued = continued
+
+
+class _SettledError(BaseException):
+    """Ends the function: its attempt is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,17 @@ class RemoteStep:
             partial_results=json_text("partial_results", partial_results),
         )
 
+    def wait_for(
+        self, name: str, *, timeout: timedelta | None = None, otherwise: str = "block"
+    ) -> Any:
+        """Return a signal, None where none came in time; or end here, to begin again with it."""
+        timeout_s = None if timeout is None else timeout.total_seconds()
+        wanted = SignalRequest(name, timeout_s, otherwise)
+        found, _ = manage_lease.await_signal(self._engine, self._credentials, wanted)
+        if found is None:
+            raise _SettledError
+        return pydantic_core.from_json(found.text)
+
     def release(self) -> None:
         """End here, as a worker that is shut down: another one may claim the step at once."""
         raise _ReleasedError(continued=False)
@@ -184,6 +199,8 @@ def _work(engine: Engine, claimed: ClaimedStep, function: RemoteFunction) -> Non
         output = _called(function, step, claimed)
     except _ReleasedError as end:
         release_step(engine, step.credentials, continued=end.continued)
+    except _SettledError:
+        return
     except Exception as error:  # noqa: BLE001 - a worker reports whatever its work raises
         fail_step(engine, step.credentials, record_of(error), permanent=is_permanent(error))
     else:

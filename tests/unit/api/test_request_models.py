@@ -28,11 +28,13 @@ from leasehold.api.overrides import OverrideBody
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import PageQuery
 from leasehold.api.runs import RunsQuery, StartBody
+from leasehold.api.signals import SignalBody
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.trouble import Trouble
 from leasehold.errors import InvalidRequestError
 from leasehold.remote_workers.calls import (
     AcquireBody,
+    AwaitBody,
     CallsBody,
     CheckpointBody,
     ClaimBody,
@@ -68,6 +70,8 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     ClaimBody: {"stepType": "count", "holder": "vm-1"},
     AcquireBody: {"runId": "r-1", "holder": "vm-1"},
     LeaseBody: LEASE,
+    AwaitBody: LEASE | {"name": "approval"},
+    SignalBody: {"value": None},
     ReleaseBody: LEASE,
     SpendingBody: LEASE,
     RenewBody: LEASE,
@@ -112,6 +116,9 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     ),
     (RecreateBody, "fromStep", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
     (RetryBody, "note", "ä\n" * 1365 + "x", "ä\n" * 1366, "1 to 4096 bytes"),
+    (AwaitBody, "timeoutS", 3660 * 86400, 3661 * 86400, "seconds from 0 to"),
+    (AwaitBody, "otherwise", "fail", "die", "block, continue, fail"),
+    (SignalBody, "id", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
     (RetryBody, "note", "shorter", " \n", "printable characters and newlines"),
     (BatchBody, "note", "a\tb", "a\x1b[31mb", "printable characters and newlines"),
     (OperationBody, "generation", 1, 0, "a whole number from 1"),
@@ -135,7 +142,7 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
 ]
 REFUSED = object()
 #: Fields that take any JSON value.
-ANY_VALUE = {"input", "output", "partialResults", "result", "request"}
+ANY_VALUE = {"input", "output", "partialResults", "result", "request", "value"}
 #: Values that no field takes that is not of their very type.
 ODD = [True, 1.5, float("nan"), float("inf"), 10**4000, "\ud800", b"x", [], {}, [[]], {"a": {}}, -1]
 

@@ -26,6 +26,8 @@ cannot_run        -            BLOCKED      -            -          -
 looked_again      -            -            -            PENDING    -
 budget_exceeded   BLOCKED      -            BLOCKED      -          -
 call_unconfirmed  BLOCKED      -            BLOCKED      -          -
+wait_begun        BLOCKED      -            -            -          -
+wait_over         -            -            -            PENDING    -
 paused            PENDING      IN_PROGRESS  ERROR        BLOCKED    -
 resumed           PENDING      IN_PROGRESS  PENDING      BLOCKED    -
 budget_raised     -            -            -            PENDING    -

@@ -5,7 +5,8 @@ it makes with a `Draft`: set fields, trace events, commit.
 `start` begins a run; `arrive` and `claim` are an attempt's ways in, `renew`, `checkpoint` and
 `record_call` keep it going; `complete`, `fail`, `exceed_limit`, `block`, `block_attempt`,
 `release`, `continue_later`, `exceed_budget`, `defer` and `expire` are its ways out; `look_again`
-and the rest move a run that no attempt has. `purge` lets an ended run be deleted.
+and the rest move a run that no attempt has. `wait_for` and `signal` are the two sides of a wait.
+`purge` lets an ended run be deleted.
 """
 
 from leasehold.domain.lifecycle.attempt import arrive, claim, then_arrive
@@ -44,6 +45,7 @@ from leasehold.domain.lifecycle.settle import (
 )
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
 from leasehold.domain.lifecycle.termination import dead_letter
+from leasehold.domain.lifecycle.wait import signal, wait_for
 
 __all__ = [
     "ALLOWED",
@@ -96,8 +98,10 @@ __all__ = [
     "request_stack",
     "resume",
     "retry",
+    "signal",
     "start",
     "then_arrive",
     "time_in_future",
+    "wait_for",
     "with_skips",
 ]

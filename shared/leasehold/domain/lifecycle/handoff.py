@@ -11,9 +11,18 @@ from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.manifest import Manifest, Position
 from leasehold.domain.manifest_parts import Block, Dispatch, SkippedStep
 from leasehold.domain.recorded_calls import outlasting
+from leasehold.domain.signal import (
+    WAITING,
+    Wait,
+    place_of,
+    signal_for,
+    with_taken,
+    without_values_of,
+)
 from leasehold.domain.spend import BUDGET_EXCEEDED, UsedUp
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.stored import make, replace
+from leasehold.domain.timestamps import stamp
 from leasehold.domain.trace import TraceType, event_of
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import (
@@ -30,6 +39,7 @@ _CONFIRM: Final = (
     "Find out. If it has, `leasehold approve RUN --output @FILE` with its result as JSON; if not, "
     "`leasehold retry RUN` makes it again; or cancel the run."
 )
+_SEND: Final = "Send it (`leasehold signal RUN {} --json VALUE`), or cancel the run."
 _REMEDY: Final = "Give it more (`leasehold resume RUN --budget usd=…`), or cancel it."
 
 
@@ -63,6 +73,8 @@ def dispatch_next(
                 draft.position, dispatch=under_next_generation(run.position.dispatch)
             )
         return draft.commit(outcome)
+    if run.position.wait is not None and (waiting := _wait(draft, run.position.wait)):
+        return waiting
     dispatch = _next_dispatch(draft, draft.now + wait)
     if run.position.unconfirmed_call is not None:
         return _block_for_call(draft, dispatch, run.position.unconfirmed_call)
@@ -93,19 +105,54 @@ def _block_for_call(draft: Draft, dispatch: Dispatch, call: UnconfirmedCall) -> 
     return _block(draft, dispatch, block, RunEvent.CALL_UNCONFIRMED, TraceType.CALL_UNCONFIRMED)
 
 
+def _wait(draft: Draft, wait: Wait) -> Change | None:
+    """Block a run until the signal comes that it waits for; None: it is there.
+
+    Its sender writes the same document: the signal is seen here, or its sender finds the wait.
+    """
+    run, at = draft.run, draft.position
+    taker = place_of(at.step, at.trial)
+    if signal_for(run.signals, wait.name, taker) is None:
+        return block_for_wait(draft, wait)
+    draft.run = replace(run, signals=with_taken(run.signals or (), wait.name, taker))
+    draft.position = replace(at, wait=None)
+    draft.count_anew()
+    return None
+
+
+def wait_words(wait: Wait) -> str:
+    """Say what is waited for, since when, until when and what then."""
+    why = f" One was refused: {wait.refused}" if wait.refused else ""
+    what = f"It waits for the signal {wait.name!r} since {stamp(wait.since)}"
+    if wait.until is None:
+        return f"{what}, for any time.{why}"
+    if wait.is_over:
+        return f"{what}; its time was over at {stamp(wait.until)}.{why}"
+    return f"{what}, until {stamp(wait.until)}; then {wait.then}.{why}"
+
+
+def block_for_wait(draft: Draft, wait: Wait) -> Change:
+    """Block a run that waits for a signal; nothing runs meanwhile, and nothing is written."""
+    draft.position = replace(draft.position, wait=wait)
+    block = Block(code=WAITING, finding=wait_words(wait), remediation=_SEND.format(wait.name))
+    dispatch = _next_dispatch(draft, draft.now)
+    return _block(draft, dispatch, block, RunEvent.WAIT_BEGUN, None)
+
+
 def _block(
-    draft: Draft, dispatch: Dispatch, block: Block, event: RunEvent, type_: TraceType
+    draft: Draft, dispatch: Dispatch, block: Block, event: RunEvent, type_: TraceType | None
 ) -> Change:
-    """Block a run before its next attempt; nothing but a person's decision has it go on."""
+    """Block a run before its next attempt; nothing but a decision or a signal has it go on."""
     draft.step = replace(draft.step, status=RunStatus.BLOCKED)
     draft.run = replace(draft.run, status=after(draft.run.status, event), block=block)
     draft.position = replace(draft.position, dispatch=replace(dispatch, after_block=None))
-    draft.trace_next(
-        type_,
-        reason=block.code,
-        detail=block.finding,
-        remediation=block.remediation,
-    )
+    if type_ is not None:
+        draft.trace_next(
+            type_,
+            reason=block.code,
+            detail=block.finding,
+            remediation=block.remediation,
+        )
     return draft.commit(Outcome.BLOCKED)
 
 
@@ -238,10 +285,12 @@ def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
         calls=before.calls and outlasting(run),
         last_settlement=before.last_settlement,
     )
+    signals = run.signals and without_values_of(run.signals, place_of(before.step, before.trial))
     draft.run = replace(
         draft.run,
         status=after(run.status, event),
         position=position,
+        signals=signals,
         error=None,
         error_at=None,
         block=None,

@@ -11,6 +11,7 @@ from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, StepRecord
 from leasehold.domain.recorded_calls import current_calls, kept_files, may_have_results, source_of
+from leasehold.domain.signal import Signal, place_of
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import replace
 from leasehold.domain.trials import trial_at, trials_of, with_finished_trial
@@ -132,6 +133,7 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
         dispatch = to_be_judged(dispatch, block and replace(block, looks=0))
     kept = replace(
         created,
+        signals=_kept_signals(old, trial, gone),
         position=replace(
             created.position,
             trial=trial,
@@ -212,6 +214,19 @@ def _kept_calls(
     of_trial = [replace(call, trial=trial) for call in kept if (call.step, call.trial) == own]
     others = [call for call in kept if call.keep and (call.step, call.trial) != own]
     return (*others, *of_trial)
+
+
+def _kept_signals(old: Manifest, trial: int, gone: Collection[str]) -> tuple[Signal, ...] | None:
+    """Return the signals that nothing has taken, and those of the step at hand, for its trial."""
+    at, kept = old.position, []
+    for one in old.signals or ():
+        if one.ref in gone or one.is_missed:
+            continue
+        if one.taken_by is None:
+            kept.append(one)
+        elif one.taken_by == place_of(at.step, at.trial):
+            kept.append(replace(one, taken_by=place_of(at.step, trial)))
+    return tuple(kept) or None
 
 
 def _outputs_before(

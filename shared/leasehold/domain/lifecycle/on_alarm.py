@@ -15,6 +15,7 @@ from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
 from leasehold.domain.lifecycle.settle import expire
 from leasehold.domain.lifecycle.termination import dead_letter
+from leasehold.domain.lifecycle.wait import time_out
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.status import Outcome, RunStatus
@@ -211,7 +212,7 @@ def on_alarm(
     if manifest.position.lease is not None:
         lease_id = manifest.position.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
-    if manifest.is_idle or manifest.look_at is not None:
+    if manifest.is_idle or manifest.look_at is not None or manifest.wait_until is not None:
         return _at_rest(manifest, now, rules)
     return redispatch(
         manifest,
@@ -266,12 +267,14 @@ def announce_pending(manifest: Manifest, now: datetime, *, rules: Rules) -> Chan
 
 
 def _at_rest(manifest: Manifest, now: datetime, rules: Rules) -> Change:
-    """Look again at what blocks the run; or have published again what an idle one owes.
+    """Look again at what blocks the run, or end its wait; or publish again what an idle one owes.
 
     An archive that fails again waits longer.
     """
     if manifest.look_at is not None:
         return look_again(manifest, now, rules=rules)
+    if manifest.wait_until is not None:
+        return time_out(manifest, now, rules=rules)
     draft = Draft(manifest, now, rules)
     run = draft.run
     if run.is_terminal and run.archive is not None:

@@ -235,7 +235,7 @@ def _go_on(draft: Draft, event: RunEvent, outcome: Outcome) -> Change:
     draft.step = to_run_again(draft.step)
     draft.run = replace(draft.run, status=after(draft.before.status, event), block=None)
     dispatch = replace(draft.before.position.dispatch, after_block=None)
-    draft.position = replace(draft.position, dispatch=dispatch, unconfirmed_call=None)
+    draft.position = replace(draft.position, dispatch=dispatch, unconfirmed_call=None, wait=None)
     draft.count_anew()
     change = dispatch_next(draft, outcome)
     return change._replace(kept=kept_counts(change.manifest))

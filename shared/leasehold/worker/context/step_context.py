@@ -628,6 +628,110 @@ class StepContext:
         """
         return cast(OutputStatus, self._calls.status_of(step_type))
 
+    @overload
+    def wait_for(
+        self,
+        name: str,
+        model: type[T],
+        *,
+        timeout: timedelta | None = None,
+        otherwise: Literal["block", "fail"] = "block",
+    ) -> T: ...
+
+    @overload
+    def wait_for(
+        self,
+        name: str,
+        model: type[T],
+        *,
+        timeout: timedelta | None = None,
+        otherwise: Literal["continue"],
+    ) -> T | None: ...
+
+    @overload
+    def wait_for(
+        self,
+        name: str,
+        *,
+        timeout: timedelta | None = None,
+        otherwise: Literal["block", "continue", "fail"] = "block",
+    ) -> Any: ...
+
+    def wait_for(
+        self,
+        name: str,
+        model: Any = None,
+        *,
+        timeout: timedelta | None = None,
+        otherwise: Literal["block", "continue", "fail"] = "block",
+    ) -> Any:
+        """Return the signal of a name, or end the attempt here: the next one is given it.
+
+        A signal that came before is there at once. Else nothing runs and nothing is paid for until
+        it comes (`leasehold signal RUN NAME --json VALUE`), for minutes or for months; the handler
+        begins anew then, with what it has kept by `once` and `checkpoint`. In one step and trial, a
+        name stands for one signal: each attempt is given the same.
+
+        Args:
+            name: of the signal; 1 to 128 of `a-z A-Z 0-9 _ - .`.
+            model: what the value has to fit, as a pydantic model or a type; None: plain JSON
+                values. One that does not fit is refused, and the step waits on.
+            timeout: how long it waits; at least a second. None: for any time.
+            otherwise: what then: `block` has a person decide, and a late signal still counts;
+                `continue` returns None; `fail` raises WaitTimedOutError.
+
+        Raises:
+            InvalidRequestError: an argument is not what it may be.
+            SignalAwaitedError: the attempt ends here. Let it pass.
+            WaitTimedOutError: no signal came in time; no retry can repair that.
+        """
+        from leasehold.worker.context.signals import awaited  # noqa: PLC0415 - few steps wait
+
+        return awaited(self._calls, name, model, timeout=timeout, otherwise=otherwise)
+
+    @overload
+    async def await_for(
+        self,
+        name: str,
+        model: type[T],
+        *,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as of wait_for
+        otherwise: Literal["block", "fail"] = "block",
+    ) -> T: ...
+
+    @overload
+    async def await_for(
+        self,
+        name: str,
+        model: type[T],
+        *,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as of wait_for
+        otherwise: Literal["continue"],
+    ) -> T | None: ...
+
+    @overload
+    async def await_for(
+        self,
+        name: str,
+        *,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as of wait_for
+        otherwise: Literal["block", "continue", "fail"] = "block",
+    ) -> Any: ...
+
+    async def await_for(
+        self,
+        name: str,
+        model: Any = None,
+        *,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as of wait_for
+        otherwise: Literal["block", "continue", "fail"] = "block",
+    ) -> Any:
+        """Do what `wait_for` does, without blocking the handler's loop."""
+        from leasehold.worker.context.signals import awaited  # noqa: PLC0415 - few steps wait
+
+        wait = partial(awaited, self._calls, name, model, timeout=timeout, otherwise=otherwise)
+        return await in_thread(wait)
+
     def _kept(self) -> IncrementalState | None:
         kept = self._calls.kept_checkpoint()
         if kept is None:

@@ -25,16 +25,19 @@ from leasehold.domain.result import (
     Failed,
     Finished,
     Result,
+    SignalRequest,
     StepResult,
     Stopped,
     Unable,
 )
+from leasehold.domain.signal import MAX_REFUSED, MAX_TYPE_PATH
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.domain.stored import replace
 from leasehold.errors import (
     BudgetExceededError,
     ContinuedError,
     EntryActionNotFoundError,
+    SignalAwaitedError,
     StoreUnavailableError,
 )
 from leasehold.logs.attempt import LinesOf
@@ -234,12 +237,30 @@ def continued_in(error: BaseException) -> Continued | None:
         asked, others = error.split(ContinuedError)
         if asked is None or others is not None:
             return None
-        error = asked.subgroup(BudgetExceededError) or ContinuedError()
+        error = asked.subgroup(BudgetExceededError) or _all_waiting(asked) or ContinuedError()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
     if isinstance(error, BudgetExceededError):
         return Continued(over_budget=str(error))
+    if isinstance(error, SignalAwaitedError):
+        return Continued(wanted=_signal_request(error))
     return Continued(error.at_checkpoint) if isinstance(error, ContinuedError) else None
+
+
+def _all_waiting(asked: BaseExceptionGroup) -> BaseExceptionGroup | None:
+    """Return the group of tasks that all wait for signals; None: another one can go on."""
+    waiting, others = asked.split(SignalAwaitedError)
+    return waiting if others is None else None
+
+
+def _signal_request(error: SignalAwaitedError) -> SignalRequest:
+    return SignalRequest(
+        error.name,
+        error.timeout_s,
+        error.otherwise,
+        safe_text(error.model, MAX_TYPE_PATH),
+        safe_text(error.refused, MAX_REFUSED),
+    )
 
 
 def failed_by(

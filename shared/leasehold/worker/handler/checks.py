@@ -90,6 +90,16 @@ class ImportedHandlerChecks:
             return None
         return _misfit(given, output, f"{what}, which step {following.step_type} is given,")
 
+    def signals_in(self, step: StepHandler) -> frozenset[str] | None:
+        """Return the names of signals that the code of the handler waits for; None: any."""
+        from leasehold.worker.handler.signals_in import signals_in  # noqa: PLC0415 - seldom asked
+
+        try:
+            handler_of(step)
+        except HandlerNotFoundError:
+            return None
+        return signals_in(step.handler.partition(":")[0])
+
     def error_of_output(self, step_type: str, output: str) -> ErrorRecord:
         """Return the error of an output of status ERROR, with as much of it as there is room."""
         message = (

@@ -40,6 +40,7 @@ from leasehold.worker.sandbox.wire.messages import (
     RecordResultCall,
     Refusal,
     RejectCall,
+    SignalCall,
     StatusCall,
 )
 
@@ -131,6 +132,9 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
     value: Any = None
     text = b""
     match call:
+        case SignalCall(name=name):
+            if found := calls.find_signal(name):
+                value, text = found.is_missed, found.text.encode()
         case OutputCall(step_type=step_type):
             text = calls.output_of(step_type).encode()
         case StatusCall(step_type=step_type):

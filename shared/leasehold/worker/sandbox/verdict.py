@@ -147,7 +147,8 @@ class _Verdict:
                 return Deferred(reason, safe_text(detail, _MAX_DETAIL))
             case ContinuedNote(at_checkpoint=at_checkpoint, over_budget=over):
                 is_to_stop = self._held.stop.is_requested  # then that is why it ends
-                continued = Continued(at_checkpoint, safe_text(over, _MAX_DETAIL))
+                wanted = None if note.wanted is None else note.wanted.to_request()
+                continued = Continued(at_checkpoint, safe_text(over, _MAX_DETAIL), wanted)
                 return self._stopped() if is_to_stop else continued
             case UnableNote(code=code):
                 return Unable(code, record_of_child(body))

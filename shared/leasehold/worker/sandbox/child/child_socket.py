@@ -21,7 +21,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from leasehold.attempt.calls import AttemptFacts, KeptCheckpoint
+from leasehold.attempt.calls import AttemptFacts, FoundSignal, KeptCheckpoint
 from leasehold.attempt.files import RunFiles
 from leasehold.attempt.stop import StopSignal
 from leasehold.domain.artifact_name import RunLife, check_artifact_name, files_folder
@@ -61,6 +61,7 @@ from leasehold.worker.sandbox.wire.messages import (
     RecordResultCall,
     Refusal,
     RejectCall,
+    SignalCall,
     SpendNote,
     StatusCall,
     from_worker,
@@ -443,6 +444,12 @@ class ChildCalls:
     def mark_execution(self) -> None:
         """Note that the handler has its result."""
         self._link.say(ExecutionNote(at=time.monotonic()))
+
+    def find_signal(self, name: str) -> FoundSignal | None:
+        """Return the signal of a name; None: it has not come."""
+        answer = self._link.ask(SignalCall(name=name))
+        is_missed = _value(answer.message)
+        return None if is_missed is None else FoundSignal(answer.body.decode(), bool(is_missed))
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""

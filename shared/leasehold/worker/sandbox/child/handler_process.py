@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextvars
+import dataclasses
 import gc
 import importlib
 import logging
@@ -52,6 +53,7 @@ from leasehold.worker.sandbox.wire.messages import (
     StacksNote,
     Stop,
     UnableNote,
+    WantedSignal,
     build_readers,
 )
 
@@ -309,8 +311,16 @@ class HandlerProcess:
                 return LastWord(note, _body_of(record))
             case Deferred(reason, detail):
                 return LastWord(DeferredNote.model_validate({"reason": reason, "detail": detail}))
-            case Continued(at_checkpoint, over_budget):
-                return LastWord(ContinuedNote(at_checkpoint=at_checkpoint, over_budget=over_budget))
+            case Continued(at_checkpoint, over_budget, wanted):
+                return LastWord(
+                    ContinuedNote(
+                        at_checkpoint=at_checkpoint,
+                        over_budget=over_budget,
+                        wanted=None
+                        if wanted is None
+                        else WantedSignal(**dataclasses.asdict(wanted)),
+                    )
+                )
         raise AssertionError(result)
 
     def _failed(self, record: ErrorRecord, *, permanent: bool) -> LastWord:

@@ -12,7 +12,8 @@ from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
 from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
 from leasehold.domain.recorded_calls import MAX_ARGUMENTS, MAX_FIELD, MAX_FIELDS, MAX_KEY, MAX_TYPE
-from leasehold.domain.result import OutputStatus
+from leasehold.domain.result import OutputStatus, SignalRequest
+from leasehold.domain.signal import MAX_NAME, MAX_REFUSED, MAX_TYPE_PATH
 from leasehold.domain.spend import MAX_TOKENS, MAX_USD
 from leasehold.domain.status import BlockCode, Termination
 
@@ -26,6 +27,7 @@ MAX_CALLS: Final = 16
 _Name = Annotated[str, Field(max_length=2000)]
 _Key = Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
 _TypeName = Annotated[str, Field(max_length=MAX_TYPE)]
+_SignalName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 _Request = Annotated[
     Mapping[Annotated[str, Field(max_length=MAX_FIELD)], Annotated[str, Field(max_length=32)]]
     | None,
@@ -212,6 +214,13 @@ class RecordResultCall(Call):
     usd: _Usd = 0.0
 
 
+class SignalCall(Call):
+    """Request for the signal of a name."""
+
+    kind: Literal["find_signal"] = "find_signal"
+    name: _SignalName
+
+
 class OutputCall(Call):
     """What is the output of an earlier step?"""
 
@@ -346,12 +355,28 @@ class DeferredNote(Message):
     detail: Annotated[str, Field(max_length=1000)]
 
 
+class WantedSignal(Message):
+    """The signal that the handler waits for; see `SignalRequest`."""
+
+    kind: Literal["signal"] = "signal"
+    name: _SignalName
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    otherwise: Literal["block", "continue", "fail"]
+    model: Annotated[str, Field(max_length=MAX_TYPE_PATH)]
+    refused: Annotated[str, Field(max_length=MAX_REFUSED)]
+
+    def to_request(self) -> SignalRequest:
+        """Return it as the settlement takes it."""
+        return SignalRequest(self.name, self.timeout_s, self.otherwise, self.model, self.refused)
+
+
 class ContinuedNote(Message):
     """The attempt is to be continued by the next one."""
 
     kind: Literal["continued"] = "continued"
     at_checkpoint: bool
     over_budget: Annotated[str, Field(max_length=2000)]
+    wanted: WantedSignal | None = None
 
 
 class LeftNote(Message):
@@ -375,6 +400,7 @@ AnyCall = (
     | FindResultCall
     | ForgetIntentCall
     | RecordResultCall
+    | SignalCall
     | OutputCall
     | StatusCall
     | FindingsCall
