@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from leasehold.registry.dispatch import EnvOverrides, RetryPolicy, StepDispatchEntry
     from leasehold.registry.gates import GateEntry
     from leasehold.registry.pipelines import PipelineEntry, TrialPolicy
-    from leasehold.registry.plan import Step
+    from leasehold.registry.plan import Step, Wait
     from leasehold.registry.registry import Registry
     from leasehold.worker.context.mapped import CallRetry, Mapped
     from leasehold.worker.context.step_context import IncrementalState, StepContext
@@ -78,6 +78,7 @@ __all__ = [
     "TopicChannel",
     "TraceEvent",
     "TrialPolicy",
+    "Wait",
     "WaitTimedOutError",
     "WebhookChannel",
 ]
@@ -118,6 +119,7 @@ _MODULES: Final = {
     "TopicChannel": "registry.channels",
     "TraceEvent": "domain.trace",
     "TrialPolicy": "registry.pipelines",
+    "Wait": "registry.plan",
     "WaitTimedOutError": "errors",
     "WebhookChannel": "registry.channels",
 }

@@ -105,6 +105,7 @@ def test_the_drawing_has_each_move_of_workers() -> None:
             "BLOCKED --> PENDING: wait over, looked again, retried, approved, trial opened, "
             "budget raised"
         ),
+        "PENDING --> COMPLETED: last step done",
         "ERROR --> PENDING: retried",
         "BLOCKED --> COMPLETED: last step done",
         "COMPLETED --> [*]",

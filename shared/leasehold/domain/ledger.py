@@ -78,7 +78,7 @@ def ledger_ref(run_id: str) -> Ref:
 def ledger_of(run: Manifest) -> LedgerEntry:
     """Return the entry of an ended run: the same whenever it is asked for until it is archived."""
     ended_at = _ended_at(run)
-    types = {name: run.step_type_of(name) for name in run.plan}
+    types = {name: name if run.wait_rule_at(name) else run.step_type_of(name) for name in run.plan}
     steps = {name: _step_entry(run.steps[name], name, types[name]) for name in run.plan}
     entries = steps.values()
     total_s = max(0.0, (ended_at - run.created_at).total_seconds())

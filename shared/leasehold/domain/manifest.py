@@ -41,7 +41,7 @@ from leasehold.domain.manifest_parts import (
     StepRecord,
     step_type_at,
 )
-from leasehold.domain.signal import WAITING, Signal, Wait
+from leasehold.domain.signal import WAITING, Signal, Wait, WaitRule
 from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
@@ -272,6 +272,19 @@ class Manifest(RunFields):
     def step_type_of(self, name: str) -> str:
         """Return the type of the step at a place of the plan, as `step_type`."""
         return step_type_at(self.places, name)
+
+    def wait_rule_at(self, name: str) -> WaitRule | None:
+        """Return how a place of the plan waits for a signal; None: a step runs there."""
+        place = None if self.places is None else self.places.get(name)
+        return None if place is None else place.wait
+
+    @property
+    def signals_ahead(self) -> frozenset[str]:
+        """The names of the places that wait, or may wait yet, for a signal."""
+        at, looped = self.position.step, self.looped_steps
+        first = looped[0] if at in looped else at
+        ahead = self.plan[self.plan.index(first) :]
+        return frozenset(name for name in ahead if self.wait_rule_at(name))
 
     @property
     def state(self) -> str:

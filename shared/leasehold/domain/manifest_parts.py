@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from pydantic import AwareDatetime
 
 from leasehold.domain.checkpoint import CallCount, KeptCounts, KeptValue
+from leasehold.domain.signal import WaitRule
 from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.stored import Stored, make, replace
@@ -55,6 +56,7 @@ class Place(Stored):
     """
 
     step_type: str = ""
+    wait: WaitRule | None = None  # it waits for a signal, and has the queue of that step type
 
 
 def step_type_at(places: Mapping[str, Place] | None, name: str) -> str:

@@ -69,6 +69,25 @@ class Signal(Stored):
         return 0 if self.inline is None else len(self.inline.encode())
 
 
+class WaitRule(Stored):
+    """A place of a plan that waits for the signal of its name: for how long, and what then."""
+
+    timeout_s: float | None = None  # None: for any time
+    otherwise: str = Otherwise.BLOCK.value
+    model: str | None = None  # the path of the model that a signal has to fit; None: any value
+
+    def begun(self, name: str, now: datetime) -> Wait:
+        """Return the wait that begins now."""
+        timeout = None if self.timeout_s is None else timedelta(seconds=self.timeout_s)
+        return Wait(
+            name=name,
+            since=now,
+            until=None if timeout is None else now + timeout,
+            otherwise=self.otherwise,
+            model=self.model,
+        )
+
+
 class Wait(Stored):
     """What the step at hand waits for: a signal, since when and until when, and what then."""
 

@@ -87,6 +87,8 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_ERROR, RunEvent.CALL_UNCONFIRMED): _BLOCKED,
     (_PENDING, RunEvent.WAIT_BEGUN): _BLOCKED,
     (_BLOCKED, RunEvent.WAIT_OVER): _PENDING,
+    (_PENDING, RunEvent.WAIT_OVER): _PENDING,
+    (_PENDING, RunEvent.LAST_STEP_DONE): _COMPLETED,
     (_BLOCKED, RunEvent.LOOKED_AGAIN): _PENDING,
     (_ERROR, RunEvent.RETRIED): _PENDING,
     (_BLOCKED, RunEvent.RETRIED): _PENDING,

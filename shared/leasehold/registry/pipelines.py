@@ -16,7 +16,7 @@ from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.channels import NO_CHANNELS, ChannelEntry, TopicChannel
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
-from leasehold.registry.plan import PlanEntry, Problem, Step, entry_of
+from leasehold.registry.plan import Entry, PlanEntry, Problem, Step, Wait, entry_of, placed
 from leasehold.registry.registry import Registry
 
 # Trials: one step of a pipeline writes, a later one reviews, until the reviewer is content.
@@ -164,7 +164,7 @@ class PipelineEntry:
         for given in self.steps:
             entry = entry_of(given)
             if entry is None:
-                self._refuse("steps", given, "the names of step types, or a Step for one")
+                self._refuse("steps", given, "the names of step types, or entries such as a Step")
             for problem in entry.problems():
                 self._refuse(*problem)
             entries.append(entry)
@@ -174,14 +174,16 @@ class PipelineEntry:
         for name in (name for at, name in enumerate(plan) if name in plan[:at]):
             allowed = f"each name once; {name!r} is there twice: Step({name!r}, name=…) names one"
             self._refuse("steps", plan, allowed)
-        places = {entry.name: place for entry in entries if (place := entry.place)}
+        places = placed(entries)
+        if no_step := [name for name, place in places.items() if not place.step_type]:
+            self._refuse("steps", plan, f"a step beside {no_step[0]!r}: nothing runs otherwise")
         steps = tuple(entry.name if entry == Step(entry.name) else entry for entry in entries)
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "plan", plan)
         object.__setattr__(self, "places", places or None)
 
     @property
-    def entries(self) -> tuple[Step, ...]:
+    def entries(self) -> tuple[Entry, ...]:
         """Its steps as entries, in order."""
         return tuple(entry for given in self.steps if (entry := entry_of(given)))
 
@@ -198,6 +200,11 @@ class PipelineEntry:
     def skips_of(self, name: str) -> tuple[str, ...]:
         """Return where the step at a place may skip to."""
         return self.skips.get(name, ())
+
+    def wait_at(self, name: str) -> Wait | None:
+        """Return the entry that waits at a place; None: none does."""
+        waits = (entry for entry in self.steps if isinstance(entry, Wait))
+        return next((entry for entry in waits if entry.name == name), None)
 
     def step_type_of(self, name: str) -> str:
         """Return the type of the step at a place; empty: no single step runs there."""
@@ -230,6 +237,9 @@ class PipelineEntry:
             self._refuse("trials", self.trials, "a TrialPolicy, or None")
         for problem in self.trials.problems(self.plan):
             self._refuse(*problem)
+        for name in (self.trials.author, self.trials.reviewer):
+            if self.wait_at(name) is not None:
+                self._refuse("trials", name, "a step: a Wait neither writes nor reviews")
 
     def _check_skips(self) -> None:
         looped = self.trials.looped(self.plan) if self.trials else ()

@@ -114,6 +114,8 @@ def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> 
         _check(engine, run, Operation.APPROVE, own, KeptValue(text=edited))
     if output is None or run.next_step is None or run.position.step in run.looped_steps[-1:]:
         return
+    if run.wait_rule_at(run.next_step) is not None:  # which takes anything
+        return
     following = {run.next_step: run.step_type_of(run.next_step)}
     _check(engine, run, Operation.APPROVE, following, output)
 
@@ -138,7 +140,8 @@ def check_recreation(
     if place:
         before = run.steps.get(plan[place - 1])
         value = None if before is None else before.kept_output
-    if value is not None:  # else the recreation itself says which output is missing
+    starts_waiting = bool(new.places and (at := new.places.get(from_step)) and at.wait)
+    if value is not None and not starts_waiting:  # else the recreation says what is missing
         ahead = {name: step_type_at(new.places, name) for name in plan[place:]}
         _check(engine, run, Operation.RECREATE, ahead, value)
 
@@ -237,6 +240,8 @@ class LiveRunCheck:
                 yield RunMisfit(run.run_id, step, *problem)
         value = _next_value(run)
         taker = run.step_type_of(value.taker)
+        if run.wait_rule_at(value.taker) is not None:  # which takes anything
+            return
         if self._problem(taker) is None and (problem := self._problem_with(value)):
             yield RunMisfit(run.run_id, value.taker, *problem)
         if changes := self._changed_limits(run):

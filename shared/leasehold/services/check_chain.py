@@ -8,9 +8,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from leasehold.errors import ChainError, ReviewerModelError
-from leasehold.ports.handler_runner import HandlerChecks
+from leasehold.domain.signal import Otherwise
+from leasehold.errors import ChainError, HandlerNotFoundError, ReviewerModelError
+from leasehold.ports.handler_runner import BrokenLink, HandlerChecks
+from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
+from leasehold.registry.plan import Wait
 
 
 def check_chains(catalog: Catalog, checks: HandlerChecks) -> None:
@@ -42,11 +45,31 @@ def broken_links(
     step_at = pipeline.step_type_of
     skips = ((name, to) for name, targets in pipeline.skips.items() for to in targets)
     for step, following in itertools.chain(itertools.pairwise(pipeline.plan), skips):
-        link = checks.broken_link(catalog.steps[step_at(step)], catalog.steps[step_at(following)])
+        if pipeline.wait_at(following) is not None:  # it takes anything
+            continue
+        waiting, taker = pipeline.wait_at(step), catalog.steps[step_at(following)]
+        link = checks.broken_link(waiting or catalog.steps[step_at(step)], taker)
+        if link is None and waiting is not None:
+            link = _without_signal(checks, waiting, taker)
         if link is not None:
             yield ChainError(
                 pipeline=pipeline.name, step=step, following=following, **link._asdict()
             )
+
+
+def _without_signal(
+    checks: HandlerChecks, waiting: Wait, taker: StepDispatchEntry
+) -> BrokenLink | None:
+    """Return why a step cannot take the null of a wait that ends without a signal, or None."""
+    if waiting.otherwise != Otherwise.CONTINUE.value or taker.handler == REMOTE:
+        return None
+    try:
+        found = checks.problem_with(taker, "null")
+    except HandlerNotFoundError:
+        return None
+    if found is None:
+        return None
+    return BrokenLink("null, where no signal comes", found.model, found.problem)
 
 
 def misfit_reviewer(

@@ -32,7 +32,8 @@ def check_output(engine: Engine, run: Manifest, output: str, skip_to: str | None
     following = steps.get(run.step_type_of(next_step)) if next_step else None
     if step is None:
         return
-    if following is not None and following.handler == REMOTE:
+    waits = next_step is not None and run.wait_rule_at(next_step) is not None
+    if following is not None and (following.handler == REMOTE or waits):
         following = None
     if misfit := engine.handlers.checks.problem_with_output(step, output, following):
         raise InvalidOutputError(

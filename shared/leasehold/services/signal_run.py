@@ -125,6 +125,8 @@ def _check_model(engine: Engine, run: Manifest, name: str, text: str) -> None:
 
 
 def _model_of(run: Manifest, name: str) -> str:
+    if rule := run.wait_rule_at(name):
+        return rule.model or ""
     wait = run.position.wait
     return wait.model or "" if wait is not None and wait.name == name else ""
 

@@ -18,7 +18,7 @@ step_continued    -            PENDING      -            -          -
 lease_expired     -            PENDING      -            -          -
 step_handed_off   -            PENDING      -            -          -
 trial_opened      -            PENDING      -            PENDING    -
-last_step_done    -            COMPLETED    -            COMPLETED  -
+last_step_done    COMPLETED    COMPLETED    -            COMPLETED  -
 attempt_failed    -            ERROR        -            -          -
 gate_failed       -            BLOCKED      -            -          -
 step_unknown      BLOCKED      -            BLOCKED      -          -
@@ -27,7 +27,7 @@ looked_again      -            -            -            PENDING    -
 budget_exceeded   BLOCKED      -            BLOCKED      -          -
 call_unconfirmed  BLOCKED      -            BLOCKED      -          -
 wait_begun        BLOCKED      -            -            -          -
-wait_over         -            -            -            PENDING    -
+wait_over         PENDING      -            -            PENDING    -
 paused            PENDING      IN_PROGRESS  ERROR        BLOCKED    -
 resumed           PENDING      IN_PROGRESS  PENDING      BLOCKED    -
 budget_raised     -            -            -            PENDING    -

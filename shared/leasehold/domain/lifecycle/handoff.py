@@ -13,6 +13,7 @@ from leasehold.domain.manifest_parts import Block, Dispatch, SkippedStep
 from leasehold.domain.recorded_calls import outlasting
 from leasehold.domain.signal import (
     WAITING,
+    Signal,
     Wait,
     place_of,
     signal_for,
@@ -112,12 +113,40 @@ def _wait(draft: Draft, wait: Wait) -> Change | None:
     """
     run, at = draft.run, draft.position
     taker = place_of(at.step, at.trial)
-    if signal_for(run.signals, wait.name, taker) is None:
+    found = signal_for(run.signals, wait.name, taker)
+    if found is None:
         return block_for_wait(draft, wait)
     draft.run = replace(run, signals=with_taken(run.signals or (), wait.name, taker))
-    draft.position = replace(at, wait=None)
+    draft.position = replace(draft.position, wait=None)
+    if run.wait_rule_at(at.step) is not None:
+        return _pass_on(draft, found)
     draft.count_anew()
     return None
+
+
+def _pass_on(draft: Draft, found: Signal) -> Change:
+    """Hand a signal on as the output of the place that waited for it."""
+    is_missed = found.is_missed is not None
+    draft.step = replace(
+        draft.step,
+        completed_at=draft.now,
+        output="null" if is_missed else found.inline,
+        output_ref=found.ref,
+        output_status="SUCCESS",
+    )
+    return hand_off(draft, RunEvent.WAIT_OVER)
+
+
+def begin_wait(draft: Draft) -> None:
+    """Have the place at hand wait from now on, if it is one that waits for a signal."""
+    at = draft.position
+    rule = draft.run.wait_rule_at(at.step)
+    if rule is None:
+        return
+    draft.position = replace(
+        at, wait=rule.begun(at.step, draft.now), step_started_at=at.step_started_at or draft.now
+    )
+    draft.step = replace(draft.step, started_at=draft.step.started_at or draft.now)
 
 
 def wait_words(wait: Wait) -> str:
@@ -295,6 +324,8 @@ def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
         error_at=None,
         block=None,
     )
+    if run.places is not None:
+        begin_wait(draft)
 
 
 # The end of a trial: another one begins, or the best of them is put in place.

@@ -12,7 +12,7 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.block import look
-from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
+from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next, hand_off
 from leasehold.domain.lifecycle.kept_steps import (
     begins_at,
     goes_on,
@@ -236,6 +236,7 @@ def _go_on(draft: Draft, event: RunEvent, outcome: Outcome) -> Change:
     draft.run = replace(draft.run, status=after(draft.before.status, event), block=None)
     dispatch = replace(draft.before.position.dispatch, after_block=None)
     draft.position = replace(draft.position, dispatch=dispatch, unconfirmed_call=None, wait=None)
+    begin_wait(draft)
     draft.count_anew()
     change = dispatch_next(draft, outcome)
     return change._replace(kept=kept_counts(change.manifest))
@@ -346,6 +347,8 @@ def recreate(
     created = new_manifest(now, rules=rules, new=new, step=step, steps=steps)
     if keeps_work:
         created = with_index_fields(with_work_of(manifest, created, lost), rules.grace)
+    if created.wait_rule_at(step) is not None:
+        created = _begun_waiting(created, now, rules)
     if is_continued:
         created = replace(created, position=replace(created.position, note=manifest.position.note))
     draft = Draft(manifest, now, rules)
@@ -359,6 +362,14 @@ def recreate(
     created = replace(created, spent_before=_nothing_as_none(created.spend))
     draft.run = replace(draft.run, recreated_as=(*manifest.recreated_as, new.run_id))
     return draft.commit(Outcome.RECREATED, created)._replace(kept=kept_counts(created))
+
+
+def _begun_waiting(created: Manifest, now: datetime, rules: Rules) -> Manifest:
+    """Return a new run that begins with a wait; who asks for it sees that it waits."""
+    draft = Draft(created, now, rules)
+    begin_wait(draft)
+    waiting = dispatch_next(draft, Outcome.STARTED).manifest
+    return replace(waiting, announcement=None, traced=0)
 
 
 def _nothing_as_none(spend: Spend) -> Spend | None:

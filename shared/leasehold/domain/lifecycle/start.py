@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from leasehold.domain.change import Change, unchanged, with_index_fields
+from leasehold.domain.change import Change, Draft, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules, dispatch_of
+from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next
 from leasehold.domain.manifest import Manifest, Position, life_of
 from leasehold.domain.manifest_parts import InputFile, Place, SkippedStep, StepRecord, step_type_at
 from leasehold.domain.spend import SpendLimit
@@ -66,6 +67,11 @@ def start(current: Manifest | None, now: datetime, *, rules: Rules, new: NewRun)
         return unchanged(current, Outcome.EXISTING)
     steps = {step: make(StepRecord, status=RunStatus.PENDING) for step in new.plan}
     manifest = new_manifest(now, rules=rules, new=new, step=new.plan[0], steps=steps)
+    if manifest.places is not None and manifest.wait_rule_at(new.plan[0]) is not None:
+        draft = Draft(manifest, now, rules)
+        begin_wait(draft)
+        waiting = dispatch_next(draft, Outcome.STARTED)
+        return waiting._replace(outcome=Outcome.STARTED, before=None)
     return Change(Outcome.STARTED, manifest)
 
 

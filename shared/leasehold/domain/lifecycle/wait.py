@@ -11,11 +11,13 @@ from datetime import datetime, timedelta
 
 from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.handoff import dispatch_next, under_next_generation, wait_words
 from leasehold.domain.lifecycle.settle import end_attempt, first_answer
+from leasehold.domain.lifecycle.termination import dead_letter, note_error
 from leasehold.domain.manifest import Manifest, fits_inline
-from leasehold.domain.manifest_parts import Block
+from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.result import SignalRequest
 from leasehold.domain.signal import (
@@ -29,7 +31,7 @@ from leasehold.domain.signal import (
     signal_for,
     with_missed,
 )
-from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, after
+from leasehold.domain.status import AttemptEnd, DeadLetterReason, Outcome, RunEvent, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.errors import (
@@ -37,6 +39,7 @@ from leasehold.errors import (
     SignalNotAwaitedError,
     TooLargeError,
     UnknownSignalError,
+    WaitTimedOutError,
 )
 
 _LATE: str = "Send it (`leasehold signal RUN {} --json VALUE`), retry or cancel the run."
@@ -158,8 +161,13 @@ def _go_on(draft: Draft, outcome: Outcome) -> Change:
 def _check_awaited(manifest: Manifest, sent: Signal, known: Collection[str] | None) -> None:
     if manifest.is_terminal:
         raise _not_awaited(manifest, sent, f"it waits for nothing any more: it is {manifest.state}")
-    wait = manifest.position.wait
-    own = {one.name for one in manifest.signals or ()} | ({wait.name} if wait else set())
+    ahead, wait = manifest.signals_ahead, manifest.position.wait
+    is_passed = sent.name in manifest.plan and sent.name not in ahead
+    if is_passed and manifest.wait_rule_at(sent.name) is not None:
+        now_at = f"it is {manifest.state} at step {manifest.position.step}"
+        waits = f"waits for the signal {wait.name!r}" if wait else "waits for no signal"
+        raise _not_awaited(manifest, sent, f"it went on from there; {now_at} and {waits}")
+    own = ahead | {one.name for one in manifest.signals or ()} | ({wait.name} if wait else set())
     if known is not None and sent.name not in own and sent.name not in known:
         names = ", ".join(sorted(own | {*known})) or "none"
         raise UnknownSignalError(run_id=manifest.run_id, name=sent.name, known=names)
@@ -178,9 +186,20 @@ def time_out(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
     draft.trace(TraceType.WAIT_TIMED_OUT, reason=wait.name, detail=wait_words(wait))
     if wait.otherwise not in (Otherwise.CONTINUE.value, Otherwise.FAIL.value):
         return _leave_to_person(draft, replace(wait, is_over=True))
+    is_place = manifest.wait_rule_at(draft.position.step) is not None
+    if is_place and wait.otherwise == Otherwise.FAIL.value:
+        return _give_up(draft, wait)
     taker = place_of(draft.position.step, draft.position.trial)
     draft.run = replace(draft.run, signals=with_missed(manifest.signals, wait.name, taker, now))
     return _go_on(draft, Outcome.WAIT_TIMED_OUT)
+
+
+def _give_up(draft: Draft, wait: Wait) -> Change:
+    """Give a run up whose plan says that it fails without the signal."""
+    error = WaitTimedOutError(wait.name)
+    note_error(draft, ErrorRecord(type=type(error).__name__, code=error.code, message=str(error)))
+    detail = f"{type(error).__name__}: {error}"
+    return dead_letter(draft, Verdict(DeadLetterReason.PERMANENT_FAILURE, detail))
 
 
 def _leave_to_person(draft: Draft, wait: Wait) -> Change:
