@@ -3,7 +3,8 @@
 Most of the time of a start goes into imports, and hundreds of tests start `python -m leasehold` or
 the server of a function. Here `subprocess` has such a process forked by a *zygote*, a process that
 imported once. What is forked is as real as what is started: a child of the process that asked, with
-a pid, an environment, descriptors, a folder, signals and its own end.
+a pid, an environment, descriptors, a folder, signals and its own end, at which Python's memory is
+left to the system.
 
 Whatever differs in something that Python reads when it starts is started as ever: other programs
 and options, variables of Python, a folder with modules of the same names. So is everything in a
@@ -15,6 +16,7 @@ is in the package `tests`, so each engine and each process would read all files 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import fcntl
@@ -35,7 +37,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.worker.sandbox.forking import project_sources
 from leasehold.worker.sandbox.forking.forker import MARK
@@ -360,10 +362,32 @@ class Asked(NamedTuple):
         _open_streams()
         for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
             del sys.modules[name]
-        if is_fork_server:
-            _show_mark(request["environ"][MARK])
-            exec(words[0], {"__name__": "__main__"})  # noqa: S102 - as `python -c`
-        runpy._run_module_as_main(program)  # type: ignore[attr-defined] # noqa: SLF001 - as `python -m`
+        try:
+            if is_fork_server:
+                _show_mark(request["environ"][MARK])
+                exec(words[0], {"__name__": "__main__"})  # noqa: S102 - as `python -c`
+            runpy._run_module_as_main(program)  # type: ignore[attr-defined] # noqa: SLF001 - as `python -m`
+        except SystemExit as ended:
+            _end(ended.code)
+        _end(None)
+
+
+def _end(code: object) -> NoReturn:
+    """End as Python does, but leave its memory to the system.
+
+    To take apart all that the zygote imported copies its memory first: twice what a command costs.
+    """
+    if not (code is None or isinstance(code, int)):
+        sys.stderr.write(f"{code}\n")
+    number = code if isinstance(code, int) else int(code is not None)
+    threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):  # Python has words and a code for it
+        sys.exit(number)
+    os._exit(number)
 
 
 def _show_mark(mark: str) -> None:
