@@ -283,11 +283,12 @@ def test_what_why_shows_of_a_run_that_heals_by_itself_can_be_pasted_after_a_look
     shell: Shell,
 ) -> None:
     """Each look is another generation, so the commands name the step."""
+    shell.settings["PIPELINE_DISPATCH_GRACE_S"] = "1"  # the alarm of the start comes after it
     run_id = shell.json(*ORDER, "--idempotency-key", "k")["runId"]
     catalog = (shell.folder / "shop.py").read_text()
     renamed = catalog.replace('step("reserve"', 'step("book"').replace('=("reserve"', '=("book"')
     (shell.folder / "shop.py").write_text(renamed)
-    shell.run(*ORDER, "--idempotency-key", "k", "--in-process", PIPELINE_DISPATCH_GRACE_S="1")
+    shell.run(*ORDER, "--idempotency-key", "k", "--in-process")
     unknown = shell.run("why", run_id)
     (shell.folder / "shop.py").write_text(catalog)
 

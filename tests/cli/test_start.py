@@ -140,14 +140,13 @@ def test_a_failed_attempt_is_reported_with_its_error_and_its_next_time(shell: Sh
 
 def test_a_run_that_waits_for_a_person_exits_with_1_and_says_for_what(shell: Shell) -> None:
     """Its step is gone from the catalog that goes on with it."""
+    shell.settings["PIPELINE_DISPATCH_GRACE_S"] = "1"  # the alarm of the start comes after it
     shell.run(*ORDER, "--idempotency-key", "k")
     catalog = (shell.folder / "shop.py").read_text()
     renamed = catalog.replace('step("reserve"', 'step("book"').replace('=("reserve"', '=("book"')
     (shell.folder / "shop.py").write_text(renamed)
 
-    done = shell.run(
-        *ORDER, "--idempotency-key", "k", "--in-process", PIPELINE_DISPATCH_GRACE_S="1"
-    )
+    done = shell.run(*ORDER, "--idempotency-key", "k", "--in-process")
 
     assert done.returncode == 1
     assert "BLOCKED" in done.stdout
