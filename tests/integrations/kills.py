@@ -20,6 +20,7 @@ from typing import Any, Final
 from leasehold import PipelineEntry, Registry, RetryPolicy, StepDispatchEntry
 from leasehold.bootstrap import boot, load_catalog
 from leasehold.domain.manifest import Manifest
+from leasehold.integrations.prices import Price
 from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
@@ -110,6 +111,12 @@ class Deeds:
 
     def _kill(self, place: str) -> Path:
         return self._folder / f"kill at {place}"
+
+
+def price_of(given: dict[str, Any]) -> Price | None:
+    """Return a price that a test gives for each response; None: it gives none."""
+    usd: float | None = given.get("usd")
+    return None if usd is None else lambda _: usd
 
 
 def steps_of(module: str, *handlers: str) -> Registry[StepDispatchEntry]:

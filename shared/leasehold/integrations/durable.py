@@ -16,12 +16,14 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from leasehold.domain.recorded_calls import MAX_KEY
+from leasehold.domain.spend import checked_spend
 from leasehold.errors import (
     ContinuedError,
     LeaseholdError,
     LeaseLostError,
     StoreUnavailableError,
 )
+from leasehold.integrations.prices import Price, Used, listed_price
 from leasehold.worker.context.once import OnUnknown
 from leasehold.worker.context.step_context import StepContext
 
@@ -33,6 +35,8 @@ _USED: Final[WeakKeyDictionary[StepContext, Counter[str]]] = WeakKeyDictionary()
 #: One an attempt, by the identity of its context, for as long as one of its blocks lasts: agents at
 #: work at once end none of another's calls.
 _STEPS: Final[WeakValueDictionary[int, Durable]] = WeakValueDictionary()
+#: The user's own prices; None: those of the list.
+_PRICE: Final[ContextVar[Price | None]] = ContextVar("leasehold_price", default=None)
 _HASH: Final = 32
 _LOOKS_S: Final = 0.05
 
@@ -74,6 +78,7 @@ class Durable:
         self._under_way = 0
         self._counting = threading.Lock()
         self._failed = 0
+        self._without_price: set[str] = set()
         self._used = _USED.setdefault(ctx, Counter())
 
     async def call(
@@ -203,6 +208,38 @@ class Durable:
             self._failed += 1
             raise
 
+    def spend(self, used: Used, tokens: int | None = None, otherwise: Price = listed_price) -> None:
+        """Note what a response has cost; where that is not known, it is said once for each model.
+
+        Args:
+            used: by the response.
+            tokens: all of them, where the library counts others as well.
+            otherwise: its price, where the user gives none.
+        """
+        tokens = used.input_tokens + used.output_tokens if tokens is None else tokens
+        usd = self._usd_of(used, _PRICE.get() or otherwise) if tokens else None
+        if tokens or usd:
+            self.ctx.spend(tokens=tokens, usd=usd or 0)
+
+    def _usd_of(self, used: Used, price: Price) -> float | None:
+        try:
+            usd = price(used)
+            if usd is not None:
+                checked_spend(0, usd)
+                return usd
+            problem = "it has no known price"
+        except Exception as error:  # noqa: BLE001 - the response is paid for, and is to be recorded
+            problem = f"its price cannot be had: {type(error).__name__}: {error}".rstrip(".")
+        if used.model not in self._without_price:
+            self._without_price.add(used.model)
+            self.ctx.log.warning(
+                "responses of the model %s count no US dollars, and no budget of dollars ends its "
+                "work: %s; say what they cost by durable(…, price=…)",
+                used.model or "without a name",
+                problem,
+            )
+        return None
+
     def numbered(self, name: str) -> str:
         """Return a name with a number from its second use in this attempt on.
 
@@ -216,12 +253,18 @@ class Durable:
 
 
 @contextlib.contextmanager
-def durable(ctx: StepContext) -> Iterator[Durable]:
-    """Have the agents that run inside record their calls in the step of `ctx`."""
+def durable(ctx: StepContext, *, price: Price | None = None) -> Iterator[Durable]:
+    """Have the agents that run inside record their calls in the step of `ctx`.
+
+    Args:
+        ctx: of the step.
+        price: returns what a response of a model has cost, in US dollars, where the prices of the
+            list are not yours; None: that is not known.
+    """
     step = _STEPS.get(id(ctx))
     if step is None:
         step = _STEPS[id(ctx)] = Durable(ctx)
-    token = _CURRENT.set(step)
+    token, before = _CURRENT.set(step), _PRICE.set(price or _PRICE.get())
     try:
         yield step
     except (PassingError, BaseExceptionGroup) as error:
@@ -230,6 +273,7 @@ def durable(ctx: StepContext) -> Iterator[Durable]:
             raise
         raise passing.error from passing.error.__cause__
     finally:
+        _PRICE.reset(before)
         _CURRENT.reset(token)
 
 

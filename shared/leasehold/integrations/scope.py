@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from leasehold.errors import ContinuedError, LeaseholdError
 from leasehold.integrations.durable import Durable, PassingError, durable, key_of
+from leasehold.integrations.prices import Price
 from leasehold.worker.context.once import OnUnknown
 from leasehold.worker.context.step_context import StepContext
 
@@ -90,12 +91,14 @@ _BLOCK: Final[ContextVar[Block | None]] = ContextVar("leasehold_block", default=
 
 
 @contextlib.contextmanager
-def entered(ctx: StepContext, on_unknown: Mapping[str, OnUnknown] | None) -> Iterator[Block]:
+def entered(
+    ctx: StepContext, on_unknown: Mapping[str, OnUnknown] | None, price: Price | None
+) -> Iterator[Block]:
     """Have the agents that run inside record their calls in the step of `ctx`.
 
     An error that ends the attempt, as a lost lease, leaves this block in any case.
     """
-    with durable(ctx) as step:
+    with durable(ctx, price=price) as step:
         block = Block(step, on_unknown or {})
         token = _BLOCK.set(block)
         try:

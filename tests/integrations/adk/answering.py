@@ -17,12 +17,12 @@ from google.genai import types
 
 from leasehold import StepContext
 from leasehold.integrations.adk import durable
-from tests.integrations.kills import Deeds, pipelines_of, steps_of
+from tests.integrations.kills import Deeds, pipelines_of, price_of, steps_of
 
-#: How often the model is asked, and what each time costs.
+#: How often the model is asked, and what each time costs, by the list.
 TURNS: Final = 4
-TOKENS: Final = 7
-USD: Final = 0
+TOKENS: Final = 1_500
+USD: Final = 0.00155
 #: What the steps answer; the session has so many events in the end.
 ANSWER: Final = "{d} after x, 8 events"
 #: What a deploy that changes the prompt makes again, after a kill in d: its first difference.
@@ -60,7 +60,10 @@ class Scripted(BaseLlm):
             4: [types.Part(text=" ".join(results))],
         }[turn]
         usage = types.GenerateContentResponseUsageMetadata(
-            prompt_token_count=3, candidates_token_count=4, total_token_count=TOKENS
+            prompt_token_count=1_000,
+            candidates_token_count=300,
+            thoughts_token_count=200,
+            total_token_count=TOKENS,
         )
         return LlmResponse(content=types.ModelContent(parts), usage_metadata=usage)
 
@@ -96,7 +99,7 @@ def agent(folder: str) -> LlmAgent:
     second = LlmAgent(name="second", instruction="Go on", description="Goes on", tools=[d])
     return LlmAgent(
         name="first",
-        model=Scripted(model="scripted", folder=folder),
+        model=Scripted(model="gemini-2.5-flash", folder=folder),
         instruction=deeds.prompt,
         tools=[a, b, c],
         after_tool_callback=note,
@@ -109,7 +112,7 @@ async def answer(ctx: StepContext, given: dict[str, Any]) -> str:
     sessions = SqliteSessionService(str(Path(folder, "sessions.db")))
     runner = Runner(app_name="app", agent=agent(folder), session_service=sessions)
     texts: list[str | None] = []
-    with durable(ctx, runner, on_unknown=given.get("on_unknown")):
+    with durable(ctx, runner, on_unknown=given.get("on_unknown"), price=price_of(given)):
         session = await runner.session_service.create_session(**_WHO)
         async for event in runner.run_async(
             user_id="u", session_id=session.id, new_message=types.UserContent("Go")

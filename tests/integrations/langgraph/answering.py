@@ -16,12 +16,12 @@ from langgraph.types import Send
 
 from leasehold import StepContext
 from leasehold.integrations.langgraph import LeaseholdMiddleware, LeaseholdSaver, durable
-from tests.integrations.kills import Deeds, pipelines_of, steps_of
+from tests.integrations.kills import Deeds, pipelines_of, price_of, steps_of
 
-#: How often the model is asked, and what each time costs.
+#: How often the model is asked, and what each time costs, by the list.
 TURNS: Final = 3
-TOKENS: Final = 10
-USD: Final = 0
+TOKENS: Final = 1_500
+USD: Final = 0.0075
 #: What the steps answer.
 ANSWER: Final = "{prompt}: a of x b of x c of x {d}"
 #: What a deploy that changes the prompt makes again, after a kill in d: its first difference.
@@ -36,7 +36,7 @@ class ScriptedModel(BaseChatModel):
     It numbers the tool calls of each message anew, as some providers do.
     """
 
-    model: str = "scripted-1"
+    model: str = "gpt-4o"
     deeds: Any = None
 
     @property
@@ -57,7 +57,7 @@ class ScriptedModel(BaseChatModel):
             ToolCall(name=name, args={"of": "x"}, id=f"call-{number}")
             for number, name in enumerate(ASKED.get(turn, ""))
         ]
-        usage = {"input_tokens": 7, "output_tokens": 3, "total_tokens": TOKENS}
+        usage = {"input_tokens": 1_000, "output_tokens": 500, "total_tokens": TOKENS}
         message = AIMessage(text, tool_calls=calls, usage_metadata=usage)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -125,20 +125,20 @@ GO: Final = {"messages": [("user", "Go")]}
 
 async def answer(ctx: StepContext, given: dict[str, Any]) -> str:
     agent = agent_of(Deeds(given["folder"]), given)
-    with durable(ctx):
+    with durable(ctx, price=price_of(given)):
         return str((await agent.ainvoke(GO))["messages"][-1].text)
 
 
 def in_threads(ctx: StepContext, given: dict[str, Any]) -> str:
     agent = agent_of(Deeds(given["folder"]), given)
-    with durable(ctx):
+    with durable(ctx, price=price_of(given)):
         return str(agent.invoke(GO)["messages"][-1].text)
 
 
 async def saved(ctx: StepContext, given: dict[str, Any]) -> str:
     saver = LeaseholdSaver(ctx)
     agent = agent_of(Deeds(given["folder"]), given, saver)
-    with durable(ctx):
+    with durable(ctx, price=price_of(given)):
         return str((await agent.ainvoke(GO, saver.config()))["messages"][-1].text)
 
 

@@ -9,12 +9,12 @@ from agents.testing import ModelStep, ScriptedModel, assistant_message, function
 
 from leasehold import StepContext
 from leasehold.integrations.openai_agents import durable
-from tests.integrations.kills import Deeds, pipelines_of, steps_of
+from tests.integrations.kills import Deeds, pipelines_of, price_of, steps_of
 
-#: How often the model is asked, and what each time costs.
+#: How often the model is asked, and what each time costs, by the list.
 TURNS: Final = 4
-TOKENS: Final = 7
-USD: Final = 0
+TOKENS: Final = 1_500
+USD: Final = 0.0075
 #: What the steps answer.
 ANSWER: Final = "Go on: a of x b of x c of x {d}"
 #: What a deploy that changes the prompt makes again, after a kill in d: its first difference.
@@ -46,7 +46,8 @@ class Models(ModelProvider):
             3: [function_call("d", {"of": "x"}, call_id="call-d")],
             4: [assistant_message(f"{call.system_instructions}: {of_tools}")],
         }[turn]
-        return ModelStep(output, Usage(requests=1, total_tokens=TOKENS))
+        usage = Usage(requests=1, input_tokens=1_000, output_tokens=500, total_tokens=TOKENS)
+        return ModelStep(output, usage)
 
 
 class Recorded(RunHooks[None]):
@@ -80,19 +81,25 @@ def agent(deeds: Deeds) -> Agent[None]:
     async def d(of: str) -> str:
         return await deeds.work("d", of)
 
-    second = Agent[None]("second", instructions="Go on", tools=[d])
-    return Agent("first", instructions=deeds.prompt, tools=[a, b, c], handoffs=[second])
+    second = Agent[None]("second", instructions="Go on", tools=[d], model="gpt-4o")
+    return Agent(
+        "first",
+        instructions=deeds.prompt,
+        tools=[a, b, c],
+        handoffs=[second],
+        model="openai/gpt-4o",
+    )
 
 
 async def answer(ctx: StepContext, given: dict[str, Any]) -> str:
     first, options = _run_of(given)
-    with durable(ctx, on_unknown=given.get("on_unknown")):
+    with durable(ctx, on_unknown=given.get("on_unknown"), price=price_of(given)):
         return str((await Runner.run(first, "Go", **options)).final_output)
 
 
 async def streamed(ctx: StepContext, given: dict[str, Any]) -> str:
     first, options = _run_of(given)
-    with durable(ctx, on_unknown=given.get("on_unknown")):
+    with durable(ctx, on_unknown=given.get("on_unknown"), price=price_of(given)):
         result = Runner.run_streamed(first, "Go", **options)
         async for _ in result.stream_events():
             pass

@@ -12,9 +12,9 @@ from pydantic_ai.usage import RequestUsage
 
 from leasehold import StepContext
 from leasehold.integrations.pydantic_ai import LeaseholdDurability, durable
-from tests.integrations.kills import Deeds, pipelines_of, steps_of
+from tests.integrations.kills import Deeds, pipelines_of, price_of, steps_of
 
-#: How often the model is asked, and what each time costs, by the prices of the library.
+#: How often the model is asked, and what each time costs, by the list.
 TURNS: Final = 3
 TOKENS: Final = 1_500
 USD: Final = 0.0075
@@ -76,7 +76,7 @@ async def answer(ctx: StepContext, given: dict[str, Any]) -> str:
         tools=[tool_of(name) for name in "abcd"],
         capabilities=[LeaseholdDurability(), Recorded(deeds)],
     )
-    with durable(ctx):
+    with durable(ctx, price=price_of(given)):
         return (await agent.run("Go")).output
 
 

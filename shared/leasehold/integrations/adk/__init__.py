@@ -12,5 +12,6 @@ from leasehold.registry.extras import require_extra
 require_extra("adk", __name__)
 
 from leasehold.integrations.adk.plugin import durable  # noqa: E402 - it imports the library
+from leasehold.integrations.prices import Used  # noqa: E402 - as above
 
-__all__ = ["durable"]
+__all__ = ["Used", "durable"]

@@ -13,8 +13,8 @@ from google.adk.models import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 
+from leasehold.integrations.prices import Used
 from leasehold.integrations.scope import Scope
-from leasehold.worker.context.step_context import StepContext
 
 #: Who asks a model in this task.
 ASKING: Final[ContextVar[Scope | None]] = ContextVar("leasehold_adk_asking", default=None)
@@ -51,7 +51,7 @@ def record_model(model: BaseLlm) -> None:
 
         async def made(emit: Callable[[Any], None]) -> Any:
             async with contextlib.aclosing(ask(llm_request, stream=stream)) as responses:
-                return await _answered(responses, emit, run.ctx, key)
+                return await _answered(responses, emit, run, key, llm_request.model or model.model)
 
         name = f"model {'/'.join(run.place)}"
         key = run.key("model", str(run.made[name] + 1))
@@ -72,8 +72,9 @@ def record_model(model: BaseLlm) -> None:
 async def _answered(
     responses: AsyncIterator[LlmResponse],
     emit: Callable[[Any], None],
-    ctx: StepContext,
+    run: Scope,
     key: str,
+    model: str,
 ) -> list[Any]:
     """Return the responses of a model that are whole, as JSON values.
 
@@ -81,6 +82,7 @@ async def _answered(
     would make up another one each time. Its prefix has the library keep it from the model.
     """
     whole: list[Any] = []
+    ctx = run.ctx
     of_call = f"{ctx.run_id}/{ctx.step}/{ctx.trial}/{key}"
     async for response in responses:
         if response.partial:
@@ -89,11 +91,17 @@ async def _answered(
         for number, call in enumerate(response.get_function_calls()):
             mark = hashlib.sha256(f"{of_call}/{len(whole)}/{number}".encode()).hexdigest()
             call.id = call.id or f"{AF_FUNCTION_CALL_ID_PREFIX}{mark[:_MARK]}"
-        usage = response.usage_metadata
-        if usage is not None and usage.total_token_count:
-            ctx.spend(tokens=usage.total_token_count)
+        if (usage := response.usage_metadata) is not None:
+            run.block.step.spend(_used(model, usage), usage.total_token_count)
         whole.append(response.model_dump(mode="json", exclude_none=True))
     return whole
+
+
+def _used(model: str, usage: Any) -> Used:
+    """Return what a response has used."""
+    given = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+    said = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+    return Used(model, given, said, usage.cached_content_token_count or 0)
 
 
 def request_of(asked: LlmRequest) -> dict[str, Any]:

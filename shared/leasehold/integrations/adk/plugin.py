@@ -16,6 +16,7 @@ from leasehold.integrations.adk.model import ASKING, record_model
 from leasehold.integrations.adk.session import RecordedSessions
 from leasehold.integrations.adk.tools import record_tool
 from leasehold.integrations.durable import warn_of_version
+from leasehold.integrations.prices import Price
 from leasehold.integrations.scope import Scope, current_block, entered, scope_of_run
 from leasehold.worker.context.once import OnUnknown
 from leasehold.worker.context.step_context import StepContext
@@ -26,7 +27,11 @@ _NAME: Final = "leasehold"
 
 @contextlib.contextmanager
 def durable(
-    ctx: StepContext, runner: Runner, *, on_unknown: Mapping[str, OnUnknown] | None = None
+    ctx: StepContext,
+    runner: Runner,
+    *,
+    on_unknown: Mapping[str, OnUnknown] | None = None,
+    price: Price | None = None,
 ) -> Iterator[None]:
     """Have the agents of a runner that run inside record what they call in the step of `ctx`.
 
@@ -35,6 +40,8 @@ def durable(
         runner: of the agents.
         on_unknown: for tools that must not be repeated, by their names: what becomes of a call of
             which it is not known whether it happened, as of `ctx.once`.
+        price: returns what a response of a model has cost, in US dollars, where the prices of
+            `genai-prices` are not yours; None: that is not known.
     """
     warn_of_version("google-adk", version("google-adk"), TESTED)
     if runner.plugin_manager.get_plugin(_NAME) is None:
@@ -43,7 +50,7 @@ def durable(
     if not isinstance(sessions, InMemorySessionService | RecordedSessions):
         runner.session_service = RecordedSessions(sessions)
     try:
-        with entered(ctx, on_unknown):
+        with entered(ctx, on_unknown, price):
             yield
     finally:
         if isinstance(runner.session_service, RecordedSessions):

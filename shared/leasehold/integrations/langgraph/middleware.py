@@ -20,11 +20,13 @@ from langgraph.types import Command
 from leasehold.integrations.durable import Durable, current, key_of
 from leasehold.integrations.langgraph.recorded import (
     Fingerprints,
+    name_of_model,
     recorded_response,
     recorded_result,
     response_of,
     result_of,
 )
+from leasehold.integrations.prices import Used
 from leasehold.worker.context.once import OnUnknown
 
 #: The tool call that an agent works within, of another agent.
@@ -71,7 +73,7 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
 
         async def body() -> Any:
             response = await handler(request)
-            step.ctx.spend(tokens=_tokens(response))
+            _spend(step, request.model, response)
             return recorded_response(response)
 
         with self._calls(step).numbered(request) as (key, fingerprint):
@@ -90,7 +92,7 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
 
         def body() -> Any:
             response = handler(request)
-            step.ctx.spend(tokens=_tokens(response))
+            _spend(step, request.model, response)
             return recorded_response(response)
 
         with self._calls(step).numbered(request) as (key, fingerprint):
@@ -226,6 +228,12 @@ def _messages(state: Any) -> list[Any]:
     return found or []
 
 
-def _tokens(response: ModelResponse[Any]) -> int:
-    used = (each.usage_metadata for each in response.result if isinstance(each, AIMessage))
-    return sum(usage["total_tokens"] for usage in used if usage)
+def _spend(step: Durable, model: Any, response: ModelResponse[Any]) -> None:
+    for message in response.result:
+        usage = message.usage_metadata if isinstance(message, AIMessage) else None
+        if usage:
+            name = message.response_metadata.get("model_name") or name_of_model(model)
+            details = usage.get("input_token_details", {})
+            of_cache = details.get("cache_read", 0), details.get("cache_creation", 0)
+            used = Used(name, usage["input_tokens"], usage["output_tokens"], *of_cache)
+            step.spend(used, usage["total_tokens"])

@@ -80,6 +80,11 @@ def _model(model: Any) -> dict[str, Any]:
     return {"class": type(model).__name__, "settings": _digest(settings)}
 
 
+def name_of_model(model: Any) -> str:
+    """Return the name by which the provider of a model knows it."""
+    return str(model._get_ls_params().get("ls_model_name") or type(model).__name__)  # noqa: SLF001 - no other way
+
+
 def _digest(value: Any) -> str:
     # Where an object is in memory says nothing of what it is, and is other in each attempt.
     text = json.dumps(value, sort_keys=True, default=lambda each: type(each).__name__)

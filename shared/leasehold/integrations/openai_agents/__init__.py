@@ -16,5 +16,6 @@ require_extra("openai-agents", __name__)
 from leasehold.integrations.openai_agents.runs import (  # noqa: E402 - it imports the library
     durable,
 )
+from leasehold.integrations.prices import Used  # noqa: E402 - as above
 
-__all__ = ["durable"]
+__all__ = ["Used", "durable"]

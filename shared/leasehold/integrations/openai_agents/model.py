@@ -19,8 +19,8 @@ from pydantic import BaseModel, TypeAdapter
 from leasehold.errors import InvalidRequestError
 from leasehold.integrations.openai_agents.request import request_of
 from leasehold.integrations.openai_agents.tools import record_tool
+from leasehold.integrations.prices import Used
 from leasehold.integrations.scope import Scope, scope
-from leasehold.worker.context.step_context import StepContext
 
 _ITEM: Final[TypeAdapter[Any]] = TypeAdapter(TResponseOutputItem)
 _USAGE: Final = TypeAdapter(Usage)
@@ -102,7 +102,7 @@ class RecordedModel(Model):
 
         async def made() -> Any:
             response = await self._inner.get_response(*args, **kwargs)
-            _spend(run.ctx, response.usage)
+            run.block.step.spend(_used(self._name, response.usage))
             return _written(response)
 
         return _read(await call.recorded(made))
@@ -119,7 +119,7 @@ class RecordedModel(Model):
         async def made(emit: Callable[[Any], None]) -> Any:
             stream: Any = self._inner.stream_response(*args, **kwargs)
             async with contextlib.aclosing(stream) as events:
-                return await _streamed(events, emit, run.ctx)
+                return await _streamed(events, emit, run, self._name)
 
         async for event, is_end in run.block.stream(
             lambda emit: call.recorded(lambda: made(emit), stream=True)
@@ -166,7 +166,7 @@ class _Call:
 
 
 async def _streamed(
-    events: AsyncIterator[Any], emit: Callable[[Any], None], ctx: StepContext
+    events: AsyncIterator[Any], emit: Callable[[Any], None], run: Scope, model: str
 ) -> dict[str, Any]:
     """Return the response that a stream ends with, as JSON values."""
     items = []
@@ -179,7 +179,8 @@ async def _streamed(
         response: Response = event.response
         if not response.output:  # some servers send the items before, and only there
             response = response.model_copy(update={"output": items})
-        _spend(ctx, response.usage)
+        if response.usage is not None:
+            run.block.step.spend(_used(model, response.usage))
         return response.model_dump(
             mode="json", exclude_unset=True, exclude=_REPEATED, warnings=False
         )
@@ -202,9 +203,10 @@ def _record_handoff(handoff: Handoff[Any, Any]) -> None:
     handoff.on_invoke_handoff = recorded
 
 
-def _spend(ctx: StepContext, usage: Any) -> None:
-    if usage is not None and usage.total_tokens:
-        ctx.spend(tokens=usage.total_tokens)
+def _used(model: str, usage: Any) -> Used:
+    """Return what a response has used, of the SDK or of the API."""
+    cached = getattr(usage.input_tokens_details, "cached_tokens", None) or 0
+    return Used(model, usage.input_tokens, usage.output_tokens, cached)
 
 
 def _written(response: ModelResponse) -> dict[str, Any]:

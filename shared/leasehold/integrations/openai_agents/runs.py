@@ -23,6 +23,7 @@ from leasehold.integrations.openai_agents.model import (
     recorded_model,
 )
 from leasehold.integrations.openai_agents.session import RecordedSession
+from leasehold.integrations.prices import Price
 from leasehold.integrations.scope import (
     Block,
     Scope,
@@ -40,7 +41,10 @@ TESTED: Final = ("0.24",)
 
 @contextlib.contextmanager
 def durable(
-    ctx: StepContext, *, on_unknown: Mapping[str, OnUnknown] | None = None
+    ctx: StepContext,
+    *,
+    on_unknown: Mapping[str, OnUnknown] | None = None,
+    price: Price | None = None,
 ) -> Iterator[None]:
     """Have the agents that run inside record what they call in the step of `ctx`.
 
@@ -48,11 +52,13 @@ def durable(
         ctx: of the step.
         on_unknown: for tools that must not be repeated, by their names: what becomes of a call of
             which it is not known whether it happened, as of `ctx.once`.
+        price: returns what a response of a model has cost, in US dollars, where the prices of
+            `genai-prices` are not yours; None: that is not known.
     """
     warn_of_version("openai-agents", version("openai-agents"), TESTED)
     if not isinstance(get_default_agent_runner(), RecordingRunner):
         set_default_agent_runner(RecordingRunner(get_default_agent_runner()))
-    with entered(ctx, on_unknown):
+    with entered(ctx, on_unknown, price):
         yield
 
 

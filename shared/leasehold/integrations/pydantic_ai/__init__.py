@@ -13,6 +13,7 @@ async def research(ctx: StepContext, data: Question) -> Answer:
 from importlib.metadata import version
 
 from leasehold.integrations.durable import durable, warn_of_version
+from leasehold.integrations.prices import Used
 from leasehold.registry.extras import require_extra
 
 require_extra("pydantic-ai", __name__)
@@ -26,4 +27,4 @@ TESTED = ("2.68",)
 
 warn_of_version("pydantic-ai-slim", version("pydantic-ai-slim"), TESTED)
 
-__all__ = ["LeaseholdDurability", "durable"]
+__all__ = ["LeaseholdDurability", "Used", "durable"]

@@ -32,6 +32,7 @@ from pydantic_core import PydanticSerializationError
 
 from leasehold.errors import InvalidRequestError, UnrestorableResultError
 from leasehold.integrations.durable import Durable, current, key_of
+from leasehold.integrations.prices import Used
 from leasehold.integrations.pydantic_ai.fingerprint import Fingerprints, digest, projected
 from leasehold.worker.context.once import OnUnknown
 
@@ -249,12 +250,17 @@ def _check(config: Config) -> None:
 
 
 def spend(step: Durable, result: Any) -> None:
-    """Note what a response has cost: by the response itself, else by the library's prices."""
+    """Note what a response has cost: as the user says, the response itself, or the library."""
     response = JSON_CODEC.load(ModelResponse, result)
-    usage, usd = response.usage, response.usage.cost
-    if usd is None and response.model_name:
-        with contextlib.suppress(LookupError, ValueError):  # the model has no known price
-            usd = response.cost().total_price
-    tokens = usage.input_tokens + usage.output_tokens
-    if tokens or usd:
-        step.ctx.spend(tokens=tokens, usd=float(usd or 0))
+    usage = response.usage
+
+    def known(_: Used) -> float | None:
+        usd = usage.cost
+        if usd is None and response.model_name:
+            with contextlib.suppress(LookupError, ValueError):  # the model has no known price
+                usd = response.cost().total_price
+        return None if usd is None else float(usd)
+
+    of_cache = usage.cache_read_tokens, usage.cache_write_tokens
+    name = response.model_name or ""
+    step.spend(Used(name, usage.input_tokens, usage.output_tokens, *of_cache), otherwise=known)
