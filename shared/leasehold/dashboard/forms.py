@@ -123,6 +123,7 @@ _FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "keepPartial": _flag,
     "input": _json("input"),
     "output": _json("output"),
+    "value": _json("value"),
     "filter": _filter,
 }
 

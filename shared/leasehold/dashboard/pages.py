@@ -65,7 +65,7 @@ class PageRequest:
         texts: the query as it stands in the address.
         now: the store's time.
         rights: what the reader may do by forms.
-        run_id: the run that the address names; likewise `step`.
+        run_id: the run that the address names; likewise `step` and `name`.
         problem: why the query cannot be used.
     """
 
@@ -76,6 +76,7 @@ class PageRequest:
     rights: frozenset[Right]
     run_id: str = ""
     step: str = ""
+    name: str = ""
     problem: LeaseholdError | None = None
 
 

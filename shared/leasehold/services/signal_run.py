@@ -27,6 +27,8 @@ from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 
 _MAX_SHOWN: Final = 200
+#: What stands before the words of a misfit that say more than the signal's name does.
+_MISFIT: Final = " does not fit "
 
 
 class SignalRequest(NamedTuple):
@@ -118,7 +120,7 @@ def _check_model(engine: Engine, run: Manifest, name: str, text: str) -> None:
         raise InvalidSignalError(
             run_id=run.run_id,
             name=name,
-            problem=f"{misfit.message}.",
+            problem=f"{misfit.message.partition(_MISFIT)[2] or misfit.message}.",
             issues=misfit.validation_issues,
             issue_count=misfit.validation_issue_count,
         )

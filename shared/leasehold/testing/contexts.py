@@ -30,6 +30,7 @@ from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Attempts, Lease, Progress, StepRecord
 from leasehold.domain.recorded_calls import MadeCall, check_call_key
+from leasehold.domain.signal import Signal
 from leasehold.domain.spend import NOTHING, Spend, checked_spend
 from leasehold.domain.status import RunStatus, Termination
 from leasehold.domain.stored import replace
@@ -145,6 +146,7 @@ def step_context(
     note: str | None = None,
     resume: IncrementalState | None = None,
     calls: Mapping[str, Any] | None = None,
+    signals: Mapping[str, Any] | None = None,
     outputs: Mapping[str, Any] | None = None,
     statuses: Mapping[str, str] | None = None,
     findings: Sequence[Any] = (),
@@ -166,6 +168,9 @@ def step_context(
         resume: what an earlier attempt kept; None: it begins at the beginning.
         calls: results of `ctx.once` that earlier attempts recorded, by key; JSON values or
             pydantic models.
+        signals: what was sent to the run before, by name, for `ctx.wait_for`; None: the time of
+            that wait is over. JSON values or pydantic models. A wait for any other name raises
+            SignalAwaitedError, as it ends an attempt.
         outputs: of earlier steps, for `ctx.output_of`; JSON values or pydantic models.
         statuses: of those outputs that are PARTIAL, for `ctx.status_of`: `{"draft": "PARTIAL"}`.
         findings: what the reviewer of the trial before found; only where `trial` is 2 or more.
@@ -195,6 +200,7 @@ def step_context(
             manifest.position, attempts=failed, trial=number, calls=results, note=note
         ),
     )
+    manifest = replace(manifest, signals=signals_of(clock, signals or {}))
     if resume is not None:
         manifest = replace(
             manifest,
@@ -409,6 +415,22 @@ def after_review(run: Manifest, findings: Sequence[Any]) -> Manifest:
             author=run.position.step, reviewer=reviewer, max_trials=run.position.trial
         ),
     )
+
+
+def signals_of(clock: Clock, signals: Mapping[str, Any]) -> tuple[Signal, ...] | None:
+    """Return the signals of a run, as it keeps them."""
+    given = checked_mapping("signals", signals, object, _VALUES)
+    found = tuple(
+        Signal(
+            name=name,
+            id=f"signal-{name}",
+            at=clock.now(),
+            inline=json_text(f"signals[{name!r}]", value),
+            is_missed=True if value is None else None,
+        )
+        for name, value in given.items()
+    )
+    return found or None
 
 
 def results_of(step_type: str, trial: int, calls: Mapping[str, Any]) -> tuple[CallResult, ...]:

@@ -73,6 +73,7 @@ DONE: Final[Mapping[str, str]] = {
     "retry": "The step was dispatched again.",
     "approve": "The output is handed off.",
     "recreate": "This is the new run.",
+    "signal": "The signal is sent.",
     "stack": "The worker is asked: the stack of the attempt comes with its next heartbeat.",
     "deliver": "The announcement is due again.",
     "override": "The override is set: it holds from the next dispatch on.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,35 @@ def test_no_get_sends_a_signal(serve_api: Function, waiting: str) -> None:
     answer = serve_api.client.get(f"/runs/{waiting}/signals/approval")
 
     assert answer.status_code == 405
+
+
+PAGE = {"Accept": "text/html", "Host": "localhost"}
+
+
+def form_of(html: str, name: str) -> dict[str, str]:
+    """Return the hidden fields of a form of a page."""
+    form = html.partition(f'<form id="{name}"')[2].partition("</form>")[0]
+    fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)
+    return dict(fields)
+
+
+def test_the_page_of_a_run_that_waits_has_a_form_for_the_signal(
+    serve_api: Function, engine: InProcessEngine, waiting: str
+) -> None:
+    page = serve_api.client.get(f"/runs/{waiting}", headers=PAGE)
+    fields = form_of(page.get_data(as_text=True), "act-signal")
+    sent = serve_api.client.post(
+        f"/runs/{waiting}/signals/approval",
+        data={**fields, "value": json.dumps(YES)},
+        headers={**PAGE, "Origin": "http://localhost"},
+    )
+    engine.adopt(waiting)
+    engine.run_until_idle()
+
+    assert set(fields) == {"formToken", "id"}
+    assert (sent.status_code, sent.headers["Location"]) == (303, f"/runs/{waiting}")
+    assert engine.output(waiting) == {"published": YES}
+    assert "act-signal" not in serve_api.client.get(f"/runs/{waiting}", headers=PAGE).text
 
 
 def test_the_command_sends_a_signal(
