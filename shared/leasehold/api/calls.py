@@ -52,6 +52,14 @@ from leasehold.api.operations import (
     answer_to,
 )
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverridesResponse
+from leasehold.api.pauses import (
+    PauseBody,
+    PauseChange,
+    PauseReport,
+    PausesResponse,
+    ResumedPause,
+    ResumePauseBody,
+)
 from leasehold.api.registry import HealthResponse, RegistryResponse
 from leasehold.api.results import CallsResponse, FilesResponse, PageQuery
 from leasehold.api.runs import (
@@ -86,6 +94,7 @@ from leasehold.services.explain_run import explain_page, explain_run
 from leasehold.services.limits import FILE_BYTES
 from leasehold.services.operate import operate, request_stack
 from leasehold.services.paging import WHOLE_RUNS
+from leasehold.services.pauses import list_pauses, pause_step, resume_step
 from leasehold.services.read_deliveries import list_deliveries, read_deliveries
 from leasehold.services.read_results import (
     list_calls,
@@ -535,6 +544,43 @@ def clear_override(engine: Engine, request: CallRequest[None]) -> OverrideChange
     return OverrideChange.model_validate(limits.clear_override(engine, request.step))
 
 
+@call("GET", "/pauses", PausesResponse, needs=Needs.EXPLAIN)
+def pauses(engine: Engine, _: CallRequest[None]) -> PausesResponse:
+    """The step types of which nothing begins, with who paused them, and why."""
+    return PausesResponse(pauses=[PauseReport.of(one) for one in list_pauses(engine)])
+
+
+@call(
+    "POST",
+    "/pauses:set",
+    PauseChange,
+    takes=PauseBody,
+    needs=Needs.BEGIN,
+    refuses=(errors.UnknownKeyError,),
+    names_actor=True,
+)
+def pause_steps(engine: Engine, request: CallRequest[PauseBody]) -> PauseChange:
+    """No attempt of the step, or of any, begins from within 10 s on; those that run end."""
+    body = request.given
+    set_, before = pause_step(engine, body.step_type, why=body.why, actor=request.actor)
+    replaced = None if before is None else PauseReport.of(before)
+    return PauseChange(pause=PauseReport.of(set_), replaced=replaced)
+
+
+@call(
+    "POST",
+    "/pauses:clear",
+    ResumedPause,
+    takes=ResumePauseBody,
+    needs=Needs.CHANGE,
+    names_actor=True,
+    timeout_s=120.0,
+)
+def resume_steps(engine: Engine, request: CallRequest[ResumePauseBody]) -> ResumedPause:
+    """The runs that the pause held go on at once; new ones begin from within 10 s on."""
+    return ResumedPause.of(resume_step(engine, request.given.step_type))
+
+
 @call("GET", "/budgets", BudgetsResponse, needs=Needs.EXPLAIN)
 def budgets(engine: Engine, _: CallRequest[None]) -> BudgetsResponse:
     """The derived limits of all steps, as the last derivation left them."""
@@ -616,6 +662,9 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     overrides,
     override,
     clear_override,
+    pauses,
+    pause_steps,
+    resume_steps,
     budgets,
     limit,
     health,

@@ -263,7 +263,7 @@ def boot(
     rules = rules_of(
         settings, catalog, environ, overrides.find, hooks.warn, find_budget=overrides.budget
     )
-    rules = replace(rules, code_hash=sources.code_hash)
+    rules = replace(rules, code_hash=sources.code_hash, pauses=overrides.pauses)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = inline_runner(interrupts)
     handlers = [step.handler for step in catalog.steps]

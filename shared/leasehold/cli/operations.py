@@ -13,6 +13,7 @@ from leasehold.cli.invocation import command_line, hint_for_run
 from leasehold.cli.opened import client_at
 from leasehold.cli.options import (
     GivenInput,
+    all_steps_option,
     anew_option,
     budget_option,
     from_step_option,
@@ -22,16 +23,21 @@ from leasehold.cli.options import (
     keep_partial_option,
     labels_option,
     note_option,
+    optional_run_argument,
     output_option,
     reason_option,
     run_argument,
     step_option,
+    step_or_pause_option,
     url_option,
 )
 from leasehold.cli.stdout import print_json, print_line
 from leasehold.cli.streams import note
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.printable import counted
+from leasehold.domain.step_pause import resume_command
 from leasehold.domain.summary import Summary
+from leasehold.presentation.formatting import StyledText
 from leasehold.presentation.run_state import kept_line, state_line
 
 
@@ -68,10 +74,128 @@ def _operation(
     return command
 
 
-pause = _operation(Operation.PAUSE, "the provider is down")
-resume = _operation(
-    Operation.RESUME, "the provider is back", budget_option, further="--budget usd=10"
-)
+@click.command()
+@optional_run_argument
+@generation_option
+@step_or_pause_option
+@all_steps_option
+@click.option("--why", metavar="WORDS", help="Why the step is paused, shown to all who look.")
+@reason_option
+@url_option
+@json_option
+def pause(
+    *,
+    run_id: str | None,
+    all_steps: bool,
+    why: str | None,
+    url: str | None,
+    as_json: bool,
+    **words: Any,
+) -> None:
+    """Hold RUN: a running attempt may end, and nothing more is dispatched.
+
+    Without RUN, pause a step in all runs, or with --all every step: no attempt of it begins,
+    everywhere within 10 s. Attempts that run end as they like, and runs that come to it are held.
+
+    \b
+    Examples:
+      leasehold pause r-0123456789abcdef --reason 'the provider is down'
+      leasehold pause --step charge --why 'the provider is down'
+      leasehold pause --all --why 'the database is moved'
+    """  # noqa: D301
+    if run_id is None:
+        _pause_steps(words, why, all_steps=all_steps, url=url, as_json=as_json)
+        return
+    if all_steps or why is not None:
+        raise click.UsageError("--all and --why pause steps; of a RUN, give --reason.")
+    _operate(Operation.PAUSE, run_id, words, url=url, as_json=as_json)
+
+
+@click.command()
+@optional_run_argument
+@generation_option
+@step_or_pause_option
+@all_steps_option
+@reason_option
+@url_option
+@json_option
+@budget_option
+def resume(
+    *, run_id: str | None, all_steps: bool, url: str | None, as_json: bool, **words: Any
+) -> None:
+    """Continue RUN after a pause, at once.
+
+    Without RUN, end the pause of a step, or with --all that of every step: the runs that it held go
+    on at once. A step that was paused by itself stays so after --all.
+
+    \b
+    Examples:
+      leasehold resume r-0123456789abcdef --reason 'the provider is back'
+      leasehold resume r-0123456789abcdef --budget usd=10
+      leasehold resume --step charge
+      leasehold resume --all
+    """  # noqa: D301
+    if run_id is None:
+        _resume_steps(words, all_steps=all_steps, url=url, as_json=as_json)
+        return
+    if all_steps:
+        raise click.UsageError("--all resumes steps; allowed: RUN, or --all.")
+    _operate(Operation.RESUME, run_id, words, url=url, as_json=as_json)
+
+
+def _which(words: dict[str, Any], *, all_steps: bool) -> str | None:
+    """Return the step type that is named, or None for all; refuse what is of runs alone."""
+    step: str | None = words.pop("step")
+    if (step is None) is not all_steps:
+        raise click.UsageError("Give RUN, or --step STEP, or --all.")
+    if of_runs := [name for name, value in words.items() if value]:
+        raise click.UsageError(f"--{of_runs[0]} is for a RUN.")
+    return step
+
+
+def _pause_steps(
+    words: dict[str, Any], why: str | None, *, all_steps: bool, url: str | None, as_json: bool
+) -> None:
+    step = _which(words, all_steps=all_steps)
+    if why is None:
+        raise click.UsageError(
+            '--why is missing: say it to the next person, as --why "the provider is down".'
+        )
+    with client_at(url) as client:
+        change = client.pause_steps(step, why=why)
+    if as_json:
+        print_json(change)
+        return
+    print_line(StyledText(f"{_named(step)} paused", "yellow"))
+    note("no attempt begins, everywhere within 10 s; those that run end as they like")
+    if (before := change.replaced) is not None:
+        note(f"it replaces a pause by {before.set_by}: {before.why}")
+    note("resume it with:", resume_command(step))
+
+
+def _resume_steps(
+    words: dict[str, Any], *, all_steps: bool, url: str | None, as_json: bool
+) -> None:
+    step = _which(words, all_steps=all_steps)
+    with client_at(url) as client:
+        resumed = client.resume_steps(step)
+    if as_json:
+        print_json(resumed)
+        return
+    if resumed.pause is None:
+        note(f"{_named(step)} not paused")
+    else:
+        print_line(StyledText(f"{_named(step)} resumed", "green"))
+    if resumed.released:
+        note(f"{counted(resumed.released, 'run')} that it held: going on now")
+    if resumed.more:
+        note("further runs may be held still: the sweep releases them, or this command once more")
+
+
+def _named(step: str | None) -> str:
+    return "all steps are" if step is None else f"step {step} is"
+
+
 cancel = _operation(Operation.CANCEL, "wrong folder")
 retry = _operation(
     Operation.RETRY,

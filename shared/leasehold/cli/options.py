@@ -230,6 +230,7 @@ def _server(_context: click.Context, param: click.Parameter, given: str | None) 
 
 
 run_argument = click.argument("run_id", metavar="RUN")
+optional_run_argument = click.argument("run_id", metavar="[RUN]", required=False)
 url_option = click.option(
     "--url",
     metavar="URL",
@@ -246,6 +247,12 @@ generation_option = click.option(
     metavar="N",
     help="Only while the run is at this generation, as `show` and `why` show it.",
 )
+step_or_pause_option = click.option(
+    "--step",
+    metavar="STEP",
+    help="With RUN: only while it is at this step. Without: this step, in all runs.",
+)
+all_steps_option = click.option("--all", "all_steps", is_flag=True, help="All steps, in all runs.")
 step_option = click.option("--step", metavar="STEP", help="Only while the run is at this step.")
 from_step_option = click.option(
     "--from-step",

@@ -30,6 +30,13 @@ from leasehold.api.operations import (
     RetryBody,
 )
 from leasehold.api.overrides import OverrideBody, OverrideChange, OverrideReport
+from leasehold.api.pauses import (
+    PauseBody,
+    PauseChange,
+    PauseReport,
+    ResumedPause,
+    ResumePauseBody,
+)
 from leasehold.api.registry import RegistryResponse
 from leasehold.api.results import CallReport, FileEntry, PageQuery
 from leasehold.api.runs import BudgetPart, RunsQuery, RunsResponse, StartBody
@@ -617,6 +624,35 @@ class Client:
         check_step(step)
         return self.call(calls.clear_override, None, step=step)
 
+    # -- step types that are paused ---------------------------------------------------------------
+
+    def pauses(self) -> list[PauseReport]:
+        """Return the step types of which nothing begins, with who paused them, and why."""
+        return self.call(calls.pauses, None).pauses
+
+    def pause_steps(self, step: str | None = None, *, why: str) -> PauseChange:
+        """Pause a step type: no attempt of it begins, everywhere within 10 s.
+
+        Attempts that run end as they like. Runs that come to the step are held, at no cost.
+
+        Args:
+            step: the step type; None: all of them.
+            why: the reason; shown to all who look.
+
+        Raises:
+            UnknownKeyError: there is no such step.
+        """
+        given = {"why": why, **_which(step)}
+        return self.call(calls.pause_steps, PauseBody.model_validate(given))
+
+    def resume_steps(self, step: str | None = None) -> ResumedPause:
+        """End the pause of a step type, or that of all: the runs that it held go on at once.
+
+        Args:
+            step: the step type; None: the pause of all.
+        """
+        return self.call(calls.resume_steps, ResumePauseBody.model_validate(_which(step)))
+
     # -- what people on call ask -------------------------------------------------------------------
 
     def registry(self) -> RegistryResponse:
@@ -659,6 +695,10 @@ class Client:
                 "`leasehold dev` on the same store runs it.",
                 run.run_id,
             )
+
+
+def _which(step: str | None) -> dict[str, Any]:
+    return {"all": True} if step is None else {"step": step}
 
 
 def pages_of(page: Callable[..., RunsResponse], wanted: Filters) -> Iterator[list[Summary]]:

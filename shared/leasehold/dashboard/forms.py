@@ -119,6 +119,7 @@ _FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "timeoutS": _number("timeoutS", float),
     "budget": _dollars,
     "anew": _flag,
+    "all": _flag,
     "dryRun": _flag,
     "keepPartial": _flag,
     "input": _json("input"),

@@ -371,8 +371,12 @@ def _repaired(_: PageRequest, _given: Any, answer: Any, _form: Mapping[str, str]
 
 def _registry(at: PageRequest) -> Shown:
     report = at.ask(calls.registry)
-    may = Right.CHANGE in at.rights
-    return Shown("registry.html", "Limits in force", {"report": report, "may_change": may}, IDLE_S)
+    values = {
+        "report": report,
+        "may_change": Right.CHANGE in at.rights,
+        "pauses": at.ask(calls.pauses).pauses,
+    }
+    return Shown("registry.html", "Limits in force", values, IDLE_S)
 
 
 def _deliveries(at: PageRequest) -> Shown:

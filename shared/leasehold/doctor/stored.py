@@ -20,6 +20,7 @@ from leasehold.doctor.setup import Setup
 from leasehold.domain.budget import BUDGETS_AT_MOST, budget_of
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
 from leasehold.domain.printable import counted, printable
+from leasehold.domain.step_pause import StepPause, is_pause, resume_command, stored_pause
 from leasehold.domain.timestamps import stamp, time_of
 from leasehold.domain.worker_note import (
     differ_for_long,
@@ -99,6 +100,9 @@ def _clock(store: StoreReader, clock: Clock) -> Iterator[Finding]:
 
 def _overrides(setup: Setup, store: StoreReader) -> Iterator[Finding]:
     for found in store.query(_OVERRIDES):
+        if is_pause(found.ref.id):
+            yield from _pause(setup, stored_pause(found.ref.id, found.document))
+            continue
         stored = stored_override(found.ref.id, found.document, found.read_at)
         name = printable(stored.step_type)[:60]
         repair = f"leasehold override {shlex.quote(name)} --clear"
@@ -109,6 +113,19 @@ def _overrides(setup: Setup, store: StoreReader) -> Iterator[Finding]:
             yield Finding("override_over", message, repair, kind=Kind.WARNING)
         elif len(setup.catalog.steps):
             yield from _against_entry(setup, stored, repair)
+
+
+def _pause(setup: Setup, pause: StepPause) -> Iterator[Finding]:
+    """Yield that a step is paused: nothing is wrong, and a person may have forgotten it."""
+    if pause.resumed_at is not None:
+        return
+    step = pause.step_type
+    repair = resume_command(step)
+    unknown = ""
+    if step is not None and len(setup.catalog.steps) and step not in setup.catalog.steps:
+        unknown = " This catalog has no such step."
+    words = f"{pause.words[:1].upper()}{pause.words[1:]}".rstrip(".")
+    yield Finding("step_paused", f"{words}.{unknown}", repair, kind=Kind.WARNING)
 
 
 def _against_entry(setup: Setup, stored: StoredOverride, repair: str) -> Iterator[Finding]:

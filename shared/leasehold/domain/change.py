@@ -35,6 +35,7 @@ from leasehold.domain.recorded_calls import calls_folder
 from leasehold.domain.signal import place_of, with_taken
 from leasehold.domain.spend import NOTHING, Spend
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
+from leasehold.domain.step_pause import HOLD_LOOK
 from leasehold.domain.stored import (
     DecideDocument,
     Document,
@@ -208,6 +209,8 @@ def alarm_for(
     if manifest.status is RunStatus.BLOCKED:
         return manifest.look_at or manifest.wait_until
     dispatch = manifest.position.dispatch
+    if dispatch.held is not None:
+        return dispatch.waits_since + HOLD_LOOK
     if dispatch.schedule_to_start_s is not None:
         return _next_look(dispatch, written_at)
     return dispatch.waits_since + grace

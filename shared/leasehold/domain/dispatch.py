@@ -13,6 +13,7 @@ from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, Dispatch, RetryRule
 from leasehold.domain.retry import Backoff
+from leasehold.domain.step_pause import PAUSE_OF_ALL, StepPause, pause_id
 from leasehold.domain.stored import replace
 from leasehold.errors import UnknownKeyError
 
@@ -106,6 +107,7 @@ class Rules:
             here, where there is no catalog.
         delivery: how patient deliveries to them are.
         code_hash: of the user's code as this process loaded it; empty: not known.
+        pauses: of step types and of all, by their ids, as they are known now.
     """
 
     settings_for: Callable[[str], StepSettings | None]
@@ -120,6 +122,15 @@ class Rules:
     channels_for: Callable[[str, AnnouncedEvent], tuple[str, ...] | None] = lambda *_: ()
     delivery: DeliveryRules = field(default_factory=DeliveryRules)
     code_hash: str = ""
+    pauses: Mapping[str, StepPause] = field(default_factory=dict)
+
+    def pause_of(self, step_type: str) -> StepPause | None:
+        """Return what pauses a step type now: its own pause, or that of all; None: nothing does."""
+        for id_ in (pause_id(step_type), PAUSE_OF_ALL):
+            found = self.pauses.get(id_)
+            if found is not None and found.resumed_at is None:
+                return found
+        return None
 
     def known_settings(self, step_type: str) -> StepSettings:
         """Return the settings in force, or raise UnknownKeyError."""
@@ -223,6 +234,7 @@ def provisional_dispatch(
         enqueued=False,
         provisional=before.provisional or is_further,
         after_block=None,
+        held=None,
     )
 
 

@@ -150,8 +150,9 @@ def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:
 
 
 def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
-    """Return the task of a dispatch that waits for a worker; none for one that is claimed."""
-    if not manifest.waits_for_worker or manifest.position.dispatch.remote:
+    """Return the task of a dispatch that waits for a worker; a claimed or held one has none."""
+    dispatch = manifest.position.dispatch
+    if not manifest.waits_for_worker or dispatch.remote or dispatch.held is not None:
         return ()
     return (dispatch_task(manifest),)
 

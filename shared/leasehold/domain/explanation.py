@@ -23,6 +23,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted
 from leasehold.domain.signal import Wait
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.step_pause import Hold, StepPause, resume_command
 from leasehold.domain.timestamps import stamp
 from leasehold.domain.trials import trial_words
 
@@ -87,19 +88,20 @@ def explain(
         return Explanation(None, None, None, words)
     wrong = (*flaws(manifest, rules.grace), *flaws_at(manifest, now))
     broken = " ".join(breach.finding for breach in wrong).rstrip(".")
+    pause = rules.pause_of(manifest.step_type)
     what = (
         f"a repair (leasehold audit --repair): {broken}"
         if broken
-        else _what(manifest, now, possible, holder_gone=holder_gone, asked=asked)
+        else _what(manifest, now, possible, holder_gone=holder_gone, asked=asked, pause=pause)
     )
     until = manifest.alarm_at
     if manifest.waits_for is not None and not (broken or manifest.paused):
         ends = None if until is None else _at(manifest, max(now, until), rules).outcome
         words = f"Run {manifest.run_id} waits for {what}."
         return Explanation(what, until, ends, words, possible)
-    if until is None:
-        words = f"Run {manifest.run_id} waits for {what}."
-        return Explanation(what, None, None, words, () if broken else possible)
+    if until is None or (manifest.held is not None and not broken):  # which its alarm looks for
+        words, looks = f"Run {manifest.run_id} waits for {what}.", Outcome.PARKED if until else None
+        return Explanation(what, until, looks, words, () if broken or until else possible)
     change = _at(manifest, max(now, until), rules)
     is_known = rules.settings_for(manifest.step_type) is not None
     known = "" if is_known else f" The catalog here knows {', '.join(steps) or 'no step'}."
@@ -129,6 +131,7 @@ def _what(
     *,
     holder_gone: bool,
     asked: str,
+    pause: StepPause | None,
 ) -> str:
     lease, step = manifest.position.lease, manifest.position.step
     if lease is not None:
@@ -145,7 +148,7 @@ def _what(
         return "what it owes to be published"
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
         return _person(manifest, possible)
-    return _worker(manifest, now, asked)
+    return _worker(manifest, now, asked, manifest.held or pause)
 
 
 def _attempt(manifest: Manifest) -> str:
@@ -179,8 +182,11 @@ def _signal(manifest: Manifest, wait: Wait, offered: str) -> str:
     return f"{what} ({send}){refused}"
 
 
-def _worker(manifest: Manifest, now: datetime, asked: str) -> str:
+def _worker(manifest: Manifest, now: datetime, asked: str, pause: StepPause | Hold | None) -> str:
     attempt = _attempt(manifest)
+    if pause is not None:
+        command = resume_command(pause.step_type)
+        return f"a person to `{command}`: {attempt} is held, as {pause.words}"
     dispatch = manifest.position.dispatch
     if now < dispatch.not_before:
         return f"the time of {attempt}, {stamp(dispatch.not_before)}"

@@ -45,6 +45,7 @@ from leasehold.domain.signal import WAITING, Signal, Wait, WaitRule
 from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
+from leasehold.domain.step_pause import Hold
 from leasehold.domain.stored import (
     Document,
     Ref,
@@ -258,10 +259,23 @@ class Manifest(RunFields):
 
     @property
     def claimable_step(self) -> str | None:
-        """The type of the step that waits for a remote worker, due or not; None: none does."""
+        """The type of the step that waits for a remote worker, due or not; None: none does.
+
+        A run that is held is listed by the pause that holds it, as no step is named.
+        """
         at = self.position
-        waits = self.waits_for_worker and at.lease is None
-        return self.step_type if waits and at.dispatch.remote else None
+        if at.lease is not None or not self.waits_for_worker:
+            return None
+        if at.dispatch.held is not None:
+            return at.dispatch.held.pause
+        return self.step_type if at.dispatch.remote else None
+
+    @property
+    def held(self) -> Hold | None:
+        """The hold of a run at a step that is paused; None: no pause holds it."""
+        held = self.position.dispatch.held
+        waits = held is not None and self.waits_for_worker and self.position.lease is None
+        return held if waits else None
 
     @property
     def step_type(self) -> str:

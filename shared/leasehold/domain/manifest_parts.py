@@ -12,6 +12,7 @@ from leasehold.domain.checkpoint import CallCount, KeptCounts, KeptValue
 from leasehold.domain.signal import WaitRule
 from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
+from leasehold.domain.step_pause import Hold
 from leasehold.domain.stored import Stored, make, replace
 from leasehold.domain.trial_record import TrialRecord, TrialVerdict
 from leasehold.errors import LeaseholdError
@@ -152,6 +153,7 @@ class Dispatch(Stored):
     enqueued: bool = False
     provisional: bool = False  # by who does not know the step: its settings are of the one before
     after_block: Block | None = None  # the block that is looked at again by this dispatch
+    held: Hold | None = None  # its step is paused: it has no task, and begins once that is over
 
     @property
     def waits_since(self) -> datetime:

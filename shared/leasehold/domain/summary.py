@@ -16,6 +16,7 @@ from leasehold.domain.manifest import Manifest, checked_run, read_as
 from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, Progress, StepRecord
 from leasehold.domain.spend import Spend, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
+from leasehold.domain.step_pause import Hold
 from leasehold.domain.stored import Document, Stored, replace
 
 #: The paths of what `RunHead` has, but for its steps.
@@ -30,6 +31,7 @@ _PATHS: Final = (
     "position.step",
     "position.dispatch.nonce",
     "position.dispatch.generation",
+    "position.dispatch.held",
     "position.attempts",
     "position.lease.leaseId",
     "position.heartbeatAt",
@@ -53,6 +55,7 @@ _OF_STEPS: Final = ("status", "progress", "spend")
 class _Dispatch(Stored):
     generation: int
     nonce: str
+    held: Hold | None = None
 
 
 class _Position(Stored):
@@ -94,6 +97,13 @@ class RunHead(Stored):
     completed_at: AwareDatetime | None = None
     steps: Mapping[str, _Step]
     error: _Coded | None = None
+
+    @property
+    def held(self) -> Hold | None:
+        """The hold of a run at a step that is paused; None: no pause holds it."""
+        is_over = self.paused or self.cancelled or self.dead_lettered
+        waits = self.status in (RunStatus.PENDING, RunStatus.ERROR) and not is_over
+        return self.position.dispatch.held if waits and self.position.lease is None else None
 
 
 def head_paths(steps: Iterable[str]) -> tuple[str, ...]:
@@ -142,6 +152,7 @@ class Summary(Stored):
     block_code: str | None = None  # why it is BLOCKED
     heartbeat_at: AwareDatetime | None = None  # of the attempt that runs: its worker was heard of
     spend: Spend | None = None  # of all its steps; None: nothing
+    held: Hold | None = None  # its step is paused: by whom, since when and why
 
 
 _CAUSES: Final = tuple(Attempts.model_fields)
@@ -179,6 +190,7 @@ def summary_of(manifest: Manifest | RunHead) -> Summary:
         block_code=None if manifest.block is None else manifest.block.code,
         heartbeat_at=None if manifest.position.lease is None else manifest.position.heartbeat_at,
         spend=_spend_of(manifest),
+        held=manifest.held,
     )
 
 

@@ -53,6 +53,13 @@ OVERLAYS: Final = Registry(
             "A person holds the run. An attempt that runs may end; nothing more is dispatched.",
         ),
         OverlayEntry(
+            "held",
+            "step paused",
+            "‖",
+            "yellow",
+            "A person paused the step, or all steps. The run goes on once that is resumed.",
+        ),
+        OverlayEntry(
             "cancelled",
             "cancelled",
             "⊘",
@@ -135,6 +142,8 @@ def state_and_reason(run: Summary) -> StyledText:
         reason = run.dead_letter_reason.value
         short_form = f"{DEAD_LETTER_ICON} {reason}"
         return state._replace(text=f"{state.text} {reason}", short_form=short_form)
+    if run.held is not None:
+        return state._replace(text=one_line(f"{state.text} {run.held.brief}", _MAX_STATE))
     code = run.block_code
     if code is None and run.status is RunStatus.ERROR:
         code = run.error_code
@@ -177,6 +186,8 @@ def _style(overlay: OverlayEntry) -> str:
 def _why(run: Manifest) -> str | None:
     if run.block is not None:
         return f"{run.block.code}: {run.block.words}"
+    if run.held is not None:
+        return run.held.words
     return run.dead_letter_detail
 
 
@@ -184,6 +195,7 @@ def _why(run: Manifest) -> str | None:
 
 
 _MAX_ID: Final = 128
+_MAX_STATE: Final = 80
 _MAX_NAME: Final = 40
 _MAX_MESSAGE: Final = 200
 

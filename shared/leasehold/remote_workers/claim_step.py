@@ -112,6 +112,8 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
         allowed = f"a step for remote workers ({names}); execute_step runs the others"
         raise InvalidRequestError(field="stepType", value=step_type, allowed=allowed)
     note_asked(engine, step_type, holder)
+    if (paused := engine.dispatch_rules().pause_of(step_type)) is not None:
+        raise NothingToClaimError(problem=paused.words)
     until = engine.clock.monotonic() + SEARCH_S
     outage: StoreUnavailableError | None = None
     for found in _waiting(engine, step_type, until):

@@ -33,6 +33,7 @@ from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.services.engine import Engine, publish, publish_owed
 from leasehold.services.output_checks import skip_problem
+from leasehold.services.pauses import let_go_if_resumed
 
 _MOVED: Final = "In this deploy the step is remote; the lease was released for a remote worker."
 _LEFT_TO_OTHERS: Final = (
@@ -74,7 +75,10 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
         lease_id=engine.clock.new_id(),
         holder=engine.process.holder,
     )
-    return engine.commit(hint.run_id, ask, in_transaction=True)
+    committed = engine.commit(hint.run_id, ask, in_transaction=True)
+    if committed.answer.outcome is Outcome.PARKED and committed.answer.changed:
+        return Committed(let_go_if_resumed(engine, committed.answer), None)
+    return committed
 
 
 def run_steps(engine: Engine, committed: Committed[Change]) -> Change:

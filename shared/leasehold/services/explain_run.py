@@ -60,6 +60,8 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         UnknownRunError: there is no such run.
     """
     run = get_run(engine, run_id)
+    if run.waits_for_worker and run.held is None:
+        engine.overrides.refresh()  # its step may be paused
     engine = replace(engine, rules=_rules_for(engine, run))
     holder_gone = run.position.lease is not None and is_gone(run.position.lease.holder)
     notes, now = read_notes(engine.documents, engine.clock.now())

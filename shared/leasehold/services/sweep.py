@@ -25,6 +25,7 @@ from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.engine import Engine, announce, archive, publish
 from leasehold.services.paging import WHOLE_RUNS, pages
+from leasehold.services.pauses import continue_resumes, let_go_if_resumed
 from leasehold.services.purge import forget_old_runs, tidy_up
 from leasehold.services.worker_notes import steps_known_elsewhere
 
@@ -302,7 +303,8 @@ def has_task(manifest: Manifest) -> bool:
     """Return whether a queue should have a task of the run."""
     has_none = manifest.status in (RunStatus.IN_PROGRESS, RunStatus.BLOCKED)
     waits = not (has_none or manifest.is_terminal)
-    return waits and not manifest.position.dispatch.remote
+    at = manifest.position.dispatch
+    return waits and not at.remote and at.held is None
 
 
 Call = Callable[[], None]
@@ -340,6 +342,7 @@ def sweep(
     try:
         engine.threads.side_by_side(work.take, width)
         if among is None and not work.is_over:
+            continue_resumes(engine, work.over_at - engine.clock.monotonic())
             purged = forget_old_runs(engine, work.over_at)
             tidy_up(engine)
     finally:
@@ -531,6 +534,7 @@ class _Sweep:
             committed = self._engine.commit(run_id, transition, known=known, within=ATTEND_WITHIN_S)
             change = committed.answer
             announce(self._engine, change)
+            change = let_go_if_resumed(self._engine, change)
         except VersionConflictError:
             return  # it was moved on meanwhile
         except Exception as error:  # noqa: BLE001 - what one document holds must stop no other run

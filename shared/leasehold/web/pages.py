@@ -77,6 +77,8 @@ DONE: Final[Mapping[str, str]] = {
     "stack": "The worker is asked: the stack of the attempt comes with its next heartbeat.",
     "deliver": "The announcement is due again.",
     "override": "The override is set: it holds from the next dispatch on.",
+    "pauseSteps": "It is paused: no attempt begins from within 10 seconds on.",
+    "resumeSteps": "It is resumed: the runs that it held go on.",
     "clearOverride": "The override is cleared: the step has its own limits again.",
 }
 

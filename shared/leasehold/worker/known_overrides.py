@@ -1,6 +1,7 @@
 """The limits set for steps as this process knows them: read when it dispatches, at most every 10 s.
 
-Those are the overrides of people; and the derived budgets, where a step goes by them.
+Those are the overrides of people, and their pauses; and the derived budgets, where a step goes by
+them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from leasehold.domain.budget import (
     is_to_be_applied,
 )
 from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
+from leasehold.domain.step_pause import StepPause, is_pause, stored_pause
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents, Query, Snapshot
@@ -42,6 +44,9 @@ class KnownOverrides:
         clock: measures how old they are.
         log: given a line when they cannot be read; once, until they can.
         reads_budgets: whether a step goes by its budget.
+
+    Attributes:
+        pauses: those of step types and of all, by their ids, as they were read last.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class KnownOverrides:
         *,
         reads_budgets: bool = False,
     ) -> None:
+        self.pauses: dict[str, StepPause] = {}
         self._documents = documents
         self._reads_budgets = reads_budgets
         self._budgets: Mapping[str, BudgetLimit] = {}
@@ -100,12 +106,20 @@ class KnownOverrides:
         asked_at = self._clock.monotonic()
         try:
             found = self._documents.query(_ALL)
-            self._known = {one.ref.id: _Known(one) for one in found}
+            self._known = {one.ref.id: _Known(one) for one in found if not is_pause(one.ref.id)}
+            self._note_pauses([one for one in found if is_pause(one.ref.id)])
             if self._reads_budgets:
                 self._budgets = self._read_budgets()
             self._is_away = False
         finally:  # a store that is away is not asked more often, either
             self._read_again_at = asked_at + MAX_AGE_S
+
+    def _note_pauses(self, found: Sequence[Snapshot]) -> None:
+        """Note the pauses, in the mapping that the rules have: one at a time, as others read it."""
+        now = {one.ref.id: stored_pause(one.ref.id, one.document) for one in found}
+        for id_ in self.pauses.keys() - now.keys():
+            del self.pauses[id_]
+        self.pauses.update(now)
 
     def _read_budgets(self) -> dict[str, BudgetLimit]:
         """Return the derived limits; of one that cannot be used, the last good one, and say so."""

@@ -62,6 +62,7 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "enqueued": False,
         "provisional": False,
         "afterBlock": None,
+        "held": None,
     }
 
 

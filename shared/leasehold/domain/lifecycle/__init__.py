@@ -11,6 +11,7 @@ and the rest move a run that no attempt has. `wait_for` and `signal` are the two
 
 from leasehold.domain.lifecycle.attempt import arrive, claim, then_arrive
 from leasehold.domain.lifecycle.block import block_attempt, look_again
+from leasehold.domain.lifecycle.hold import release_hold
 from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work, with_skips
 from leasehold.domain.lifecycle.on_alarm import not_created, on_alarm, on_audit, redispatch
 from leasehold.domain.lifecycle.operate import (
@@ -93,6 +94,7 @@ __all__ = [
     "redispatch",
     "reject_checkpoint",
     "release",
+    "release_hold",
     "renew",
     "repeat_of",
     "request_stack",

@@ -12,6 +12,7 @@ from leasehold.domain.effect import dispatch_task, wake_task
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import lease_for
 from leasehold.domain.lifecycle.handoff import dispatch_next
+from leasehold.domain.lifecycle.hold import hold
 from leasehold.domain.lifecycle.settle import end_attempt, expire, lapse
 from leasehold.domain.lifecycle.termination import dead_letter, outcome_at_end
 from leasehold.domain.manifest import Manifest
@@ -53,15 +54,22 @@ def arrive(
     lease = manifest.position.lease
     settings = rules.settings_for(manifest.step_type)
     has_left = settings is None or has_moved(manifest, settings)
+    pause = rules.pause_of(manifest.step_type) if rules.pauses else None
     if lease is not None:
-        if manifest.paused or manifest.position.dispatch.remote or has_left:
+        is_held = manifest.paused or pause is not None
+        if is_held or manifest.position.dispatch.remote or has_left:
             return _only_end(draft, lease)
         return take_over(draft, lease, lease_id=lease_id, holder=holder)
     if has_left:
         return _not_here(draft)
-    if verdict := verdict_on(manifest, now, rules):
-        return dead_letter(draft, verdict)
+    if stopped := hold(draft, pause) if pause else _given_up(draft):
+        return stopped
     return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
+
+
+def _given_up(draft: Draft) -> Change | None:
+    verdict = verdict_on(draft.before, draft.now, draft.rules)
+    return None if verdict is None else dead_letter(draft, verdict)
 
 
 def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
@@ -71,6 +79,8 @@ def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
     """
     at = manifest.position
     if at.dispatch.provisional or rules.settings_for(manifest.step_type) is None:
+        return False
+    if rules.pauses and rules.pause_of(manifest.step_type) is not None:
         return False
     if _obstacle(manifest, now) is not None:
         return False
@@ -190,7 +200,9 @@ def give_lease(draft: Draft, event: RunEvent, *, lease_id: str, holder: str) -> 
         lease=lease_for(run, now, lease_id=lease_id, holder=holder, ttl=draft.rules.lease_ttl),
         heartbeat_at=now,
         step_started_at=at.step_started_at or now,
-        dispatch=replace(at.dispatch, enqueued=True, redispatched=0, lost_since=None),  # it is here
+        dispatch=replace(
+            at.dispatch, enqueued=True, redispatched=0, lost_since=None, held=None
+        ),  # it is here
     )
     draft.run = replace(
         run,
@@ -247,6 +259,8 @@ def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
         return f"this deploy knows no step {manifest.position.step!r}"
     if manifest.position.dispatch.provisional:
         return f"run {manifest.run_id} came from a worker that did not know its step; claim again"
+    if (pause := rules.pause_of(manifest.step_type)) is not None:
+        return pause.words
     due = manifest.position.dispatch.not_before
     if manifest.position.lease is None and now + EARLY < due:
         return f"run {manifest.run_id} is tried again at {due.isoformat()}"

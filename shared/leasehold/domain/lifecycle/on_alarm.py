@@ -12,6 +12,7 @@ from leasehold.domain.effect import dispatch_task
 from leasehold.domain.give_up_rules import verdict_on, verdict_on_wait
 from leasehold.domain.lifecycle.block import block_unknown_step, look_again
 from leasehold.domain.lifecycle.handoff import dispatch_next
+from leasehold.domain.lifecycle.hold import hold_at_alarm
 from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
 from leasehold.domain.lifecycle.settle import expire
 from leasehold.domain.lifecycle.termination import dead_letter
@@ -214,7 +215,7 @@ def on_alarm(
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
     if manifest.is_idle or manifest.look_at is not None or manifest.wait_until is not None:
         return _at_rest(manifest, now, rules)
-    return redispatch(
+    return hold_at_alarm(manifest, now, rules) or redispatch(
         manifest,
         now,
         rules=rules,
