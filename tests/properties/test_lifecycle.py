@@ -31,7 +31,7 @@ class WithTrials(Lifecycle):
 def test_no_order_of_events_breaks_the_lifecycle(world: type[Lifecycle]) -> None:
     """Tasks, workers and people come in every order; this is what all guarantees rest on.
 
-    Each part has half of the examples; the steps run here, elsewhere or both when it begins.
+    Each part has a quarter of the examples; the steps run here, elsewhere or both when it begins.
     """
-    half = settings(max_examples=settings().max_examples // 2)
-    run_state_machine_as_test(world, settings=half)
+    quarter = settings(max_examples=settings().max_examples // 4)
+    run_state_machine_as_test(world, settings=quarter)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
@@ -145,4 +146,5 @@ class Insistence(Lifecycle):
 
 def test_a_repeated_or_late_request_passes_no_unseen_state() -> None:
     """No output is handed off by an approval that was meant for another block."""
-    run_state_machine_as_test(Insistence)
+    half = settings(max_examples=settings().max_examples // 2)
+    run_state_machine_as_test(Insistence, settings=half)

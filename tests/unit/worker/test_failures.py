@@ -26,7 +26,7 @@ from leasehold.worker.failures.failures import (
 
 LIMIT = 16 * 1024
 
-often = settings(max_examples=settings.default.max_examples // 2)
+often = settings(max_examples=settings.default.max_examples // 4)
 
 
 class Login(BaseModel):
