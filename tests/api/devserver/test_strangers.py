@@ -21,7 +21,7 @@ from tests.worlds.ports import own_port
 
 JSON = {"Content-Type": "application/json"}
 #: Far more than any server takes, and the size of the blocks that it is sent in.
-LARGE, BLOCK = 256 * 2**20, 2**20
+LARGE, BLOCK = 128 * 2**20, 2**20
 
 
 class Answered(NamedTuple):

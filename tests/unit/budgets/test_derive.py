@@ -139,7 +139,7 @@ def test_a_handler_has_its_percentile_before_it_is_asked_to_end() -> None:
 def test_a_short_limit_goes_down_to_its_target_too() -> None:
     """A fifth of 240 s is less than the minute that limits are rounded up to."""
     settings = replace(APPLIED, safety_buffer=timedelta(seconds=10))
-    samples = drawn(1000, median_s=10, sigma=0.2)
+    samples = drawn(200, median_s=10, sigma=0.2)
     totals, in_force = [], LimitInForce(Limit(240, 200), since=NOW)
     for hour in range(24 * 10):
         found = derive_budget(
