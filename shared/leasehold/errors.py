@@ -125,6 +125,23 @@ class InvalidEntryError(LeaseholdError):
     text = "{field} of {key!r} in the {registry} registry is {value!r}; allowed: {allowed}."
 
 
+class LimitKeyError(LeaseholdError):
+    """A limit has no key for a run."""
+
+    code = "limit_key"
+    text = "Limit {limit!r} of step {step!r} has no key for this run: {part} {problem}."
+
+
+class LimitFieldError(LeaseholdError):
+    """The key of a limit names a field that what its step is given does not have."""
+
+    code = "limit_field"
+    text = (
+        "Limit {limit!r} of step {step!r} names the field {field!r}, which {model} does not have; "
+        "it has {known}."
+    )
+
+
 class PlatformLimitError(LeaseholdError):
     """Steps have limits that their platform does not allow."""
 

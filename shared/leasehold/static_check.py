@@ -51,7 +51,7 @@ from leasehold.registry.pipelines import Catalog, PipelineEntry, catalog_problem
 from leasehold.registry.registry import Registry
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
-from leasehold.services.check_chain import broken_links, misfit_reviewer
+from leasehold.services.check_chain import broken_links, misfit_reviewer, missing_fields
 from leasehold.worker.handler.call import entry_action_at
 from leasehold.worker.handler.channel_senders import sender_of
 from leasehold.worker.handler.checks import ImportedHandlerChecks
@@ -329,6 +329,9 @@ def _gates_of_steps(catalog: Catalog) -> Iterator[Finding]:
 
 
 def _chains(catalog: Catalog) -> Iterator[Finding]:
+    for step in catalog.steps:
+        for missing in missing_fields(step, ImportedHandlerChecks()):
+            yield _finding(missing, _place_of_step(step))
     for pipeline in catalog.pipelines:
         for broken in broken_links(catalog, ImportedHandlerChecks(), pipeline):
             following = catalog.steps[pipeline.step_type_of(broken.details["following"])]

@@ -36,10 +36,12 @@ from leasehold.domain.effect import dispatch_task, owed_effects
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
+from leasehold.domain.limit import Bound, Limit
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.result import SignalRequest
 from leasehold.domain.signal import Signal
+from leasehold.domain.spend import Spend
 from leasehold.domain.status import BlockCode, DeadLetterReason
 from leasehold.domain.stored import Write, replace
 from leasehold.domain.timestamps import ClockStep
@@ -687,6 +689,7 @@ def change(world: World, run_id: str, transition: Callable[[Manifest, datetime],
 
 def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
     """Every transition, and what it answers or raises on a run that was given up."""
+    any_bound = Bound(Limit("k"), "k", is_rate=False, most=1)
     rules: dict[str, Any] = {"rules": engine.rules}
     fence = rules | {"fence": Fence("lease-1", run.fencing_token)}
     words = rules | {"actor": "ada", "reason": "why not"}
@@ -760,6 +763,12 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             partial(lifecycle.reject_checkpoint, **fence, rejected=None, why="w"),
             LeaseLostError,
         ),
+        "record_call": (partial(lifecycle.record_call, **fence, spend=Spend()), LeaseLostError),
+        "await_slot": (
+            partial(lifecycle.await_slot, **fence, bound=any_bound),
+            LeaseLostError,
+        ),
+        "call_run": (partial(lifecycle.call_run, **rules, name="k at once"), "moved_on"),
         "note_archive": (
             partial(lifecycle.note_archive, **rules, life=run.life, failed={}, is_over=True),
             "archive_owed" if run.owed else "moved_on",
@@ -802,7 +811,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
 NO_TRANSITIONS: Final = {
     "ALLOWED", "Breach", "NewRun", "Operation", "BoundOperation", "breaches", "check_again",
     "check_allowed", "decisions", "first_time", "is_allowed", "is_purgeable",
-    "begins_at", "goes_on", "has_own_work", "recreate", "repeat_of", "time_in_future",
+    "begins_at", "goes_on", "has_own_work", "recreate", "repeat_of", "time_in_future", "with_skips",
 }  # fmt: skip
 
 

@@ -48,3 +48,32 @@ def test_a_short_text_is_published_as_it_is(tmp_path: Path) -> None:
     assert shell.run("output", run_id).stdout == '"Rain again."\n'
     assert ["shorten", "SKIPPED", "by", "step", "triage"] in shown
     assert "step triage skipped to publish" in traced
+
+
+def test_the_question_is_asked_under_its_limits(tmp_path: Path) -> None:
+    shell, commands = project("limit.md", tmp_path)
+
+    done = [shell.run(*shlex.split(line)[1:]) for line in commands]
+
+    assert [one.returncode for one in done] == [0, 0], done[-1].stderr
+    run_id = re.findall(r"r-\w+", done[1].stdout)[0]
+    shown = json.loads(shell.run("show", run_id, "--json").stdout)
+    assert (shown["priority"], shown["steps"]["ask"]["output"]) == ("high", '"WHY?"')
+
+
+def test_a_limit_with_a_field_that_the_step_is_not_given_is_found_before_a_run(
+    tmp_path: Path,
+) -> None:
+    shell, _ = project("limit.md", tmp_path)
+    source = (tmp_path / "calls.py").read_text()
+    typed = source.replace("dict[str, str]", "Question").replace('given["question"]', "given.text")
+    model = "from pydantic import BaseModel\n\n\nclass Question(BaseModel):\n    text: str\n"
+    (tmp_path / "calls.py").write_text(typed.replace("\n\ndef", f"\n{model}\n\ndef", 1))
+
+    checked = shell.run("check")
+    started = shell.run("start", "ask", "--input", '{"text": "why?"}', "--in-process")
+
+    problem = "names the field 'model', which Question does not have; it has text."
+    assert (checked.returncode, started.returncode) == (1, 2)
+    assert problem in checked.stdout
+    assert problem in started.stderr

@@ -215,7 +215,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "channel": "whom it tells, as the catalog names it",
     "event": "the event: `run_completed`, `run_blocked`, `run_dead_lettered`, `run_cancelled`",
     "occurrence": "which announcement of the run it is: a run that blocks twice is announced twice",
-    "priority": "`high`: a person has to do something; or `normal`",
+    "priority": "`high`: a person has to do something; of a run, its class in the lines of limits",
     "summary": "what happened, in one line",
     "nextTryAt": "not sent before; null: as soon as its message comes, or nothing is due",
     "giveUpAt": "given up then, unless it is announced before, or was not tried once",

@@ -13,6 +13,7 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, RequestPart, ResponseModel
 from leasehold.domain.manifest import AtStep, Manifest, Position, RunFields, consistent
 from leasehold.domain.redaction import masked_run
+from leasehold.domain.slots import Priority
 from leasehold.domain.spend import MAX_TOKENS, Budget, SpendLimit, checked_budget
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.summary import Summary
@@ -52,6 +53,7 @@ class StartBody(RequestModel):
     labels: Annotated[Mapping[str, str], rules.labels(), BeforeValidator(lambda it: it or {})] = {}
     max_retries: Annotated[int, rules.whole(0, MAX_RETRIES)] | None = None
     budget: BudgetPart | None = None
+    priority: Annotated[Priority, rules.one_of(Priority)] = Priority.NORMAL
     files: Annotated[Mapping[str, str], rules.files()] = {}
 
     def with_files(self, files: Mapping[str, bytes]) -> Self:
@@ -71,6 +73,7 @@ class StartBody(RequestModel):
             files,
             traceparent,
             None if self.budget is None else self.budget.to_limit(),
+            self.priority,
         )
 
 

@@ -132,6 +132,7 @@ class Attempt:
         silence: how long its handler has said nothing; None: it may, or it has its own process,
             which the worker that serves it listens to.
         output: what the gates judge now; None: nothing, or there are none.
+        slots: what it holds of the limits of its step; None: that has none.
         phases: how long it takes until its first tool call, and from there to its result.
         unconfirmed_call: a call that a person is to be asked about; None: there is none.
         settled: what ended the attempt; None: nothing has, or it was lost.
@@ -147,6 +148,7 @@ class Attempt:
     stack_of_process: Callable[[], ThreadStack] | None = None
     silence: Silence | None = None
     output: MadeOutput | None = None
+    slots: tuple[Any, ...] | None = None
     settled: Committed[Change] | None = None
     is_settled = False
     _progress: Progress | None = None

@@ -25,6 +25,7 @@ from leasehold.domain.result import (
     Result,
     Stopped,
     Unable,
+    Waiting,
 )
 from leasehold.domain.status import Termination
 from leasehold.domain.trials import verdict_in
@@ -61,12 +62,14 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
         case Stopped(reason, detail):
             facts |= {"detail": detail or attempt.stop_detail, "killed": attempt.is_killed}
             return partial(lifecycle.release, **facts, reason=reason)
-        case Deferred() | Continued():
+        case Deferred() | Continued() | Waiting():
             return _put_off(result, facts)
 
 
-def _put_off(result: Deferred | Continued, facts: dict[str, Any]) -> Transition:
+def _put_off(result: Deferred | Continued | Waiting, facts: dict[str, Any]) -> Transition:
     """Return the ending of an attempt whose work is left to the next one."""
+    if isinstance(result, Waiting):
+        return partial(lifecycle.await_slot, **facts, bound=result.bound, group=result.group)
     if isinstance(result, Continued) and result.over_budget:
         return partial(lifecycle.exceed_budget, **facts, detail=result.over_budget)
     if isinstance(result, Continued) and result.wanted is not None:

@@ -15,6 +15,7 @@ from typing import Final
 from leasehold.cli.streams import note
 from leasehold.domain.effect import owed_tasks
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.slots import Priority
 from leasehold.services.start_run import StartRequest
 
 _NAME: Final = "leasehold"
@@ -48,6 +49,8 @@ def start_command(
     if (budget := request.budget) is not None:
         kinds = {"usd": budget.usd, "tokens": budget.tokens}
         words += [f"--budget={name}={it}" for name, it in kinds.items() if it is not None]
+    if request.priority != Priority.NORMAL:
+        words += ["--priority", request.priority]
     for key, value in request.labels.items():
         words += ["--label", f"{key}:{value}"]
     for name, path in files.items():
@@ -103,5 +106,6 @@ def command_to_run(run: Manifest) -> str:
         return command_line("serve")  # no `start` here would say the same, or none that is read
     labels = dict(label.split(":", 1) for label in run.labels)
     given, key = json.loads(run.input), run.idempotency_key
-    request = StartRequest(run.pipeline, given, key, labels, run.max_retries)
+    priority = run.priority or Priority.NORMAL
+    request = StartRequest(run.pipeline, given, key, labels, run.max_retries, priority=priority)
     return start_command(request, run.input)

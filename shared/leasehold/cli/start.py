@@ -43,6 +43,7 @@ from leasehold.client.arguments import read_files
 from leasehold.client.client import Client
 from leasehold.client.connection import EngineConnection, start_once
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.slots import Priority
 from leasehold.domain.spend import Budget
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import Summary
@@ -72,6 +73,12 @@ _EXISTING: Final = "It was started before with the same idempotency key."
 @labels_option("To find the run by; may be given up to 16 times.")
 @files_option("A file that the run has from its beginning; may be given up to 16 times.")
 @budget_option
+@click.option(
+    "--priority",
+    type=click.Choice([each.value for each in Priority]),
+    default="normal",
+    help="Its class in the lines of limits: those of a higher one go first.",
+)
 @click.option("--no-retry", is_flag=True, help="End the run at the first failure of a step.")
 @click.option("--wait", is_flag=True, help="Wait until the run is over or waits for a person.")
 @click.option("--in-process", is_flag=True, help="Run it in this process, and wait for it.")
@@ -85,6 +92,7 @@ def start(  # a parameter for each option
     labels: dict[str, str],
     files: dict[str, Path],
     budget: Budget | None,
+    priority: str,
     no_retry: bool,
     wait: bool,
     in_process: bool,
@@ -109,7 +117,14 @@ def start(  # a parameter for each option
     retries = 0 if no_retry else None
     limit = None if budget is None else budget.as_limit()
     request = StartRequest(
-        pipeline, given.value, key, labels, retries, read_files(files), budget=limit
+        pipeline,
+        given.value,
+        key,
+        labels,
+        retries,
+        read_files(files),
+        budget=limit,
+        priority=priority,
     )
     checked_files(request.files)
     if url is not None:
@@ -204,6 +219,7 @@ def _body_of(request: StartRequest) -> StartBody:
         labels=request.labels,
         max_retries=request.max_retries,
         budget=BudgetPart.of(request.budget),
+        priority=Priority(request.priority),
     )
     return body.with_files(request.files)
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 import pydantic_core
 from pydantic import TypeAdapter, ValidationError
@@ -70,6 +70,10 @@ class Decision(TypedDict, total=False):
 Files = Mapping[str, bytes | Path]
 
 
+#: The classes of runs in the lines of limits.
+PriorityName = Literal["high", "normal", "low"]
+
+
 class StartOptions(TypedDict, total=False):
     """How a run is started; see `Client.start`."""
 
@@ -77,6 +81,7 @@ class StartOptions(TypedDict, total=False):
     labels: Mapping[str, str] | None
     max_retries: int | None
     budget: Budget | None
+    priority: PriorityName
     files: Files | None
 
 
@@ -116,6 +121,7 @@ def start_options(how: RunOptions) -> StartOptions:
         labels=how.get("labels"),
         max_retries=how.get("max_retries"),
         budget=how.get("budget"),
+        priority=how.get("priority", "normal"),
         files=how.get("files"),
     )
 

@@ -47,6 +47,7 @@ from leasehold.client.arguments import (
     Decision,
     Files,
     Filters,
+    PriorityName,
     Run,
     RunOptions,
     check_step,
@@ -144,6 +145,7 @@ class Client:
         labels: Mapping[str, str] | None = None,
         max_retries: int | None = None,
         budget: spend.Budget | None = None,
+        priority: PriorityName = "normal",
         files: Files | None = None,
     ) -> Summary:
         """Start a run, or find the one that the key started before.
@@ -161,6 +163,7 @@ class Client:
                 step says.
             budget: how much it may spend before it blocks; a kind that it leaves out, and None: as
                 its pipeline says.
+            priority: its class in the lines of limits: `high`, `normal` or `low`.
             files: what the run has as `ctx.artifacts` from its beginning, by name: bytes, or the
                 path of a file; at most 16 files, of 16 MiB together.
 
@@ -176,6 +179,7 @@ class Client:
             "labels": dict(labels or {}),
             "max_retries": max_retries,
             "budget": BudgetPart.of(budget),
+            "priority": priority,
         }
         body = StartBody.model_validate(given)
         run = start_once(self.connection, body.with_files(read_files(files))).value

@@ -208,6 +208,9 @@ def alarm_for(
         return _alarm_of_idle(manifest, grace, written_at)
     if manifest.status is RunStatus.BLOCKED:
         return manifest.look_at or manifest.wait_until
+    wait = manifest.position.slot_wait
+    if wait is not None and manifest.awaits_slot:
+        return wait.look_at
     dispatch = manifest.position.dispatch
     if dispatch.held is not None:
         return dispatch.waits_since + HOLD_LOOK
@@ -584,6 +587,7 @@ class Draft:
 
     def _indexed(self, run: Manifest) -> Manifest:
         """Return the run with what it is found by, and what counts its events."""
+        place = None if run.position.slot_wait is None else run.place_in_line
         return replace(
             run,
             current_step=run.position.step,
@@ -591,6 +595,8 @@ class Draft:
             traced=run.traced + len(self.events),
             alarm_at=alarm_for(run, self.rules.grace, self.now),
             claimable=run.claimable_step,
+            waits_in=None if place is None else place[0],
+            line=None if place is None else place[1],
         )
 
 

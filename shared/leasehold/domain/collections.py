@@ -45,6 +45,7 @@ RUNS: Final = Collection(
         ("deadLetterReason", "createdAt"),  # only runs that were given up are in it
         ("cancelled", "status", "createdAt"),  # a cancelled run keeps its status: not counted in it
         ("claimable", "alarmAt"),  # only runs that wait for a remote worker are in it
+        ("waitsIn", "line"),  # only runs that wait for a limit are in it
         # led by the shard: a timestamp alone caps the writes of a collection. It serves leases that
         # are over as well, by a look at each run that is due; Firestore has an index for them
         ("shard", "alarmAt"),
@@ -68,6 +69,7 @@ LEDGER: Final = Collection("ledger", arrays=("stepTypes",), indexes=(("endedAt",
 BUDGETS: Final = Collection("budgets")
 OVERRIDES: Final = Collection("overrides")
 WORKERS: Final = Collection("workers", indexes=(("seenAt",),))
+SLOTS: Final = Collection("slots", indexes=(("runId",),))
 IDENTITIES: Final = Collection("identities")
 
 COLLECTIONS: Final[Mapping[str, Collection]] = {
@@ -82,6 +84,7 @@ COLLECTIONS: Final[Mapping[str, Collection]] = {
         LEDGER,
         BUDGETS,
         WORKERS,
+        SLOTS,
         IDENTITIES,
     )
 }

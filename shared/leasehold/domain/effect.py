@@ -154,6 +154,8 @@ def waiting_tasks(manifest: Manifest) -> tuple[Task, ...]:
     dispatch = manifest.position.dispatch
     if not manifest.waits_for_worker or dispatch.remote or dispatch.held is not None:
         return ()
+    if manifest.position.slot_wait is not None and manifest.awaits_slot:
+        return ()
     return (dispatch_task(manifest),)
 
 

@@ -188,8 +188,10 @@ def _worker(manifest: Manifest, now: datetime, asked: str, pause: StepPause | Ho
         command = resume_command(pause.step_type)
         return f"a person to `{command}`: {attempt} is held, as {pause.words}"
     dispatch = manifest.position.dispatch
-    if now < dispatch.not_before:
+    if now < dispatch.not_before and not manifest.awaits_slot:
         return f"the time of {attempt}, {stamp(dispatch.not_before)}"
+    if (wait := manifest.position.slot_wait) is not None and manifest.awaits_slot:
+        return f"{wait.words} to begin {attempt}"
     if dispatch.remote:
         told = f" ({asked})" if asked else ""
         return f"a remote worker to claim {attempt}{_claim_by(manifest)}{told}"
@@ -246,6 +248,7 @@ _THEN: Final[Mapping[Outcome, str]] = {
     Outcome.EXPIRED: "the step is dispatched again",
     Outcome.REDISPATCHED: "its task is looked for, and if it is lost the step gets a new one",
     Outcome.AWAITS_CLAIM: "the sweep sees that it still waits",
+    Outcome.AWAITS_SLOT: "the sweep looks whether its limit has room",
     Outcome.REPAIRED: "the sweep sets it right",
     Outcome.REPUBLISHED: "it is published again",
     Outcome.BLOCKED: "the run is blocked, unless a worker lives that knows the step",

@@ -43,6 +43,7 @@ from leasehold.domain.manifest_parts import (
 )
 from leasehold.domain.signal import WAITING, Signal, Wait, WaitRule
 from leasehold.domain.skips import skip_problem
+from leasehold.domain.slots import SlotWait, line_of
 from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.step_pause import Hold
@@ -103,6 +104,7 @@ class AtStep(Stored):
     step_budget: SpendLimit | None = None  # a person's, in place of that of the step
     note: str | None = None  # a person's words for the attempts of the step
     wait: Wait | None = None  # the signal that the step waits for; None: it waits for none
+    slot_wait: SlotWait | None = None  # for a limit; None: the step never waited for one
 
 
 class Position(AtStep):
@@ -154,6 +156,9 @@ class RunFields(Stored):
 
     fencing_token: int = 0
     claimable: str | None = None  # the type of the step, while a remote worker may claim it
+    priority: str | None = None  # in the lines of limits, `high` or `low`; None: normal
+    waits_in: str | None = None  # the line that it stands in; None: in none
+    line: str | None = None  # its place there
     trials: TrialRule | None = None  # None: its pipeline has none
     shares: tuple[str, ...] | None = None  # runs with whose artifacts it was recreated
     call_sources: tuple[CallSource, ...] | None = None  # runs whose recorded calls it goes on from
@@ -299,6 +304,22 @@ class Manifest(RunFields):
         first = looped[0] if at in looped else at
         ahead = self.plan[self.plan.index(first) :]
         return frozenset(name for name in ahead if self.wait_rule_at(name))
+
+    @property
+    def awaits_slot(self) -> bool:
+        """Whether it stands in the line of a limit: nothing is dispatched until it is called."""
+        wait = self.position.slot_wait
+        if wait is None or wait.called:
+            return False
+        return self.waits_for_worker and self.position.lease is None
+
+    @property
+    def place_in_line(self) -> tuple[str, str] | None:
+        """The line that it stands in, and its place there; None: it stands in none."""
+        wait = self.position.slot_wait
+        if wait is None or not self.awaits_slot:
+            return None
+        return wait.name, line_of(self.priority, wait.group, wait.since)
 
     @property
     def state(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
+from leasehold.domain.limit import Bound
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import BlockCode, Termination
 
@@ -148,4 +149,19 @@ class Continued:
     wanted: SignalRequest | None = None
 
 
-Result = Finished | Refused | Unable | Failed | LimitExceeded | Stopped | Deferred | Continued
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The attempt did not begin: a limit has no room, and its run waits until it is called.
+
+    Args:
+        bound: the limit.
+        group: of the runs that share its other limits.
+    """
+
+    bound: Bound
+    group: str = ""
+
+
+Result = (
+    Finished | Refused | Unable | Failed | LimitExceeded | Stopped | Deferred | Continued | Waiting
+)

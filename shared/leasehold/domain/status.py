@@ -148,6 +148,7 @@ class Outcome(StoredText):
     LEASE_LOST = "lease_lost"  # it got the lease, and another attempt has the run by now
     PARKED = "parked"  # the run is paused
     AWAITS_CLAIM = "awaits_claim"  # a remote worker has to claim the step
+    AWAITS_SLOT = "awaits_slot"  # its limit has no room: it is called when it is next
     STEP_UNKNOWN = "step_unknown"  # it is left to the workers that know the step
 
     # the sweep, and a repair
@@ -160,6 +161,7 @@ class Outcome(StoredText):
     STILL_QUEUED = "still_queued"  # the task is in its queue, or may be
     ALARM_SET = "alarm_set"  # it came too early, by a shorter grace; or it looks again later
     LOOKED_AGAIN = "looked_again"  # a blocked run is tried once more where it stands
+    CALLED = "called"  # its limit has room, and it is next: it is dispatched
     UNCOUNTED = "uncounted"  # a task that could not be created counts as lost no more
     WAIT_TIMED_OUT = "wait_timed_out"  # no signal came in the time of a wait
     NOT_DUE = "not_due"
@@ -194,6 +196,8 @@ _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.MOVED_ON: "duplicate",
     Outcome.IN_ORDER: "duplicate",
     Outcome.AWAITS_CLAIM: "parked",
+    Outcome.AWAITS_SLOT: "parked",
+    Outcome.CALLED: "parked",
     Outcome.STILL_QUEUED: "parked",
     Outcome.ALARM_SET: "parked",
     Outcome.UNCOUNTED: "parked",
@@ -225,6 +229,7 @@ class BlockCode(StrEnum):
     HANDLER_UNAVAILABLE = "handler_unavailable"  # of the step, a gate or an entry action of it
     INPUT_MISMATCH = "input_mismatch"  # what the step is given does not fit the handler any more
     INPUT_MISSING = "input_missing"  # what the step is given is not among the artifacts
+    LIMIT_UNUSABLE = "limit_unusable"  # a limit has no key for the run
     STEP_UNKNOWN = "step_unknown"  # no catalog that is in force has the step
     SKIP_REFUSED = "skip_refused"  # the step skips to where its pipeline does not say it may
 

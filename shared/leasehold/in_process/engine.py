@@ -20,6 +20,7 @@ from leasehold.domain.effect import Task, dispatch_task
 from leasehold.domain.json_text import plain
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.retry import QUEUE_BACKOFF
+from leasehold.domain.slots import Priority
 from leasehold.domain.spend import Budget, checked_budget
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.stored import replace
@@ -251,6 +252,7 @@ class InProcessEngine:
         labels: Mapping[str, str] | None = None,
         max_retries: int | None = None,
         budget: Budget | None = None,
+        priority: str = Priority.NORMAL,
         files: Mapping[str, bytes] | None = None,
     ) -> Manifest:
         """Start a run, or take up the one the key started before; see `Client.start`.
@@ -266,6 +268,7 @@ class InProcessEngine:
             max_retries,
             files or {},
             budget=limit,
+            priority=priority,
         )
         change = self.start_run(request)
         if change.outcome is Outcome.EXISTING:

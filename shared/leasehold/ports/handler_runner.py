@@ -114,6 +114,20 @@ class BrokenLink(NamedTuple):
     problem: str
 
 
+class MissingField(NamedTuple):
+    """A field that a model does not have.
+
+    Args:
+        field: its name.
+        model: the model.
+        known: the fields that it has, in words.
+    """
+
+    field: str
+    model: str
+    known: str
+
+
 class MisfitVerdict(NamedTuple):
     """Why a reviewer can never give a verdict.
 
@@ -151,6 +165,13 @@ class HandlerChecks(Protocol):
         """Return why no output of the step fits the next one; None: some may fit.
 
         A handler or a model that does not resolve breaks nothing here.
+        """
+        ...
+
+    def missing_field(self, step: StepHandler, names: Sequence[str]) -> MissingField | None:
+        """Return the first of these that what the step takes surely has no field for; or None.
+
+        A handler or a model that does not resolve lacks nothing here.
         """
         ...
 

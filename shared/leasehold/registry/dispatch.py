@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from functools import partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from leasehold.domain.limit import Limit
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, RetryRule
 from leasehold.domain.retry import Backoff
 from leasehold.domain.spend import Budget
@@ -222,6 +223,9 @@ OPTIONS: Final[Mapping[str, StepOption]] = {
     ),
     "budget": StepOption(Budget | None, "a Budget, or None", plain=lambda it: it and it.as_limit()),
     "gates": StepOption(tuple | list, "a tuple of names of gates"),
+    "limits": StepOption(
+        tuple | list, "a tuple of Limits", plain=lambda limits: [asdict(one) for one in limits]
+    ),
     "entry_actions": StepOption(tuple | list, _ACTIONS_WORDS),
     "limit_strategy": StepOption(
         str | None,
@@ -283,6 +287,7 @@ class StepDispatchEntry:
             up as NEVER_STARTED; whole seconds.
         budget: how much the step may spend in a run, over all its attempts and trials, before the
             run blocks; None: as much as the run.
+        limits: how many of its attempts there may be at once, or a minute, under a key.
         gates: the gates that its output must pass, in order; names of the gate registry.
         entry_actions: functions `(ctx, given)`, as `module:function`, that are called in this order
             before the handler, in each attempt and under its limits.
@@ -312,6 +317,7 @@ class StepDispatchEntry:
     schedule_to_start: timedelta = timedelta(hours=1)
     output: str = ""
     budget: Budget | None = None
+    limits: tuple[Limit, ...] = ()
     gates: tuple[str, ...] = ()
     entry_actions: tuple[str, ...] = ()
     limit_strategy: str | None = None
@@ -338,6 +344,7 @@ class StepDispatchEntry:
             schedule_to_start: timedelta = ...,
             output: str = ...,
             budget: Budget | None = ...,
+            limits: tuple[Limit, ...] = ...,
             gates: tuple[str, ...] = ...,
             entry_actions: tuple[str, ...] = ...,
             limit_strategy: str | None = ...,
@@ -350,6 +357,7 @@ class StepDispatchEntry:
             self._refuse("handler", str(error), f"{FUNCTION_WORDS}, or {_HANDLER_WORDS}")
         self._check_classes()
         object.__setattr__(self, "env_overrides", self._variables())
+        object.__setattr__(self, "limits", tuple(self.limits))
         object.__setattr__(self, "gates", tuple(self.gates))
         object.__setattr__(self, "entry_actions", tuple(self.entry_actions))
         for usable, field, value, allowed in self._checks():
@@ -421,6 +429,8 @@ class StepDispatchEntry:
         yield from self._entry_action_checks()
         if self.retry is not None:
             yield from self.retry.checks()
+        if self.limits:
+            yield from self._limit_checks()
         if self.budget is not None:
             yield from ((False, *problem) for problem in self.budget.problems())
         for variable in self.env_overrides:
@@ -446,6 +456,16 @@ class StepDispatchEntry:
             yield not self._is_of_program(action), "entry_actions", action, _MODULE_WORDS
         is_here = self.handler != REMOTE or not actions
         yield is_here, "entry_actions", actions, "(): a remote worker does all of its step itself"
+
+    def _limit_checks(self) -> Iterator[Check]:
+        for limit in self.limits:
+            yield isinstance(limit, Limit), "limits", limit, "Limit(KEY, at_once=…, per_minute=…)"
+            yield from ((False, *problem) for problem in limit.problems())
+        for key in (limit.key for limit in self.limits):
+            is_alone = [limit.key for limit in self.limits].count(key) == 1
+            yield is_alone, "limits", key, "each key once: a Limit takes at_once and per_minute"
+        is_here = self.handler != REMOTE
+        yield is_here, "limits", self.limits[0].key, "(): a remote worker takes no slots"
 
     def _is_of_program(self, path: str) -> bool:
         """Return whether a function is in the program itself, which a new process cannot import."""

@@ -360,6 +360,7 @@ def catalog_problems(
             if owners.setdefault(name, entry.key) != entry.key:
                 allowed = f"a name whose variable {name} is not that of {owners[name]!r}"
                 yield _problem("dispatch", entry.key, "step_type", entry.key, allowed)
+    yield from _limit_problems(steps)
     yield from _channel_problems(channels, pipelines)
 
 
@@ -373,6 +374,19 @@ def _place_problems(
                 yield _problem("pipelines", pipeline.name, "steps", step, known)
         if entry.name in steps and entry.step_types != (entry.name,):
             yield _problem("pipelines", pipeline.name, "steps", entry.name, _OTHER_NAME)
+
+
+def _limit_problems(steps: Registry[StepDispatchEntry]) -> Iterator[InvalidEntryError]:
+    """Yield where two steps share a limit, and say something else of it."""
+    found: dict[str, tuple[str, tuple[int | None, int | None]]] = {}
+    for entry in steps:
+        for limit in entry.limits:
+            step, numbers = found.setdefault(limit.key, (entry.key, limit.numbers))
+            if numbers != limit.numbers:
+                said = "at_once={}, per_minute={}"
+                allowed = f"what step {step!r} says of that key: {said.format(*numbers)}"
+                value = f"{limit.key}: {said.format(*limit.numbers)}"
+                yield _problem("dispatch", entry.key, "limits", value, allowed)
 
 
 def _channel_problems(

@@ -19,6 +19,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import Document, Stored
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
+from leasehold.services import slots
 from leasehold.services.engine import Engine, change_run, publish
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
 from leasehold.services.read_runs import get_run
@@ -278,4 +279,8 @@ def _with_status(engine: Engine, status: RunStatus) -> Iterator[Snapshot]:
 def _expire(engine: Engine, run_id: str, lease: Lease) -> Change:
     rules = engine.dispatch_rules()
     end = partial(lifecycle.expire, rules=rules, lease_id=lease.lease_id, holder_gone=True)
-    return change_run(engine, run_id, end)
+    change = change_run(engine, run_id, end)
+    entry = engine.catalog.steps.get(change.manifest.step_type)
+    if change.changed and entry is not None and entry.limits:
+        slots.pass_on_of(engine, change.manifest)
+    return change

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 
 from leasehold.domain.signal import Otherwise
-from leasehold.errors import ChainError, HandlerNotFoundError, ReviewerModelError
+from leasehold.errors import ChainError, HandlerNotFoundError, LimitFieldError, ReviewerModelError
 from leasehold.ports.handler_runner import BrokenLink, HandlerChecks
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
@@ -27,10 +27,14 @@ def check_chain(catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry
 
     Raises:
         ChainError: a step can never take what it is given.
+        LimitFieldError: a limit names a field that its step is not given.
         ReviewerModelError: a reviewer can never give a verdict.
     """
     for error in broken_links(catalog, checks, pipeline):
         raise error
+    for step in {*map(pipeline.step_type_of, pipeline.plan)} - {""}:
+        for missing in missing_fields(catalog.steps[step], checks):
+            raise missing
     if reviewer := misfit_reviewer(catalog, checks, pipeline):
         raise reviewer
 
@@ -70,6 +74,14 @@ def _without_signal(
     if found is None:
         return None
     return BrokenLink("null, where no signal comes", found.model, found.problem)
+
+
+def missing_fields(step: StepDispatchEntry, checks: HandlerChecks) -> Iterator[LimitFieldError]:
+    """Yield an error for each limit that names a field which its step is surely not given."""
+    for limit in step.limits:
+        missing = checks.missing_field(step, limit.given_fields)
+        if missing is not None:
+            yield LimitFieldError(step=step.step_type, limit=limit.key, **missing._asdict())
 
 
 def misfit_reviewer(

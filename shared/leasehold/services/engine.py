@@ -205,6 +205,7 @@ class Engine:
         retention: how long ended runs are kept.
         telemetry: hears of the work, where that is switched on.
         budgets: how the limits of steps are derived, where a step does not say.
+        shares: the turns of rates that this process has taken, by the name of their line.
         samples: knows what attempts took; None: the ledger of the store does.
     """
 
@@ -226,6 +227,7 @@ class Engine:
     telemetry: Telemetry = NO_TELEMETRY
     budgets: BudgetSettings = field(default_factory=BudgetSettings)
     samples: SampleSource | None = None
+    shares: dict[str, Any] = field(default_factory=dict)
 
     def dispatch_rules(self) -> Rules:
         """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.

@@ -31,6 +31,7 @@ from leasehold.errors import (
 )
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
+from leasehold.services import slots
 from leasehold.services.engine import Engine, publish, publish_owed
 from leasehold.services.output_checks import skip_problem
 from leasehold.services.pauses import let_go_if_resumed
@@ -128,6 +129,8 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
         return attempt.settle(ending)
     finally:
         engine.leases.let_go(attempt)
+        if attempt.slots is not None:
+            slots.pass_on(engine, attempt)
 
 
 def _ending(engine: Engine, attempt: Attempt) -> Transition:
@@ -164,6 +167,8 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
         return checked_output(engine, manifest, _kept_result(text, kept))
     if step.handler == REMOTE:  # no handler is missing: another worker has it, and may claim it
         return Stopped(Termination.INSTANCE_SHUTDOWN, _MOVED)
+    if step.limits and (ending := slots.take_slots(engine, attempt, step, text)):
+        return ending
     runner = engine.handlers.runners[engine.handlers.isolation_of(step)]
     return attempt.call("handler", step.handler, runner.run, attempt, step, text)
 

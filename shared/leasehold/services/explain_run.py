@@ -24,6 +24,7 @@ from leasehold.services.operate import OperationRequest, preview
 from leasehold.services.read_deliveries import deliveries_of_run
 from leasehold.services.read_runs import RunFilter, RunPage, get_run, list_runs
 from leasehold.services.readiness import artifacts_outage
+from leasehold.services.slots import words_of_line
 from leasehold.services.worker_notes import read_notes
 
 
@@ -77,6 +78,9 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
     )
     if _may_wait_for_files(run) and (outage := artifacts_outage(engine)):
         explanation = replace(explanation, words=f"{explanation.words} {outage}")
+    if run.awaits_slot:
+        line = words_of_line(engine, run)
+        explanation = replace(explanation, words=f"{explanation.words} {line}")
     left = unannounced(run.announcement, deliveries_of_run(engine, run))
     now = engine.clock.now()
     held_until = _held_until(engine, {one.channel for one in left}, now)

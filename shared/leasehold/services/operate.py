@@ -446,6 +446,7 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
         budget=manifest.budget,
         trials=pipeline.trial_rule,
         input_files=manifest.input_files,
+        priority=manifest.priority,
     )
     new = replace(new, traceparent=engine.telemetry.begin(new, ""))
     if request.input is AS_BEFORE:

@@ -19,6 +19,7 @@ from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, diges
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.notes import said
+from leasehold.domain.slots import Priority
 from leasehold.domain.spend import SpendLimit, limit_of
 from leasehold.errors import (
     InvalidInputError,
@@ -55,6 +56,7 @@ class StartRequest:
         traceparent: the W3C trace context that the run joins; empty: it has its own.
         budget: how much it may spend before it blocks, in place of what its pipeline says; a kind
             that it leaves out is as that says.
+        priority: its class in the lines of limits: `high`, `normal` or `low`.
     """
 
     pipeline: str
@@ -65,6 +67,7 @@ class StartRequest:
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     traceparent: str = ""
     budget: SpendLimit | None = None
+    priority: str = Priority.NORMAL
 
 
 def start_run(engine: Engine, request: StartRequest) -> Change:
@@ -106,6 +109,7 @@ def begin(engine: Engine, request: StartRequest, *, eager: bool = False) -> Comm
         budget=limit_of(pipeline.spend_limit, request.budget),
         trials=pipeline.trial_rule,
         input_files=checked_files(request.files),
+        priority=checked_priority(request.priority),
     )
     if traceparent := engine.telemetry.begin(new, request.traceparent):
         new = replace(new, traceparent=traceparent)
@@ -214,6 +218,14 @@ def _check_code(catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry
         for gate in catalog.gates_of(entry.step_type):
             checks.check(gate)
     check_chain(catalog, checks, pipeline)
+
+
+def checked_priority(priority: str) -> str | None:
+    """Return a priority as it is stored, or raise InvalidRequestError; None: normal."""
+    if priority not in tuple(Priority):
+        allowed = ", ".join(Priority)
+        raise InvalidRequestError(field="priority", value=priority, allowed=allowed)
+    return None if priority == Priority.NORMAL else str(priority)
 
 
 def checked_retries(count: int | None) -> int | None:

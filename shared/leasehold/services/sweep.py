@@ -18,10 +18,12 @@ from leasehold.domain.change import Change
 from leasehold.domain.effect import Archive, Effect, Task, dispatch_task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.slots import SlotWait
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseholdError, StoreUnavailableError, VersionConflictError
 from leasehold.ports.documents import KnownRun, Query, Range, Snapshot
 from leasehold.registry.function_table import FUNCTIONS
+from leasehold.services import slots
 from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.engine import Engine, announce, archive, publish
 from leasehold.services.paging import WHOLE_RUNS, pages
@@ -302,7 +304,7 @@ def task_presence(engine: Engine, manifest: Manifest) -> TaskPresence:
 def has_task(manifest: Manifest) -> bool:
     """Return whether a queue should have a task of the run."""
     has_none = manifest.status in (RunStatus.IN_PROGRESS, RunStatus.BLOCKED)
-    waits = not (has_none or manifest.is_terminal)
+    waits = not (has_none or manifest.is_terminal or manifest.awaits_slot)
     at = manifest.position.dispatch
     return waits and not at.remote and at.held is None
 
@@ -386,6 +388,8 @@ class _Sweep:
         )
         self._owing: deque[Change] = deque()
         self._archives: deque[tuple[Archive, KnownRun, Outcome]] = deque()
+        self._lines: dict[str, SlotWait] = {}  # those that were looked at
+        self._ended: deque[Manifest] = deque()  # whose attempts had limits
         self._archived: list[str] = []
         self._ends: list[RunEnd] = []
         self._unattended: list[str] = []
@@ -435,7 +439,10 @@ class _Sweep:
             ):
                 return partial(self._create, change)
             self._create(change)
-        return next(self._calls, None) or self._next_archive()
+        call = next(self._calls, None)
+        if call is None and (self._ended or self._lines):
+            call = self._next_call()
+        return call or self._next_archive()
 
     def _next_archive(self) -> Call | None:
         if not self._archives:
@@ -544,12 +551,35 @@ class _Sweep:
             self._leave(run_id, error)
             return
         self._ends.append(RunEnd.of(change))
+        self._note_limits(change)
         archives = [effect for effect in change.owed if isinstance(effect, Archive)]
         if len(change.owed) > len(archives):
             self._owing.append(change)
         if committed.snapshot is not None:
             after = KnownRun(change.manifest, committed.snapshot)
             self._archives.extend((each, after, change.outcome) for each in archives)
+
+    def _note_limits(self, change: Change) -> None:
+        """Note limits that may have room: their worker is gone, or no run was called so far."""
+        wait = change.manifest.position.slot_wait
+        if change.outcome is Outcome.AWAITS_SLOT and wait is not None:
+            self._lines[wait.name] = wait
+        elif change.before is not None and change.before.position.lease is not None:
+            entry = self._engine.catalog.steps.get(change.before.step_type)
+            if entry is not None and entry.limits:
+                self._ended.append(change.before)
+
+    def _next_call(self) -> Call:
+        if self._ended:
+            return partial(self._attend_line, slots.pass_on_of, self._ended.popleft())
+        _, wait = self._lines.popitem()
+        return partial(self._attend_line, slots.fill, wait)
+
+    def _attend_line(self, call: Callable[[Engine, Any], None], what: Any) -> None:
+        try:
+            call(self._engine, what)
+        except LeaseholdError as error:
+            self._engine.listeners.log(f"those that wait for a limit are called later: {error}")
 
     def _is_known_elsewhere(self, step: str) -> bool:
         """Return whether another process lives whose catalog has a step that this one has not."""
@@ -571,6 +601,8 @@ class _Sweep:
         """Note how long a run waits in a queue that has its task, or does not answer."""
         run = known.manifest
         is_queued = look is None or look["in_queue"] is not False
+        if run.awaits_slot:
+            return
         if is_queued and run.waits_for_worker and not run.position.dispatch.remote:
             waits = known.snapshot.read_at - run.position.dispatch.not_before
             self._waits.append(waits.total_seconds())

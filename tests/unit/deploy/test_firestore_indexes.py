@@ -30,6 +30,7 @@ from leasehold.domain.worker_note import WorkerKind, WorkerNote
 from leasehold.errors import NothingToClaimError
 from leasehold.ports.clock import Threads
 from leasehold.ports.documents import Query, Snapshot
+from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import claim_step
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
 from leasehold.services.count_runs import read_figures
@@ -47,7 +48,7 @@ DECLARED: Mapping[str, Any] = json.loads(FILE.read_text())
 Index = tuple[str, frozenset[str], str, str]
 
 #: How each field sorts that lists and alarms are sorted by.
-DIRECTION = {"createdAt": "DESCENDING", "alarmAt": "ASCENDING"}
+DIRECTION = {"createdAt": "DESCENDING", "alarmAt": "ASCENDING", "line": "ASCENDING"}
 #: The notes of who lives are read newest first, and deleted oldest first.
 BOTH_WAYS = {("workers", "seenAt", order) for order in ("ASCENDING", "DESCENDING")}
 
@@ -100,7 +101,7 @@ REMOTE = StepDispatchEntry(
 def queries_of_services() -> list[Query]:
     """Return what is asked for lists, however they are filtered, live runs, alarms and claims."""
     documents = AskedDocuments()
-    catalog = SimpleNamespace(steps=Registry("dispatch", [REMOTE]), pipelines=())
+    catalog = Catalog(steps=Registry("dispatch", [REMOTE]), pipelines=Registry("pipelines", []))
     rules = SimpleNamespace(grace=timedelta(minutes=1))
     clock = FrozenClock()
     parts = SimpleNamespace(

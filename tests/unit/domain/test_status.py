@@ -83,7 +83,18 @@ def test_a_completed_run_has_no_events() -> None:
                 "archive_owed",
             },
         ),
-        ("parked", {"parked", "awaits_claim", "still_queued", "alarm_set", "uncounted"}),
+        (
+            "parked",
+            {
+                "alarm_set",
+                "awaits_claim",
+                "awaits_slot",
+                "called",
+                "parked",
+                "still_queued",
+                "uncounted",
+            },
+        ),
     ],
 )
 def test_http_has_one_word_for_what_its_callers_need_not_tell_apart(

@@ -44,6 +44,7 @@ from leasehold.domain.lifecycle.settle import (
     fail,
     release,
 )
+from leasehold.domain.lifecycle.slots import await_slot, call_run
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
 from leasehold.domain.lifecycle.termination import dead_letter
 from leasehold.domain.lifecycle.wait import signal, wait_for
@@ -56,10 +57,12 @@ __all__ = [
     "Operation",
     "approve",
     "arrive",
+    "await_slot",
     "begins_at",
     "block",
     "block_attempt",
     "breaches",
+    "call_run",
     "cancel",
     "check_again",
     "check_allowed",

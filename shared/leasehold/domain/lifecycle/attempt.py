@@ -145,8 +145,9 @@ def _obstacle(manifest: Manifest, now: datetime) -> Change | None:
         return unchanged(manifest, Outcome.LEASE_HELD, wake_task(manifest, lease))
     if manifest.paused and lease is None:
         return unchanged(manifest, Outcome.PARKED)
-    if manifest.status is RunStatus.BLOCKED:
-        return unchanged(manifest, Outcome.BLOCKED)
+    is_blocked = manifest.status is RunStatus.BLOCKED
+    if is_blocked or (manifest.position.slot_wait is not None and manifest.awaits_slot):
+        return unchanged(manifest, Outcome.BLOCKED if is_blocked else Outcome.AWAITS_SLOT)
     if manifest.position.dispatch.remote and lease is None:
         return unchanged(manifest, Outcome.AWAITS_CLAIM)
     if lease is None and now + EARLY < manifest.position.dispatch.not_before:

@@ -35,6 +35,7 @@ _REMEDIES: Final[Mapping[BlockCode, str]] = {
     BlockCode.HANDLER_UNAVAILABLE: f"Deploy code that can be imported; {_GOES_ON}",
     BlockCode.INPUT_MISMATCH: f"Deploy a handler that takes what it is given; {_GOES_ON}",
     BlockCode.INPUT_MISSING: f"Put the artifacts back where LEASEHOLD_ARTIFACTS says; {_GOES_ON}",
+    BlockCode.LIMIT_UNUSABLE: f"Deploy a catalog or a handler whose limits fit the run; {_GOES_ON}",
     BlockCode.STEP_UNKNOWN: f"Deploy a catalog that has the step; {_GOES_ON}",
     BlockCode.SKIP_REFUSED: (
         f"Deploy a catalog whose pipeline declares it, `Step(…, skips_to=(…,))`; {_GOES_ON} "

@@ -76,6 +76,8 @@ def dispatch_next(
         return draft.commit(outcome)
     if run.position.wait is not None and (waiting := _wait(draft, run.position.wait)):
         return waiting
+    if (waited := draft.position.slot_wait) is not None and not waited.called:
+        draft.position = replace(draft.position, slot_wait=replace(waited, called=True))
     dispatch = _next_dispatch(draft, draft.now + wait)
     if run.position.unconfirmed_call is not None:
         return _block_for_call(draft, dispatch, run.position.unconfirmed_call)

@@ -15,6 +15,7 @@ from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.hold import hold_at_alarm
 from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
 from leasehold.domain.lifecycle.settle import expire
+from leasehold.domain.lifecycle.slots import wait_on
 from leasehold.domain.lifecycle.termination import dead_letter
 from leasehold.domain.lifecycle.wait import time_out
 from leasehold.domain.manifest import Manifest
@@ -213,7 +214,8 @@ def on_alarm(
     if manifest.position.lease is not None:
         lease_id = manifest.position.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
-    if manifest.is_idle or manifest.look_at is not None or manifest.wait_until is not None:
+    is_parked = manifest.is_idle or manifest.look_at is not None or manifest.awaits_slot
+    if is_parked or manifest.wait_until is not None:
         return _at_rest(manifest, now, rules)
     return hold_at_alarm(manifest, now, rules) or redispatch(
         manifest,
@@ -277,6 +279,8 @@ def _at_rest(manifest: Manifest, now: datetime, rules: Rules) -> Change:
     if manifest.wait_until is not None:
         return time_out(manifest, now, rules=rules)
     draft = Draft(manifest, now, rules)
+    if manifest.awaits_slot:
+        return wait_on(draft)
     run = draft.run
     if run.is_terminal and run.archive is not None:
         draft.run = replace(

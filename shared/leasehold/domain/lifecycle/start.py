@@ -48,6 +48,7 @@ class NewRun:
     skipped: tuple[SkippedStep, ...] | None = None
     input_files: tuple[InputFile, ...] = ()
     traceparent: str | None = None
+    priority: str | None = None
 
     @property
     def life(self) -> str:
@@ -123,6 +124,7 @@ def new_manifest(
         max_retries=new.max_retries,
         budget=new.budget,
         trials=new.trials,
+        priority=new.priority,
     )
     return with_index_fields(manifest, rules.grace)
 

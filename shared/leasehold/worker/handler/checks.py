@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from leasehold.ports.handler_runner import (
     EnteredStep,
     Misfit,
     MisfitVerdict,
+    MissingField,
     StepHandler,
     StepOutput,
 )
@@ -54,6 +55,22 @@ class ImportedHandlerChecks:
             return None
         problem = None if output is None else misfit(output, taken.given)
         return None if problem is None else BrokenLink(name, taken.given_name, problem)
+
+    def missing_field(self, step: StepHandler, names: Sequence[str]) -> MissingField | None:
+        """Return the first of these that what the step takes surely has no field for; or None."""
+        try:
+            handler = handler_of(step)
+        except HandlerNotFoundError:
+            return None
+        schema = handler.given.core_schema
+        shape = read(schema)
+        if shape.kind != "object" or not shape.fields or written(schema).is_open:
+            return None
+        known = {name: None for field in shape.fields for name in field.names}
+        missing = next((name for name in names if name not in known), None)
+        if missing is None:
+            return None
+        return MissingField(missing, handler.given_name, ", ".join(known))
 
     def misfit_verdict(self, reviewer: StepOutput) -> MisfitVerdict | None:
         """Return why no output of the reviewer is a verdict; None: some may be."""

@@ -1,0 +1,462 @@
+"""Limits: an attempt takes its slots before its handler begins, and who is next is called.
+
+The lease comes first, then the slot, which names it: so a slot is free once that lease is over, and
+nothing has to be given back. The worker that frees one calls the run that is next in its line; a
+call is a hint, and the sweep looks at those that wait.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from leasehold.attempt.attempt import Attempt
+from leasehold.domain import lifecycle
+from leasehold.domain.limit import MAX_AT_ONCE, Bound, Limit, bounds_of
+from leasehold.domain.manifest import Manifest, manifest_of, read_as, to_document
+from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.rate import LATE_S, Grant, Rate, grant, parts_of, rate_ref
+from leasehold.domain.result import Unable, Waiting
+from leasehold.domain.slots import (
+    Slot,
+    SlotWait,
+    behind_group,
+    group_of,
+    is_ahead,
+    line_of,
+    slot_ref,
+    slots_of,
+)
+from leasehold.domain.status import BlockCode, Outcome
+from leasehold.domain.stored import Document, Ref, Write, make, replace
+from leasehold.errors import (
+    LimitKeyError,
+    UnknownRunError,
+    UnreadableRunError,
+    VersionConflictError,
+)
+from leasehold.ports.documents import KnownRun, Query, Range, Snapshot
+from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.services.engine import Engine, find_run
+
+_TRIES: Final = 5
+#: So many runs are called at a time at most.
+_MOST_CALLED: Final = 100
+#: So many runs ahead of one in a line are counted, and so many holders of slots named.
+_MOST_AHEAD: Final = 1000
+_MOST_SHOWN: Final = 20
+
+
+class HeldSlot(NamedTuple):
+    """A slot that an attempt has: its limit, its number, and the group of its run."""
+
+    bound: Bound
+    number: int
+    group: str
+
+
+@dataclass(slots=True)
+class Share:
+    """The turns of a rate that this process has taken, and not used so far.
+
+    Args:
+        count: how many.
+        until: when they are over, in monotonic seconds.
+        used: how many of them were used; the next share has about as many.
+        has_line: whether runs waited when it was taken: they have their turns first.
+    """
+
+    count: int
+    until: float
+    used: int
+    has_line: bool
+
+
+# Before the handler begins.
+
+
+def take_slots(
+    engine: Engine, attempt: Attempt, entry: StepDispatchEntry, given: str
+) -> Waiting | Unable | None:
+    """Take what the limits of a step want of an attempt, or return how it ends without it.
+
+    Args:
+        engine: the parts.
+        attempt: the attempt; its lease is held.
+        entry: its step.
+        given: what that is given, JSON text.
+
+    Raises:
+        StoreUnavailableError: the store did not answer; what was taken goes with the lease.
+    """
+    run, wanted = attempt.manifest, entry.limits
+    attempt.slots = ()
+    try:
+        keys = {limit: key_of(limit, run, given) for limit in wanted}
+    except LimitKeyError as error:
+        return Unable(BlockCode.LIMIT_UNUSABLE, ErrorRecord.of(error))
+    bounds = [bound for limit in wanted for bound in bounds_of(limit, keys[limit])]
+    for bound in sorted(bounds, key=lambda one: (one.is_rate, one.key)):  # a turn is not kept
+        group = group_of(sorted({key for key in keys.values() if key != bound.key}))
+        if not take(engine, attempt, bound, group):
+            return Waiting(bound, group)
+    return None
+
+
+def key_of(limit: Limit, run: Manifest, given: str) -> str:
+    """Return the key of a limit for a run, or raise LimitKeyError.
+
+    Args:
+        limit: the limit.
+        run: the run.
+        given: what its step is given, JSON text.
+    """
+    labels = dict(one.split(":", 1) for one in run.labels)
+    read: Callable[[], Any] = partial(json.loads, given)
+    return limit.key_for(run.position.step, labels, read)
+
+
+def take(engine: Engine, attempt: Attempt, bound: Bound, group: str) -> bool:
+    """Take a slot, or a turn, for an attempt; False: it has to wait.
+
+    A run that comes anew waits behind those of its own class that wait.
+    """
+    wait = attempt.manifest.position.slot_wait
+    called = wait if wait is not None and wait.called and wait.name == bound.name else None
+    if bound.is_rate:
+        return _take_turn(engine, attempt, bound, called)
+    if called is None and _has_to_wait(engine, attempt.manifest, bound):
+        return False
+    first = called.slot if called is not None else None
+    number = take_slot(engine, attempt, bound, group, first)
+    if number is None:
+        return False
+    attempt.slots = (*(attempt.slots or ()), HeldSlot(bound, number, group))
+    return True
+
+
+def _has_to_wait(engine: Engine, run: Manifest, bound: Bound) -> bool:
+    head = _first_of(engine, bound.name, fields=("line",))
+    return head is not None and is_ahead(head.document["line"], run.priority)
+
+
+def take_slot(
+    engine: Engine, attempt: Attempt, bound: Bound, group: str, first: int | None
+) -> int | None:
+    """Take a slot of those that are free; one is tried before all are read."""
+    start = zlib.crc32(attempt.name.run_id.encode()) % bound.most
+    if first is not None and first < bound.most:
+        start = first
+    ref = slot_ref(bound.key, start)
+    slot = _slot_of(attempt, bound.key, group)
+    if _put(engine, ref, engine.documents.get(ref), slot):
+        return start
+    for number, found in slots_in(engine, bound):
+        if number != start and _put(engine, slot_ref(bound.key, number), found, slot):
+            return number
+    return None
+
+
+def _slot_of(attempt: Attempt, key: str, group: str) -> Slot:
+    return make(
+        Slot,
+        key=key,
+        run_id=attempt.name.run_id,
+        lease_id=attempt.fence.lease_id,
+        fencing_token=attempt.fence.fencing_token,
+        step=attempt.manifest.step_type,
+        group=group,
+    )
+
+
+def slots_in(engine: Engine, bound: Bound) -> Iterator[tuple[int, Snapshot | None]]:
+    """Yield each slot of a key by its number, as it is stored; None: it was never taken."""
+    query = Query("slots", id_prefix=slots_of(bound.key), limit=MAX_AT_ONCE)
+    found = {snapshot.ref.id: snapshot for snapshot in engine.documents.query(query)}
+    for number in range(bound.most):
+        yield number, found.get(slot_ref(bound.key, number).id)
+
+
+def _put(engine: Engine, ref: Ref, found: Snapshot | None, slot: Slot) -> bool:
+    """Write a slot in place of one that is free; False: it is not, or another was faster."""
+    if found is not None and holder_of(engine, found) is not None:
+        return False
+
+    def taken(stored: Document | None, now: datetime) -> Write[bool]:
+        if found is None and stored is not None:
+            return Write(False)
+        return Write(True, to_document(replace(slot, taken_at=now)))
+
+    try:
+        return engine.documents.transact(ref, taken, if_version=found).answer
+    except VersionConflictError:
+        return False
+
+
+def holder_of(engine: Engine, found: Snapshot) -> Manifest | None:
+    """Return the run that holds a slot; None: it is free, as that lease is over."""
+    slot = read_as(Slot, found.ref.id, found.document)
+    if not slot.run_id:
+        return None
+    try:
+        known = find_run(engine, slot.run_id)
+    except (UnknownRunError, UnreadableRunError):
+        return None
+    lease = known.manifest.position.lease
+    if lease is None or lease.lease_id != slot.lease_id:
+        return None
+    return known.manifest if known.snapshot.read_at < lease.expires_at else None
+
+
+def give_back(engine: Engine, attempt: Attempt, held: HeldSlot) -> None:
+    """Give a slot back before the end of the attempt; one that another has is not touched."""
+    mine = _slot_of(attempt, held.bound.key, held.group)
+
+    def freed(stored: Document | None, _: datetime) -> Write[bool]:
+        if stored is None:
+            return Write(False)
+        slot = Slot.model_validate(stored)
+        if (slot.lease_id, slot.fencing_token) != (mine.lease_id, mine.fencing_token):
+            return Write(False)
+        return Write(True, to_document(make(Slot, key=slot.key, group=slot.group)))
+
+    ref = slot_ref(held.bound.key, held.number)
+    attempt.slots = tuple(one for one in attempt.slots or () if one is not held)
+    if engine.documents.transact(ref, freed).answer:
+        call_next(engine, held.bound, after=held.group, slot=held.number)
+
+
+# After an attempt: who is next is called.
+
+
+def pass_on(engine: Engine, attempt: Attempt) -> None:
+    """Call who is next for each slot of an attempt that is over.
+
+    And where the run itself waits by now, look whether a slot came free before it stood in line:
+    the worker that freed it saw no run there.
+    """
+    for held in attempt.slots or ():
+        call_next(engine, held.bound, after=held.group, slot=held.number)
+    run = attempt.manifest
+    wait = run.position.slot_wait
+    if wait is None or not run.awaits_slot:
+        return
+    head = _first_of(engine, wait.name, fields=("line",))
+    mine = line_of(run.priority, wait.group, wait.since)
+    if head is not None and head.document["line"] >= mine:
+        fill(engine, wait)
+
+
+def pass_on_of(engine: Engine, run: Manifest) -> None:
+    """Call who is next for each slot of a run whose worker is gone; its step has limits."""
+    query = Query("slots", equal={"runId": run.run_id})
+    for found in engine.documents.query(query):
+        slot = read_as(Slot, found.ref.id, found.document)
+        number = int(found.ref.id.rpartition("-")[2])
+        entry = engine.catalog.steps.get(slot.step)
+        for limit in () if entry is None else entry.limits:
+            if limit.at_once is None or holder_of(engine, found) is not None:
+                continue
+            bound = Bound(limit, slot.key, is_rate=False, most=limit.at_once)
+            call_next(engine, bound, after=slot.group, slot=number)
+
+
+def fill(engine: Engine, wait: SlotWait) -> None:
+    """Call as many as their limit has room for, of the runs that wait as this one does."""
+    bound = bound_of(engine, wait)
+    if bound.is_rate:
+        _call_in_turn(engine, bound)
+        return
+    for number, found in slots_in(engine, bound):
+        if found is not None and holder_of(engine, found) is not None:
+            continue
+        if not call_next(engine, bound, slot=number):
+            return
+
+
+def bound_of(engine: Engine, wait: SlotWait) -> Bound:
+    """Return the limit that a run waits for as the catalog has it now, or as it was."""
+    for entry in engine.catalog.steps:
+        for limit in entry.limits:
+            most = limit.per_minute if wait.rate else limit.at_once
+            if limit.key == wait.limit and most is not None:
+                return Bound(limit, wait.key, wait.rate, most)
+    return Bound(Limit(wait.limit), wait.key, wait.rate, wait.most)
+
+
+def words_of_line(engine: Engine, run: Manifest) -> str:
+    """Return the place of a run in its line, and who holds the slots, as sentences."""
+    wait, place = run.position.slot_wait, run.place_in_line
+    assert wait is not None and place is not None  # noqa: S101, PT018 - who asks has seen it
+    name, line = place
+    ahead = Query("runs", order_by="line", equal={"waitsIn": name}, range=Range("line", below=line))
+    count = engine.documents.count(ahead, _MOST_AHEAD)
+    more = "or more " if count == _MOST_AHEAD else ""
+    words = f"{count} {more}{'run is' if count == 1 else 'runs are'} ahead of it in the line."
+    if wait.rate:
+        return words
+    found = [one for _, one in slots_in(engine, bound_of(engine, wait)) if one is not None]
+    runs = [holder_of(engine, one) for one in found]
+    holders = [f"run {one.run_id} (step {one.position.step})" for one in runs if one is not None]
+    shown = ", ".join(holders[:_MOST_SHOWN]) or "no run"
+    others = len(holders) - _MOST_SHOWN
+    return f"{words} The slots are held by {shown}{f' and {others} more' if others > 0 else ''}."
+
+
+def call_next(
+    engine: Engine,
+    bound: Bound,
+    *,
+    after: str = "",
+    slot: int | None = None,
+    wait: timedelta = timedelta(),
+    leads: bool = False,
+) -> bool:
+    """Call the run that is next in the line; False: no run waits.
+
+    Args:
+        engine: the parts.
+        bound: the limit.
+        after: the group of the run before it: the next group has its turn.
+        slot: the slot that is free.
+        wait: until its turn.
+        leads: whether it then calls others.
+    """
+    if slot is not None and slot >= bound.most:
+        return False
+    call = partial(
+        lifecycle.call_run,
+        rules=engine.dispatch_rules(),
+        name=bound.name,
+        slot=slot,
+        wait=wait,
+        leads=leads,
+    )
+    for _ in range(_TRIES):
+        found = _next_of(engine, bound.name, after)
+        if found is None:
+            return False
+        try:
+            known = KnownRun(manifest_of(found.ref.id, found.document), found)
+            change = engine.commit(found.ref.id, call, known=known).answer
+        except (VersionConflictError, UnknownRunError, UnreadableRunError):
+            continue
+        if change.changed:
+            engine.publish_or_leave(change)
+        if change.outcome is Outcome.CALLED:
+            return True
+    return False
+
+
+def _next_of(engine: Engine, name: str, after: str) -> Snapshot | None:
+    """Return the run that is next: of the first class, the oldest of the group behind `after`."""
+    head = _first_of(engine, name)
+    if head is None or not after:
+        return head
+    at_least, below = behind_group(head.document["line"], after)
+    return _first_of(engine, name, at_least=at_least, below=below) or head
+
+
+def _first_of(
+    engine: Engine,
+    name: str,
+    *,
+    at_least: str | None = None,
+    below: str | None = None,
+    fields: tuple[str, ...] = (),
+) -> Snapshot | None:
+    query = Query(
+        "runs",
+        order_by="line",
+        equal={"waitsIn": name},
+        range=Range("line", at_least, below) if at_least is not None else None,
+        limit=1,
+        fields=fields,
+    )
+    return next(iter(engine.documents.query(query)), None)
+
+
+# Turns of a rate.
+
+
+def _take_turn(engine: Engine, attempt: Attempt, bound: Bound, called: SlotWait | None) -> bool:
+    """Take a turn: of those that this process has, or of a further share."""
+    now, share = engine.clock.monotonic(), engine.shares.get(bound.name)
+    may_spend = share is not None and (called is not None or not share.has_line)
+    if share is not None and may_spend and share.count and now < share.until:
+        share.count, share.used = share.count - 1, share.used + 1
+        return True
+    has_line = called is None and _has_to_wait(engine, attempt.manifest, bound)
+    if has_line:
+        return False
+    wanted = 1 if share is None else max(1, share.used)
+    granted = _granted(engine, bound, wanted)
+    if not granted.turns:
+        return False
+    if called is not None and called.leads:
+        _call_in_turn(engine, bound, is_lead=True)
+    left = (granted.until - granted.next_at).total_seconds()
+    engine.shares[bound.name] = Share(granted.turns - 1, now + left, 1, called is not None)
+    return True
+
+
+def _granted(engine: Engine, bound: Bound, wanted: int) -> Grant:
+    """Return the turns that a part of the rate has, this process's own part first."""
+    parts = parts_of(bound.most)
+    first = zlib.crc32(engine.process.holder.encode()) % len(parts)
+    next_at: Grant | None = None
+    for place in range(len(parts)):
+        part = (first + place) % len(parts)
+        most = parts[part]
+
+        def taken(stored: Document | None, now: datetime, most: int = most) -> Write[Grant]:
+            rate = make(Rate, key=bound.key) if stored is None else Rate.model_validate(stored)
+            found = grant(rate, now, most, min(wanted, max(1, most // 12)))
+            return Write(found, to_document(found.rate) if found.turns else None)
+
+        found = engine.documents.transact(rate_ref(bound.key, part), taken).answer
+        if found.turns:
+            return found
+        if next_at is None or found.next_at < next_at.next_at:
+            next_at = found
+    assert next_at is not None  # noqa: S101 - a rate has a part
+    return next_at
+
+
+def _call_in_turn(engine: Engine, bound: Bound, *, is_lead: bool = False) -> None:
+    """Call those that have their turn now, and the one that leads when there are turns again."""
+    now, room, next_at = engine.clock.now(), 0, None
+    for part, most in enumerate(parts_of(bound.most)):
+        found = engine.documents.get(rate_ref(bound.key, part))
+        rate = make(Rate, key=bound.key)
+        if found is not None:
+            now, rate = found.read_at, Rate.model_validate(found.document)
+        granted = grant(rate, now, most, most)
+        room += granted.turns
+        if not granted.turns and (next_at is None or granted.next_at < next_at):
+            next_at = granted.next_at
+    if not _may_lead(engine, bound, next_at or now, is_lead=is_lead):
+        return
+    for _ in range(min(room, _MOST_CALLED)):
+        if not call_next(engine, bound):
+            return
+    wait = max((next_at or now) - now, timedelta(seconds=1))
+    call_next(engine, bound, wait=wait, leads=True)
+
+
+def _may_lead(engine: Engine, bound: Bound, at: datetime, *, is_lead: bool) -> bool:
+    """Return whether no other run is about to call those that wait; note that one is now."""
+
+    def noted(stored: Document | None, now: datetime) -> Write[bool]:
+        rate = make(Rate, key=bound.key) if stored is None else Rate.model_validate(stored)
+        lead_at = rate.lead_at
+        if lead_at is not None and not is_lead and now < lead_at + timedelta(seconds=LATE_S):
+            return Write(False)
+        return Write(True, to_document(replace(rate, lead_at=max(at, now))))
+
+    return engine.documents.transact(rate_ref(bound.key, 0), noted).answer

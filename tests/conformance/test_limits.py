@@ -1,0 +1,394 @@
+"""Slots of a limit on each store: never more than it allows, and none that leaks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold import Limit, PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold.attempt.settlement import ending_of
+from leasehold.bootstrap import boot
+from leasehold.domain import lifecycle
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.limit import Bound
+from leasehold.domain.manifest import Manifest, run_ref, to_document
+from leasehold.domain.rate import rate_ref
+from leasehold.domain.result import Waiting
+from leasehold.domain.slots import Slot, slot_ref
+from leasehold.domain.status import Outcome
+from leasehold.domain.stored import Write, replace
+from leasehold.ports.documents import Documents
+from leasehold.registry.pipelines import Catalog
+from leasehold.services import slots
+from leasehold.services.engine import Engine, change_run
+from leasehold.services.execute_step import Hint, arrive, execute_step
+from leasehold.services.explain_run import explain_run
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.read_runs import get_run
+from leasehold.services.slots import Share
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
+
+#: What handlers are let go by, and what they say once they work, by the name in their input.
+GO: dict[str, threading.Event] = {}
+AT_WORK: dict[str, threading.Event] = {}
+
+TWO = Limit("model:{given.model}", at_once=2)
+RATE = Limit("rate:{given.model}", per_minute=3)
+TENANT = Limit("tenant:{labels.tenant}", at_once=3)
+
+
+def work(ctx: StepContext, given: Any) -> Any:
+    """Say that it works, and work until the test lets it go."""
+    AT_WORK[given["name"]].set()
+    if not GO[given["name"]].wait(10):
+        raise TimeoutError(given["name"])
+    return given["name"]
+
+
+def quick(ctx: StepContext, given: Any) -> Any:
+    return given["name"]
+
+
+def step(name: str, **fields: Any) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"{__name__}:{fields.pop('calls', name)}",
+        agent_timeout=timedelta(seconds=60),
+        dispatch_deadline=timedelta(seconds=120),
+        isolation="inline",
+        **fields,
+    )
+
+
+STEPS = Registry(
+    "dispatch",
+    [
+        step("work", limits=(TWO,)),
+        step("quick", limits=(TWO,)),
+        step("paced", calls="quick", limits=(RATE,)),
+        step("fair", calls="quick", limits=(TWO, TENANT)),
+    ],
+)
+PIPELINES = Registry(
+    "pipelines", [PipelineEntry(name=one.step_type, steps=(one.step_type,)) for one in STEPS]
+)
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", "PIPELINE_MIN_BACKOFF_S": "0.01"}
+    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
+    bundle = boot(settings, catalog=catalog, documents=documents, announces_by_hand=True)
+    try:
+        yield bundle.engine
+    finally:
+        bundle.processes.close()
+        bundle.engine.leases.close()
+
+
+@pytest.fixture
+def bound(unique: str) -> Bound:
+    return Bound(TWO, f"model:{unique}", is_rate=False, most=2)
+
+
+class World:
+    """Runs of one model, and workers that are held up in their handlers."""
+
+    def __init__(self, engine: Engine, model: str, pool: ThreadPoolExecutor) -> None:
+        self.engine, self.model, self._pool = engine, model, pool
+        self._works: dict[str, Future[Outcome]] = {}
+
+    def start(self, pipeline: str = "work", **request: Any) -> str:
+        name = f"{self.model}-{len(GO)}"
+        GO[name], AT_WORK[name] = threading.Event(), threading.Event()
+        given = {"model": self.model, "name": name}
+        return start_run(self.engine, StartRequest(pipeline, given, **request)).manifest.run_id
+
+    def run(self, run_id: str) -> Manifest:
+        return get_run(self.engine, run_id)
+
+    def hint(self, run_id: str) -> Outcome:
+        generation = self.run(run_id).position.dispatch.generation
+        return execute_step(self.engine, Hint(run_id, generation))
+
+    def hold(self, run_id: str) -> None:
+        """Have a worker take the run, and wait until its handler is at work."""
+        self._works[run_id] = self._pool.submit(self.hint, run_id)
+        assert AT_WORK[self.name_of(run_id)].wait(10)
+
+    def let_go(self, run_id: str) -> Outcome:
+        GO[self.name_of(run_id)].set()
+        return self._works.pop(run_id).result(10)
+
+    def name_of(self, run_id: str) -> str:
+        given = self.run(run_id).input
+        assert given is not None
+        return str(json.loads(given)["name"])
+
+    def waits(self, run_id: str) -> bool:
+        return self.run(run_id).awaits_slot
+
+
+@pytest.fixture
+def world(engine: Engine, unique: str) -> Iterator[World]:
+    with ThreadPoolExecutor(4) as pool:
+        world = World(engine, unique, pool)
+        try:
+            yield world
+        finally:
+            for go in GO.values():
+                go.set()
+
+
+def test_a_run_that_comes_too_late_waits_without_a_lease_and_is_called(world: World) -> None:
+    first, second, third = world.start(), world.start(), world.start("quick")
+    world.hold(first)
+    world.hold(second)
+
+    outcome = world.hint(third)
+
+    waiting = world.run(third)
+    assert outcome == "awaits_slot"
+    assert waiting.position.lease is None
+    assert waiting.alarm_at is not None
+    assert waiting.position.attempt == 1
+    assert world.hint(third) == "awaits_slot"  # a hint that comes again gets no lease
+
+    world.let_go(first)
+
+    assert not world.waits(third)
+    assert world.hint(third) == "completed"
+    world.let_go(second)
+
+
+def test_no_more_than_the_limit_are_at_work_and_why_says_who_is(
+    world: World, engine: Engine
+) -> None:
+    first, second, third, fourth = (world.start() for _ in range(4))
+    world.hold(first)
+    world.hold(second)
+    assert [world.hint(third), world.hint(fourth)] == ["awaits_slot", "awaits_slot"]
+
+    words = explain_run(engine, fourth, is_gone=lambda _: False).explanation.words
+
+    assert f"waits for a slot of limit model:{world.model} (2 at once)" in words
+    assert "1 run is ahead of it in the line." in words
+    assert f"run {first} (step work)" in words
+    assert f"run {second} (step work)" in words
+    for each in (first, second):
+        world.let_go(each)
+
+
+def test_the_classes_go_first_then_each_tenant_in_turn_then_the_oldest(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    first, second = world.start(), world.start()
+    world.hold(first)
+    world.hold(second)
+    names = {}
+    for name, tenant, priority in (
+        ("old a", "a", "normal"),
+        ("second a", "a", "normal"),
+        ("old b", "b", "normal"),
+        ("low", "a", "low"),
+        ("high", "a", "high"),
+    ):
+        labels = {"tenant": f"{world.model}-{tenant}"}
+        run_id = world.start("fair", labels=labels, priority=priority)
+        assert world.hint(run_id) == "awaits_slot"
+        names[run_id] = name
+
+    order, after = [], ""
+    while waiting := {run_id for run_id in names if world.waits(run_id)}:
+        assert slots.call_next(engine, bound, after=after)
+        (called,) = [run_id for run_id in waiting if not world.waits(run_id)]
+        wait = world.run(called).position.slot_wait
+        assert wait is not None
+        order.append(names[called])
+        after = wait.group
+
+    assert (order[0], order[-1]) == ("high", "low")
+    assert order[1:4] in (["old b", "old a", "second a"], ["old a", "old b", "second a"])
+    for each in (first, second):
+        world.let_go(each)
+
+
+def test_a_slot_that_came_free_while_a_run_stood_in_line_is_not_lost(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    """The worker that freed it saw no run there: the run looks once more when it stands in line."""
+    run_id = world.start("quick")
+    attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
+    ending = ending_of(attempt, Waiting(bound))  # as if both slots had been taken a moment ago
+    engine.publish_or_leave(attempt.settle(ending).answer)
+    assert world.waits(run_id)
+
+    slots.pass_on(engine, attempt)
+
+    assert not world.waits(run_id)
+    assert world.hint(run_id) == "completed"
+
+
+def test_the_sweep_calls_who_was_not_called(
+    world: World, engine: Engine, bound: Bound, documents: Documents
+) -> None:
+    """A worker was killed between its settlement and its call."""
+    run_id = world.start("quick")
+    attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
+    attempt.settle(ending_of(attempt, Waiting(bound)))
+    run = world.run(run_id)
+    wait, alarm_at = run.position.slot_wait, run.alarm_at
+    assert wait is not None
+    assert alarm_at is not None
+    assert alarm_at - run.updated_at == timedelta(minutes=1)
+    due = replace(run.position, slot_wait=replace(wait, look_at=run.updated_at))
+    document = to_document(replace(run, position=due, alarm_at=run.updated_at))
+    documents.transact(run_ref(run_id), lambda *_: Write(None, document))
+
+    sweep(engine, among={run_id})
+
+    assert not world.waits(run_id)
+    assert world.hint(run_id) == "completed"
+
+
+def test_a_run_without_a_value_for_its_key_blocks_and_heals(world: World) -> None:
+    run_id = world.start("fair")  # it has no label `tenant`
+
+    outcome = world.hint(run_id)
+
+    run = world.run(run_id)
+    assert outcome == "blocked"
+    assert run.block is not None
+    assert (run.block.code, run.block.heals) == ("limit_unusable", True)
+    assert "labels.tenant is not there" in run.block.finding
+    assert run.position.attempts.failed == 0
+
+
+@pytest.mark.parametrize("act", ["pause", "cancel"])
+def test_a_run_that_a_person_takes_out_of_the_line_is_not_called(
+    world: World, engine: Engine, act: str
+) -> None:
+    first, second, third = world.start(), world.start(), world.start("quick")
+    world.hold(first)
+    world.hold(second)
+    world.hint(third)
+
+    operate(engine, third, OperationRequest(Operation(act), actor="ada"))
+
+    run = world.run(third)
+    assert (run.waits_in, run.line) == (None, None)
+    for each in (first, second):
+        world.let_go(each)
+    if act == "pause":
+        operate(engine, third, OperationRequest(Operation.RESUME, actor="ada"))
+        assert world.hint(third) == "completed"
+
+
+def test_the_leaked_slot(world: World, engine: Engine, bound: Bound) -> None:
+    """A worker that was killed frees its slot with its lease: it has nothing to give back."""
+    dead, second, third = world.start(), world.start(), world.start("quick")
+    hint = Hint(dead, 1)
+    acquired = arrive(engine, hint)
+    attempt = engine.leases.attempt_of(engine, acquired)
+    assert slots.take(engine, attempt, bound, "")
+    world.hold(second)
+    assert world.hint(third) == "awaits_slot"
+
+    lease = world.run(dead).position.lease
+    assert lease is not None
+    end = partial(lifecycle.expire, rules=engine.rules, lease_id=lease.lease_id, holder_gone=True)
+    change_run(engine, dead, end)
+    slots.pass_on_of(engine, world.run(dead))
+
+    assert not world.waits(third)
+    assert world.hint(third) == "completed"
+    world.let_go(second)
+
+
+def test_the_slot_released_twice(world: World, engine: Engine, bound: Bound) -> None:
+    """A worker that comes back frees no slot that another has by now."""
+    run_id = world.start()
+    zombie = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
+    assert slots.take(engine, zombie, bound, "")
+    (held,) = zombie.slots or ()
+    slots.give_back(engine, zombie, held)
+    other = world.start()
+    taker = engine.leases.attempt_of(engine, arrive(engine, Hint(other, 1)))
+    first = bound._replace(most=held.number + 1)
+    assert slots.take_slot(engine, taker, first, "", held.number) == held.number
+
+    slots.give_back(engine, zombie, held)
+
+    found = engine.documents.get(slot_ref(bound.key, held.number))
+    assert found is not None
+    assert Slot.model_validate(found.document).run_id == other
+
+
+def test_no_more_than_the_rate_begin_and_the_first_that_waits_is_called_for_its_turn(
+    world: World, engine: Engine
+) -> None:
+    runs = [world.start("paced") for _ in range(6)]
+
+    outcomes = [world.hint(run_id) for run_id in runs]
+
+    assert outcomes == ["completed"] * 3 + ["awaits_slot"] * 3
+    leader, *others = map(world.run, runs[3:])
+    assert leader.position.slot_wait is not None
+    assert (leader.awaits_slot, leader.position.slot_wait.leads) == (False, True)
+    wait = leader.position.dispatch.not_before - leader.updated_at
+    assert timedelta(seconds=50) < wait <= timedelta(seconds=66)
+    assert [run.awaits_slot for run in others] == [True, True]
+    words = explain_run(engine, runs[5], is_gone=lambda _: False).explanation.words
+    assert f"its turn in limit rate:{world.model} (3 a minute)" in words
+    assert "1 run is ahead of it" in words
+
+
+def test_the_run_that_leads_calls_the_others_at_its_turn(
+    world: World, engine: Engine, documents: Documents
+) -> None:
+    runs = [world.start("paced") for _ in range(6)]
+    for run_id in runs:
+        world.hint(run_id)
+    engine.shares.clear()
+    ref = rate_ref(f"rate:{world.model}", 0)
+    later = {"key": f"rate:{world.model}"}  # a minute passes: nothing was handed out lately
+    documents.transact(ref, lambda *_: Write(None, later))
+    leader = world.run(runs[3])
+    due = replace(leader.position.dispatch, not_before=leader.updated_at)
+    document = to_document(replace(leader, position=replace(leader.position, dispatch=due)))
+    documents.transact(run_ref(runs[3]), lambda *_: Write(None, document))
+
+    assert world.hint(runs[3]) == "completed"
+
+    assert [world.waits(run_id) for run_id in runs[4:]] == [False, False]
+    assert [world.hint(run_id) for run_id in runs[4:]] == ["completed", "completed"]
+
+
+def test_a_process_spends_its_share_without_a_read_or_a_write(
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = Bound(RATE, f"rate:{world.model}", is_rate=True, most=60)
+    engine.shares[bound.name] = Share(2, engine.clock.monotonic() + 5, 0, has_line=False)
+    attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(world.start("paced"), 1)))
+    asked: list[str] = []
+    for name in ("transact", "get", "query"):
+        real = getattr(type(engine.documents), name)
+        monkeypatch.setattr(
+            type(engine.documents),
+            name,
+            lambda *args, real=real, name=name, **how: asked.append(name) or real(*args, **how),
+        )
+
+    assert [slots.take(engine, attempt, bound, "") for _ in range(2)] == [True, True]
+    assert asked == []
+    assert slots.take(engine, attempt, bound, "")
+    assert asked

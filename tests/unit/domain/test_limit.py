@@ -1,0 +1,109 @@
+"""Limits as an entry declares them, and their keys."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from leasehold import Limit, Registry, StepDispatchEntry
+from leasehold.domain.limit import bounds_of
+from leasehold.errors import InvalidEntryError, LimitKeyError
+from leasehold.registry.pipelines import Catalog
+
+
+def step(*limits: Any, name: str = "draft", handler: str = "json:loads") -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=handler,
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+        limits=limits,
+    )
+
+
+def key(limit: str, given: Any, **labels: str) -> str:
+    return Limit(limit, at_once=1).key_for("draft", labels, lambda: given)
+
+
+def test_a_key_has_parts_of_the_run() -> None:
+    given = {"model": "gpt", "of": {"team": 7}}
+
+    assert key("openai", None) == "openai"
+    assert key("model:{given.model}", given) == "model:gpt"
+    assert key("{labels.tenant}/{given.of.team}", given, tenant="acme") == "acme/7"
+
+
+def test_a_key_without_a_part_of_the_run_does_not_read_what_is_given() -> None:
+    def unread() -> Any:
+        raise AssertionError
+
+    assert Limit("openai", at_once=1).key_for("draft", {}, unread) == "openai"
+
+
+@pytest.mark.parametrize(
+    ("limit", "given", "problem"),
+    [
+        ("{given.model}", {}, "given.model is not there"),
+        ("{given.model}", [1], "given.model is not there"),
+        ("{given.model.name}", {"model": "gpt"}, "given.model.name is not there"),
+        ("{given.model}", {"model": {}}, "given.model is no text or whole number"),
+        ("{given.model}", {"model": True}, "given.model is no text or whole number"),
+        ("{given.model}", {"model": "a\nb"}, "given.model is no text or whole number"),
+        ("{given.model}", {"model": ""}, "given.model is no text or whole number"),
+        ("{labels.tenant}", {}, "labels.tenant is not there"),
+        ("{given.model}-model", {"model": "m" * 199}, "longer than 200 characters"),
+    ],
+)
+def test_a_part_that_no_key_can_have_is_refused(limit: str, given: Any, problem: str) -> None:
+    with pytest.raises(LimitKeyError, match=problem):
+        key(limit, given)
+
+
+@pytest.mark.parametrize(
+    ("limit", "problem"),
+    [
+        ("openai", r"limits of 'draft' .* is 'openai'; allowed: Limit\(KEY, at_once=…"),
+        (Limit("openai"), "a limit with at_once or per_minute"),
+        (Limit("", at_once=1), "limits.key"),
+        (Limit("a\nb", at_once=1), "limits.key"),
+        (Limit("{given}", at_once=1), r"limits.key .* is '\{given\}'; allowed: \{given.FIELD\}"),
+        (Limit("{input.model}", at_once=1), r"is '\{input.model\}'"),
+        (Limit("{labels.a.b}", at_once=1), r"is '\{labels.a.b\}'"),
+        (Limit("{given.model", at_once=1), "a key whose braces are closed"),
+        (Limit("openai", at_once=0), "a whole number from 1 to 1,000, or None"),
+        (Limit("openai", at_once=True), "a whole number from 1 to 1,000, or None"),
+        (Limit("openai", at_once=1001), "a whole number from 1 to 1,000, or None"),
+        (Limit("openai", per_minute=-1), "a whole number from 1 to 100,000, or None"),
+        (Limit("openai", per_minute=1.5), "a whole number"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_limit_that_cannot_be_used_is_refused_at_the_catalog(limit: Any, problem: str) -> None:
+    with pytest.raises(InvalidEntryError, match=problem):
+        step(limit)
+
+
+def test_a_step_has_each_key_once() -> None:
+    with pytest.raises(InvalidEntryError, match="each key once"):
+        step(Limit("openai", at_once=1), Limit("openai", per_minute=5))
+
+
+def test_a_remote_step_takes_no_slots() -> None:
+    with pytest.raises(InvalidEntryError, match="a remote worker takes no slots"):
+        step(Limit("openai", at_once=1), handler="remote")
+
+
+def test_steps_that_share_a_key_say_the_same_of_it() -> None:
+    steps = [step(Limit("openai", at_once=1)), step(Limit("openai", at_once=2), name="check")]
+
+    with pytest.raises(InvalidEntryError, match="what step 'draft' says of that key: at_once=1"):
+        Catalog(steps=Registry("dispatch", steps), pipelines=Registry("pipelines", []))
+
+
+def test_one_limit_may_have_both_numbers() -> None:
+    limit = Limit("openai", at_once=8, per_minute=600)
+
+    names = [(bound.name, bound.most) for bound in bounds_of(limit, "openai")]
+
+    assert names == [("openai at once", 8), ("openai a minute", 600)]
