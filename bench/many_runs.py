@@ -233,7 +233,7 @@ def put(place: Place, *runs: Iterable[Manifest]) -> None:
 
 def _named(run: Manifest, run_id: str, at: datetime, labels: Iterable[str]) -> Manifest:
     shard = zlib.crc32(run_id.encode()) % SHARDS
-    return replace(run, run_id=run_id, shard=shard, labels=tuple(labels), created_at=at)
+    return replace(run, run_id=run_id, shard=shard, labels=tuple(labels), listed_at=at)
 
 
 def _moved(run: Manifest, due: datetime, engine: Engine) -> Manifest:

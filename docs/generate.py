@@ -124,6 +124,26 @@ EVENT_WORDS: Final[Mapping[RunEvent, tuple[str, str]]] = {
     RunEvent.APPROVED: (_PERSON, "The kept output is handed off."),
     RunEvent.CANCELLED: (_PERSON, "The run is terminal; a late output is discarded."),
     RunEvent.DEAD_LETTERED: (_ENGINE, "The run is terminal; nothing tries it again."),
+    RunEvent.CHILDREN_BEGUN: (
+        _WORKER,
+        "The run waits for small runs, which begin with the same commit.",
+    ),
+    RunEvent.CHILDREN_STOPPED: (
+        _ENGINE,
+        "All runs that it waits for stand still, or left something out; a person decides.",
+    ),
+    RunEvent.CHILD_FAILED: (
+        f"{_WORKER}, or {_ENGINE}",
+        "It would be given up, but another run waits for it; a person decides.",
+    ),
+    RunEvent.ITEM_LEFT: (
+        f"{_WORKER}, or {_ENGINE}",
+        "An item of a lane failed, as some may; its next item is dispatched.",
+    ),
+    RunEvent.LAST_ITEM_LEFT: (
+        f"{_WORKER}, or {_ENGINE}",
+        "The last item of a lane failed, as some may; the lane is through.",
+    ),
 }
 
 END_WORDS: Final[Mapping[AttemptEnd, str]] = {

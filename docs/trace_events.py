@@ -149,5 +149,23 @@ TRACE_EVENTS: Final = Registry(
             False,
             "What is done after the end of a run failed; the sweep does it again.",
         ),
+        TraceEventEntry(
+            TraceType.CHILDREN_BEGUN,
+            False,
+            "Small runs begin that the run waits for; `runs` names them.",
+        ),
+        TraceEventEntry(
+            TraceType.CHILDREN_BLOCKED,
+            False,
+            "They all wait for a person, or left something out; `reason` and `detail` say it.",
+        ),
+        TraceEventEntry(
+            TraceType.CHILD_FAILED,
+            False,
+            "A run that another one waits for would have been given up; it is blocked.",
+        ),
+        TraceEventEntry(
+            TraceType.ITEM_FAILED, False, "A lane left an item that failed, as some may."
+        ),
     ],
 )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from leasehold.client.async_client import AsyncClient
     from leasehold.client.client import Client
     from leasehold.domain.manifest import Manifest
+    from leasehold.domain.outcomes import FailedItem, Outcomes
     from leasehold.domain.result import StepResult
     from leasehold.domain.spend import Budget
     from leasehold.domain.summary import Summary
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from leasehold.registry.dispatch import EnvOverrides, RetryPolicy, StepDispatchEntry
     from leasehold.registry.gates import GateEntry
     from leasehold.registry.pipelines import PipelineEntry, TrialPolicy
-    from leasehold.registry.plan import Step, Wait
+    from leasehold.registry.plan import Child, Each, Parallel, Step, Wait
     from leasehold.registry.registry import Registry
     from leasehold.worker.context.mapped import CallRetry, Mapped
     from leasehold.worker.context.step_context import IncrementalState, StepContext
@@ -49,11 +50,14 @@ __all__ = [
     "Budget",
     "BudgetExceededError",
     "CallRetry",
+    "Child",
     "Client",
     "ContinuedError",
     "CustomChannel",
+    "Each",
     "EmailChannel",
     "EnvOverrides",
+    "FailedItem",
     "GateContext",
     "GateEntry",
     "GatePolicyFailure",
@@ -63,6 +67,8 @@ __all__ = [
     "LogChannel",
     "Manifest",
     "Mapped",
+    "Outcomes",
+    "Parallel",
     "PermanentError",
     "PipelineEntry",
     "Registry",
@@ -91,11 +97,14 @@ _MODULES: Final = {
     "Budget": "domain.spend",
     "BudgetExceededError": "errors",
     "CallRetry": "worker.context.mapped",
+    "Child": "registry.plan",
     "Client": "client.client",
     "ContinuedError": "errors",
     "CustomChannel": "registry.channels",
+    "Each": "registry.plan",
     "EmailChannel": "registry.channels",
     "EnvOverrides": "registry.dispatch",
+    "FailedItem": "domain.outcomes",
     "GateContext": "worker.handler.gates",
     "GateEntry": "registry.gates",
     "GatePolicyFailure": "errors",
@@ -105,6 +114,8 @@ _MODULES: Final = {
     "LogChannel": "registry.channels",
     "Manifest": "domain.manifest",
     "Mapped": "worker.context.mapped",
+    "Outcomes": "domain.outcomes",
+    "Parallel": "registry.plan",
     "PermanentError": "errors",
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",

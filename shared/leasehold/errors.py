@@ -545,6 +545,13 @@ class SilenceLimitError(LeaseholdError):
     retryable = True
 
 
+class ItemsRefusedError(LeaseholdError):
+    """A place that works item by item cannot take what it is given, or what its step made."""
+
+    code = "items_refused"
+    text = "Step {step} cannot work on what it has, item by item: {problem}."
+
+
 class NoProgressError(LeaseholdError):
     """A step was continued again and again without progress."""
 

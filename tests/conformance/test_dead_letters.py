@@ -32,6 +32,7 @@ from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Draft, on_run
 from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.children import ITEMS_MISSING
 from leasehold.domain.effect import dispatch_task, owed_effects
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence
@@ -799,6 +800,29 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
         ),
         "start": (partial(lifecycle.start, **rules, **start), LeaseholdError),
         "purge": (partial(lifecycle.purge, ended_before=run.ended_at), NotAllowedError),
+        "begin_children": (
+            partial(lifecycle.begin_children, **fence, kind="each", items=1, runs=()),
+            LeaseLostError,
+        ),
+        "block_gathering": (
+            partial(lifecycle.block_gathering, **fence, finding="f", code=ITEMS_MISSING),
+            LeaseLostError,
+        ),
+        "ask_again": (partial(lifecycle.ask_again, **rules), "moved_on"),
+        "gather": (partial(lifecycle.gather, **rules), "moved_on"),
+        "block_at_children": (
+            partial(lifecycle.block_at_children, **rules, finding="f"),
+            "moved_on",
+        ),
+        "hear": (
+            partial(lifecycle.hear, **rules, parent_id="r-1", word=1, say="cancel"),
+            "moved_on",
+        ),
+        "note_told": (partial(lifecycle.note_told, **rules, word=1), "moved_on"),
+        "take_items": (
+            partial(lifecycle.take_items, **rules, run_id="l-1", nonce="n"),
+            "moved_on",
+        ),
         "follow_clock": (partial(lifecycle.follow_clock, **rules, step=step), "in_order"),
         "then_arrive": (
             lifecycle.then_arrive(partial(lifecycle.arrive, **lease, **generation), **lease),

@@ -94,20 +94,24 @@ def test_the_drawing_has_each_move_of_workers() -> None:
         "ERROR --> IN_PROGRESS: lease acquired",
         (
             "IN_PROGRESS --> PENDING: lease released, step continued, lease expired, "
-            "step handed off, trial opened"
+            "step handed off, trial opened, children begun, item left"
         ),
-        "IN_PROGRESS --> COMPLETED: last step done",
+        "IN_PROGRESS --> COMPLETED: last step done, last item left",
         "IN_PROGRESS --> ERROR: attempt failed",
-        "IN_PROGRESS --> BLOCKED: gate failed, cannot run",
-        "PENDING --> BLOCKED: step unknown, budget exceeded, call unconfirmed, wait begun",
-        "ERROR --> BLOCKED: step unknown, budget exceeded, call unconfirmed",
+        "IN_PROGRESS --> BLOCKED: gate failed, cannot run, child failed",
+        (
+            "PENDING --> BLOCKED: step unknown, budget exceeded, call unconfirmed, wait begun, "
+            "children stopped, child failed"
+        ),
+        "ERROR --> BLOCKED: step unknown, budget exceeded, call unconfirmed, child failed",
         (
             "BLOCKED --> PENDING: wait over, looked again, retried, approved, trial opened, "
             "budget raised"
         ),
-        "PENDING --> COMPLETED: last step done",
-        "ERROR --> PENDING: retried",
+        "PENDING --> COMPLETED: last step done, last item left",
+        "ERROR --> PENDING: retried, item left",
         "BLOCKED --> COMPLETED: last step done",
+        "ERROR --> COMPLETED: last item left",
         "COMPLETED --> [*]",
     ]
 

@@ -7,6 +7,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.cli.shell import Shell
 
 PAGES = Path(__file__).parents[2] / "docs/patterns"
@@ -77,3 +79,21 @@ def test_a_limit_with_a_field_that_the_step_is_not_given_is_found_before_a_run(
     assert (checked.returncode, started.returncode) == (1, 2)
     assert problem in checked.stdout
     assert problem in started.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "output"),
+    [
+        ("each.md", "one: 2; three: 3; page 1 failed: empty_page"),
+        ("parallel.md", "good"),
+        ("child.md", "It costs 12."),
+    ],
+)
+def test_small_runs_do_what_the_pages_say(page: str, output: str, tmp_path: Path) -> None:
+    shell, commands = project(page, tmp_path)
+
+    done = [shell.run(*shlex.split(line)[1:]) for line in commands]
+
+    assert [one.returncode for one in done] == [0, 0], done[-1].stderr
+    run_id = re.findall(r"r-\w+", done[1].stdout)[0]
+    assert json.loads(shell.run("output", run_id).stdout) == output

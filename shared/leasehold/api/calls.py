@@ -30,6 +30,7 @@ from leasehold.api.call_row import (
     PlainText,
     call,
 )
+from leasehold.api.children import ChildrenResponse
 from leasehold.api.deliveries import (
     DeliverBody,
     DeliveriesQuery,
@@ -95,6 +96,7 @@ from leasehold.services.limits import FILE_BYTES
 from leasehold.services.operate import operate, request_stack
 from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.pauses import list_pauses, pause_step, resume_step
+from leasehold.services.read_children import read_children
 from leasehold.services.read_deliveries import list_deliveries, read_deliveries
 from leasehold.services.read_results import (
     list_calls,
@@ -275,6 +277,12 @@ def once(engine: Engine, request: CallRequest[PageQuery]) -> CallsResponse:
     query = request.given
     page = list_calls(engine, request.run_id, limit=query.limit, page_token=query.page_token)
     return CallsResponse.of(page)
+
+
+@call("GET", "/runs/<run_id>/children", ChildrenResponse, refuses=_OF_RUN)
+def children(engine: Engine, request: CallRequest[None]) -> ChildrenResponse:
+    """The small runs that the run waits for at its place, and how far they are."""
+    return ChildrenResponse.of(read_children(engine, request.run_id))
 
 
 @call("GET", "/runs/<run_id>/files", FilesResponse, takes=PageQuery, refuses=_OF_RUN)

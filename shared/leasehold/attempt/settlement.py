@@ -16,10 +16,12 @@ from leasehold.domain.lifecycle.termination import limit_error
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.notes import MadeOutput, summary_of_output
 from leasehold.domain.result import (
+    Begun,
     Continued,
     Deferred,
     Failed,
     Finished,
+    Incomplete,
     LimitExceeded,
     Refused,
     Result,
@@ -62,14 +64,16 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
         case Stopped(reason, detail):
             facts |= {"detail": detail or attempt.stop_detail, "killed": attempt.is_killed}
             return partial(lifecycle.release, **facts, reason=reason)
-        case Deferred() | Continued() | Waiting():
+        case Deferred() | Continued() | Waiting() | Begun() | Incomplete():
             return _put_off(result, facts)
 
 
-def _put_off(result: Deferred | Continued | Waiting, facts: dict[str, Any]) -> Transition:
-    """Return the ending of an attempt whose work is left to the next one."""
-    if isinstance(result, Waiting):
-        return partial(lifecycle.await_slot, **facts, bound=result.bound, group=result.group)
+def _put_off(
+    result: Deferred | Continued | Waiting | Begun | Incomplete, facts: dict[str, Any]
+) -> Transition:
+    """Return the ending of an attempt whose work is left to the next one, or to children."""
+    if isinstance(result, Waiting | Begun | Incomplete):
+        return _set_aside(result, facts)
     if isinstance(result, Continued) and result.over_budget:
         return partial(lifecycle.exceed_budget, **facts, detail=result.over_budget)
     if isinstance(result, Continued) and result.wanted is not None:
@@ -77,6 +81,17 @@ def _put_off(result: Deferred | Continued | Waiting, facts: dict[str, Any]) -> T
     if isinstance(result, Continued):
         return partial(lifecycle.continue_later, **facts, at_checkpoint=result.at_checkpoint)
     return partial(lifecycle.defer, **facts, reason=result.reason, detail=result.detail)
+
+
+def _set_aside(result: Waiting | Begun | Incomplete, facts: dict[str, Any]) -> Transition:
+    """Return the ending of an attempt whose run waits for other runs, or for a person."""
+    if isinstance(result, Waiting):
+        return partial(lifecycle.await_slot, **facts, bound=result.bound, group=result.group)
+    if isinstance(result, Begun):
+        facts |= {"kind": result.kind, "items": result.items, "runs": result.runs}
+        return partial(lifecycle.begin_children, **facts)
+    facts |= {"finding": result.finding, "code": result.code}
+    return partial(lifecycle.block_gathering, **facts)
 
 
 def _judged(

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from leasehold.api.children import ChildReport
 from leasehold.api.deliveries import DeliveryReport
 from leasehold.api.runs import RunResponse
 from leasehold.cli.delivery_line import announced_to
@@ -61,10 +62,13 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
     with client_at(url) as client:
         run, now = client.get(run_id), client.connection.now()
         deliveries = () if as_json else _deliveries(client, run)
+        children = None if as_json or not run.is_resting else client.children(run)
     if as_json:
         print_json(to_document(RunResponse.of(run)))
         return
     facts = [*_identity(run, now), *_troubles(run, now), *_work(run, now)]
+    if children is not None:
+        facts.append(("waits for", children.words))
     print_facts([*facts, *_announced(deliveries, now)])
     click.echo()
     until = now if run.is_moving else run.updated_at
@@ -76,6 +80,9 @@ def show(*, run_id: str, url: str | None, as_json: bool) -> None:
             columns = (*columns, column)
             rows = [(*row, words(one)) for row, one in zip(rows, records, strict=True)]
     print_table(columns, rows)
+    if children is not None:
+        click.echo()
+        print_table(_CHILD_COLUMNS, [_child(one) for one in children.children])
     if run.error is not None and (lines := failure_of(run.error).lines):
         print_block(f"error of attempt {run.error.attempt} of step {run.error.step}:", lines)
 
@@ -107,6 +114,8 @@ def _identity(run: Manifest, now: datetime) -> Iterator[Fact]:
         yield "labels", ", ".join(run.labels)
     if run.idempotency_key is not None:
         yield "idempotency key", run.idempotency_key
+    if run.parent is not None:
+        yield "waited for by", f"{run.parent.run_id}, at {run.parent.place}"
     if run.recreated_from is not None:
         yield "made of", run.recreated_from
     if run.recreated_as:
@@ -142,11 +151,26 @@ def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
         yield "lease", f"{run.position.lease.holder}, token {run.fencing_token}, ends {until}"
         if run.position.heartbeat_at is not None:
             yield "heartbeat", ago(run.position.heartbeat_at, now)
-    elif run.is_moving:
+    elif run.is_moving and not run.is_resting:
         due = run.position.dispatch.not_before
         when = f"at {stamp(due)} ({ago(due, now)})" if due > now else "waits for a worker"
         yield "next", f"attempt {run.position.attempt} of step {run.position.step} {when}"
     yield from _trials(run)
+
+
+_CHILD_COLUMNS: Final = ("CHILD", "RUN", "STATUS", "ITEM", "DONE", "FAILED", "LEFT", "WAITS FOR")
+
+
+def _child(child: ChildReport) -> Row:
+    counts = (child.done, child.failed, child.left)
+    return (
+        child.name,
+        child.run_id,
+        StyledText(child.state, status_style(child.status)),
+        "" if child.item is None else str(child.item),
+        *(str(count) if any(counts) else "" for count in counts),
+        child.finding or "",
+    )
 
 
 def _spend(run: Manifest) -> Iterator[Fact]:

@@ -42,6 +42,7 @@ from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
 from leasehold.presentation.run_state import result_of, value_in_short
+from leasehold.services.read_children import with_progress_of_children
 from leasehold.worker.stopping.holder import host_name, is_gone
 
 # Watching a run until nothing moves it by itself, with the display that its output can bear.
@@ -93,11 +94,21 @@ def view_of(client: Client, run_id: str, *, patience: float | None = None) -> Vi
         run_id: the run.
         patience: how long an outage is waited for, in seconds; None: as long as a restart takes.
     """
-    show = retry_unreachable(partial(client.get, run_id), seconds=patience, report=note_outage)
+    get = partial(_get, client, run_id)
+    show = retry_unreachable(get, seconds=patience, report=note_outage)
     trace = retry_unreachable(partial(client.trace, run_id), seconds=patience, report=note_outage)
     pause = partial(time.sleep, LOOK_EVERY_S)
     look = ServerLook(client).look
     return View(_Paced(show), trace, pause, now=client.connection.now, look_for_server=look)
+
+
+def _get(client: Client, run_id: str) -> Manifest:
+    """Return the run; one that waits for children with how far they are."""
+    run = client.get(run_id)
+    if not run.is_resting or not run.is_moving:
+        return run
+    read = client.children(run)
+    return with_progress_of_children(run, read.fraction, read.words)
 
 
 def note_outage(error: LeaseholdError | None) -> None:

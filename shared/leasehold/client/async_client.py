@@ -76,6 +76,7 @@ class AsyncClient:
     files = _twin(Client.files)
     file = _twin(Client.file)
     calls = _twin(Client.calls)
+    children = _twin(Client.children)
     trace = _twin(Client.trace)
     why = _twin(Client.why)
     page = _twin(Client.page)

@@ -12,6 +12,7 @@ from typing import Any, Final, Self, TypeVar, Unpack, overload
 from leasehold.api import calls
 from leasehold.api.budgets import LimitReport
 from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
+from leasehold.api.children import ChildrenResponse
 from leasehold.api.deliveries import (
     DeliverBody,
     DeliveriesQuery,
@@ -292,6 +293,10 @@ class Client:
             token = page.next_page_token
             if token is None:
                 return found
+
+    def children(self, run: Run) -> ChildrenResponse:
+        """Return the small runs that the run waits for at its place, and how far they are."""
+        return self.call(calls.children, None, run)
 
     def trace(self, run: Run) -> list[TraceEvent]:
         """Return all that happened to the run, oldest first."""

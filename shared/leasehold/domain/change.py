@@ -15,9 +15,18 @@ from leasehold.domain.archive import OwedArchive, longest_wait
 from leasehold.domain.artifact_name import step_folder
 from leasehold.domain.budget import TAIL_PROBE
 from leasehold.domain.checkpoint import KeptCounts
+from leasehold.domain.children import ItemRecord, item_ref
 from leasehold.domain.delivery import Delivery, delivery_ref
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.effect import Effect, Task, is_awaited, leaves_artifacts, owed_effects
+from leasehold.domain.effect import (
+    Effect,
+    Task,
+    child_ends,
+    is_awaited,
+    leaves_artifacts,
+    owed_effects,
+    owed_tellings,
+)
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lease import Fence
 from leasehold.domain.ledger import LedgerEntry, ledger_of, ledger_ref
@@ -64,6 +73,8 @@ class Change(NamedTuple):
         repeats: the first time of an operation that was requested again; nothing is written.
         kept: of retry and recreate: what the attempts to come find of the work that was done.
         before: the run as it was stored; None: it begins, or was not changed.
+        children: runs that this one waits for from here on, stored in the same commit.
+        item: what became of an item of a lane, likewise.
     """
 
     outcome: Outcome
@@ -77,15 +88,21 @@ class Change(NamedTuple):
     repeats: OperationRecord | None = None
     kept: KeptCounts | None = None
     before: Manifest | None = None
+    children: tuple[Manifest, ...] = ()
+    item: ItemRecord | None = None
 
     @property
     def owed(self) -> tuple[Effect, ...]:
         """The effects to carry out after the commit."""
         if self.wake is not None:
-            return (self.wake,)
+            return (self.wake, *owed_tellings(self.manifest))
         if self.outcome is Outcome.STEP_UNKNOWN:
             return ()  # its task is for others, and would come back here at once
         owed = owed_effects(self.manifest) + (owed_effects(self.created) if self.created else ())
+        if self.children:
+            owed += tuple(effect for child in self.children for effect in owed_effects(child))
+        if self.manifest.parent is not None and self.changed:
+            owed += child_ends(self.manifest)
         if not self.deliveries:
             return owed
         others = (effect for effect in owed if not isinstance(effect, EventMessage))
@@ -105,6 +122,8 @@ class Change(NamedTuple):
             self.repeats,
             self.kept,
             first.before,
+            self.children or first.children,
+            self.item or first.item,
         )
 
 
@@ -119,12 +138,19 @@ def unchanged(manifest: Manifest, outcome: Outcome, wake: Task | None = None) ->
 
 def with_index_fields(manifest: Manifest, grace: timedelta) -> Manifest:
     """Return the manifest with what stores and people find it by, which follows from the rest."""
-    return replace(
+    run = replace(
         manifest,
         current_step=manifest.position.step,
         alarm_at=alarm_for(manifest, grace),
         claimable=manifest.claimable_step,
     )
+    return run if run.parent is None else replace(run, **_of_child(run))
+
+
+def _of_child(run: Manifest) -> dict[str, Any]:
+    """Return what children are found by."""
+    parent_id = None if run.parent is None else run.parent.run_id
+    return {"parent_id": parent_id, "open_of": None if run.is_terminal else parent_id}
 
 
 def as_write(change: Change) -> Write[Change]:
@@ -137,6 +163,11 @@ def as_write(change: Change) -> Write[Change]:
         creates[trace_ref(change.manifest, number)] = StoredDocument(event)
     if change.created is not None:
         creates[run_ref(change.created.run_id)] = StoredDocument(change.created)
+    for child in change.children:
+        creates[run_ref(child.run_id)] = StoredDocument(child)
+    if change.item is not None and (parent := change.manifest.parent) is not None:
+        ref = item_ref(parent.run_id, parent.life, parent.place, change.item.first)
+        puts[ref] = StoredDocument(change.item)
     for one in change.deliveries:
         puts[delivery_ref(one.run_id, one.occurrence, one.channel)] = StoredDocument(one)
     if change.ledger is not None:
@@ -208,15 +239,22 @@ def alarm_for(
         return _alarm_of_idle(manifest, grace, written_at)
     if manifest.status is RunStatus.BLOCKED:
         return manifest.look_at or manifest.wait_until
-    wait = manifest.position.slot_wait
+    if put_off := _look_of_put_off(manifest, written_at + grace):
+        return put_off
+    dispatch = manifest.position.dispatch
+    if dispatch.schedule_to_start_s is not None and dispatch.held is None:
+        return _next_look(dispatch, written_at)
+    return dispatch.waits_since + (grace if dispatch.held is None else HOLD_LOOK)
+
+
+def _look_of_put_off(manifest: Manifest, soon: datetime) -> datetime | None:
+    """Return when a run is looked at that waits for a slot or for children; None: it does not."""
+    wait, children = manifest.position.slot_wait, manifest.position.children
     if wait is not None and manifest.awaits_slot:
         return wait.look_at
-    dispatch = manifest.position.dispatch
-    if dispatch.held is not None:
-        return dispatch.waits_since + HOLD_LOOK
-    if dispatch.schedule_to_start_s is not None:
-        return _next_look(dispatch, written_at)
-    return dispatch.waits_since + grace
+    if children is None or children.over:
+        return None
+    return min(children.look_at, soon) if owed_tellings(manifest) else children.look_at
 
 
 def _next_look(dispatch: Dispatch, written_at: datetime) -> datetime:
@@ -560,7 +598,7 @@ class Draft:
             self.position = replace(self.position, last_settlement=_answered(self.fence, outcome))
         run, rules = self.run, self.rules
         is_over, told = run.is_terminal, None
-        if is_over or run.status is RunStatus.BLOCKED:  # one that goes on announces nothing
+        if (is_over or run.status is RunStatus.BLOCKED) and run.is_listed:  # others go on
             told = announcement_of(self.before, run, self.events, self.now, rules)
         if told is not None:
             run = replace(run, announcement=told)
@@ -570,7 +608,7 @@ class Draft:
         run = self._indexed(run)
         after = rules.delivery.give_up_after
         owed = () if told is None else deliveries_of(run, rules.grace, after)
-        ledger = ledger_of(run) if ends else None
+        ledger = ledger_of(run) if ends and run.is_listed else None
         return Change(
             outcome,
             run,
@@ -597,6 +635,7 @@ class Draft:
             claimable=run.claimable_step,
             waits_in=None if place is None else place[0],
             line=None if place is None else place[1],
+            **({} if run.parent is None else _of_child(run)),
         )
 
 

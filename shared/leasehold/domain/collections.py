@@ -44,6 +44,8 @@ RUNS: Final = Collection(
         ("deadLettered", "createdAt"),
         ("deadLetterReason", "createdAt"),  # only runs that were given up are in it
         ("cancelled", "status", "createdAt"),  # a cancelled run keeps its status: not counted in it
+        ("parentId",),  # only children are in it; see domain/children.py
+        ("openOf",),  # only those that have not ended
         ("claimable", "alarmAt"),  # only runs that wait for a remote worker are in it
         ("waitsIn", "line"),  # only runs that wait for a limit are in it
         # led by the shard: a timestamp alone caps the writes of a collection. It serves leases that
@@ -54,6 +56,7 @@ RUNS: Final = Collection(
 )
 TRACE: Final = Collection("trace")
 CALLS: Final = Collection("calls", indexes=(("at",),))
+ITEMS: Final = Collection("items")
 DELIVERIES: Final = Collection(
     "deliveries",
     indexes=(
@@ -78,6 +81,7 @@ COLLECTIONS: Final[Mapping[str, Collection]] = {
         RUNS,
         TRACE,
         CALLS,
+        ITEMS,
         OVERRIDES,
         DELIVERIES,
         BREAKERS,

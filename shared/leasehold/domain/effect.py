@@ -66,6 +66,66 @@ def wake_task(manifest: Manifest, lease: Lease) -> Task:
     return _task(manifest, name, lease.expires_at + WAKE_DELAY)
 
 
+def question_task(manifest: Manifest) -> Task:
+    """Return the task that asks a run that waits whether its children are through."""
+    at = manifest.position
+    asked = f"{at.dispatch.generation} {manifest.updated_at.isoformat()}"
+    return _task(manifest, _hashed(manifest.run_id, at.dispatch.nonce, asked), manifest.updated_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What a run has to tell its children: the last word of people on it.
+
+    Args:
+        run_id: the run.
+        word: the number of the word; a child that has heard a later one does nothing.
+        say: `pause`, `resume`, `cancel` or `retry`.
+    """
+
+    run_id: str
+    word: int
+    say: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """The end of a child, or its wait for a person: its parent is asked whether all are through.
+
+    A hint, as tasks are: the alarm of the parent asks as well. A lane that is through takes over
+    half of what another one has to do, if that is worth it, and then asks nothing.
+
+    Args:
+        child: the run.
+    """
+
+    child: Manifest
+
+    @property
+    def question(self) -> Task:
+        """The task that asks the parent; one for each end."""
+        run = self.child
+        at, parent = run.position, run.parent
+        assert parent is not None  # noqa: S101 - only children have such ends
+        end = f"{run.run_id} {at.dispatch.nonce} {at.dispatch.generation} {run.status.value}"
+        return Task(
+            name=_hashed(parent.run_id, parent.nonce, end),
+            queue=parent.queue,
+            run_id=parent.run_id,
+            generation=parent.generation,
+            not_before=run.updated_at,
+            deadline=timedelta(seconds=parent.deadline_s),
+        )
+
+
+def child_ends(manifest: Manifest) -> tuple[ChildEnd, ...]:
+    """Return the end of a child, of which its parent is to hear; none, where it goes on."""
+    stands = manifest.status is RunStatus.BLOCKED and manifest.look_at is None
+    if manifest.parent is None or not (manifest.is_terminal or stands):
+        return ()
+    return (ChildEnd(manifest),)
+
+
 def _task(manifest: Manifest, name: str, not_before: datetime) -> Task:
     is_traced = manifest.traceparent is not None
     return Task(
@@ -129,19 +189,28 @@ class Archive:
 
 
 #: All that a run can owe.
-Effect: TypeAlias = Task | EventMessage | Deletion | Archive
+Effect: TypeAlias = Task | EventMessage | Deletion | Archive | Telling | ChildEnd
 
 
 def owed_effects(manifest: Manifest) -> tuple[Effect, ...]:
     """Return what the run still owes, as far as its manifest knows: nothing under a lease."""
     if manifest.position.lease is not None:
         return ()
-    return tuple(effect for owed in OWED for effect in owed(manifest))
+    owed = tuple(effect for owed in OWED for effect in owed(manifest))
+    return owed if manifest.position.children is None else (*owed, *owed_tellings(manifest))
+
+
+def owed_tellings(manifest: Manifest) -> tuple[Telling, ...]:
+    """Return the word that not all children of a run are known to have heard."""
+    children = manifest.position.children
+    if children is None or children.say is None or children.told >= children.word:
+        return ()
+    return (Telling(manifest.run_id, children.word, children.say),)
 
 
 def is_awaited(effect: Effect) -> bool:
     """Return whether a run waits for an effect; a message is owed by its own delivery."""
-    return not isinstance(effect, EventMessage | Deletion | Archive)
+    return not isinstance(effect, EventMessage | Deletion | Archive | ChildEnd)
 
 
 def owed_tasks(manifest: Manifest) -> tuple[Task, ...]:

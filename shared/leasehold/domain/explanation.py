@@ -68,6 +68,7 @@ def explain(
     no_server: str | None = None,
     asked: str = "",
     steps: Iterable[str] = (),
+    children: str = "",
 ) -> Explanation:
     """Return what the run waits for.
 
@@ -80,6 +81,7 @@ def explain(
         no_server: in words that no server works on the store; None: one does.
         asked: in words when a remote worker last asked for its step; empty: it is not known.
         steps: those that the catalog knows, which are listed where that of the run is not known.
+        children: how far those are that it waits for, in words; empty: it is not known.
     """
     possible = tuple(filter(is_possible, decisions(manifest)))
     if manifest.is_terminal and not any(map(is_awaited, owed_effects(manifest))):
@@ -92,7 +94,15 @@ def explain(
     what = (
         f"a repair (leasehold audit --repair): {broken}"
         if broken
-        else _what(manifest, now, possible, holder_gone=holder_gone, asked=asked, pause=pause)
+        else _what(
+            manifest,
+            now,
+            possible,
+            holder_gone=holder_gone,
+            asked=asked,
+            pause=pause,
+            children=children,
+        )
     )
     until = manifest.alarm_at
     if manifest.waits_for is not None and not (broken or manifest.paused):
@@ -132,6 +142,7 @@ def _what(
     holder_gone: bool,
     asked: str,
     pause: StepPause | None,
+    children: str,
 ) -> str:
     lease, step = manifest.position.lease, manifest.position.step
     if lease is not None:
@@ -148,7 +159,22 @@ def _what(
         return "what it owes to be published"
     if manifest.paused or manifest.status is RunStatus.BLOCKED:
         return _person(manifest, possible)
-    return _worker(manifest, now, asked, manifest.held or pause)
+    rests = _small_runs(manifest, children) if manifest.is_resting else ""
+    return rests or _worker(manifest, now, asked, manifest.held or pause)
+
+
+def _small_runs(manifest: Manifest, children: str) -> str:
+    known = manifest.position.children
+    kind = "its children" if known is None else _CHILDREN.get(known.kind, "its children")
+    return f"{kind} at {manifest.position.step}" + (f": {children}" if children else "")
+
+
+#: What a run waits for that has children, by their kind.
+_CHILDREN: Final[Mapping[str, str]] = {
+    "each": "its lanes",
+    "parallel": "the steps that run at once",
+    "child": "the run of another pipeline",
+}
 
 
 def _attempt(manifest: Manifest) -> str:
@@ -254,6 +280,7 @@ _THEN: Final[Mapping[Outcome, str]] = {
     Outcome.BLOCKED: "the run is blocked, unless a worker lives that knows the step",
     Outcome.LOOKED_AGAIN: "the step is tried again where it stands",
     Outcome.STEP_UNKNOWN: "a worker that knows the step looks again",
+    Outcome.ASKED: "it asks whether they are through",
 }
 
 

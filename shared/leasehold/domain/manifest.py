@@ -12,9 +12,9 @@ import itertools
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from leasehold.domain.announcement import Announcement
 from leasehold.domain.archive import OwedArchive
@@ -25,6 +25,7 @@ from leasehold.domain.checkpoint import (
     KeptValue,
     UnconfirmedCall,
 )
+from leasehold.domain.children import ChildLink, Children, ItemsOf, Lane
 from leasehold.domain.manifest_parts import (
     NONE_ENDED,
     Attempts,
@@ -105,6 +106,8 @@ class AtStep(Stored):
     note: str | None = None  # a person's words for the attempts of the step
     wait: Wait | None = None  # the signal that the step waits for; None: it waits for none
     slot_wait: SlotWait | None = None  # for a limit; None: the step never waited for one
+    children: Children | None = None  # small runs that it waits for; None: it has none here
+    items_of: ItemsOf | None = None  # a run whose finished items count here; None: none
 
 
 class Position(AtStep):
@@ -148,11 +151,18 @@ class RunFields(Stored):
 
     current_step: str = ""  # the step of the position, for lists and consoles
     error_at: AwareDatetime | None = None
-    created_at: AwareDatetime
+    #: `createdAt`, which lists are ordered by: a lane has it under `beganAt`, and is in no list.
+    listed_at: Annotated[AwareDatetime | None, Field(alias="createdAt")] = None
+    began_at: AwareDatetime | None = None
     updated_at: AwareDatetime
     completed_at: AwareDatetime | None = None
     alarm_at: AwareDatetime | None = None
     shard: int
+
+    parent: ChildLink | None = None  # the run that waits for this one; None: none does
+    parent_id: str | None = None  # its id, by which children are found
+    open_of: str | None = None  # the same, until this run has ended
+    lane: Lane | None = None  # the items that it does one after the other; None: it has none
 
     fencing_token: int = 0
     claimable: str | None = None  # the type of the step, while a remote worker may claim it
@@ -185,6 +195,29 @@ class Manifest(RunFields):
     def is_terminal(self) -> bool:
         """Whether nothing can move the run any more."""
         return self.status is RunStatus.COMPLETED or self.cancelled or self.dead_lettered
+
+    @property
+    def created_at(self) -> datetime:
+        """When the run began."""
+        began = self.listed_at or self.began_at
+        return self.updated_at if began is None else began
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether lists show the run; its parent shows a lane."""
+        return self.began_at is None
+
+    @property
+    def place_with_children(self) -> Place | None:
+        """What runs at the current place, where that is done by children; else None."""
+        place = None if self.places is None else self.places.get(self.position.step)
+        return place if place is not None and place.has_children else None
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it waits for its children, without a worker."""
+        children = self.position.children
+        return children is not None and not (children.over or self.position.lease)
 
     @property
     def ended_at(self) -> datetime | None:
@@ -255,7 +288,9 @@ class Manifest(RunFields):
     def waits_for_worker(self) -> bool:
         """Whether an attempt is to begin, now or later."""
         waits = self.status is RunStatus.PENDING or self.status is RunStatus.ERROR
-        return waits and not (self.paused or self.is_terminal)
+        children = self.position.children
+        is_resting = children is not None and not children.over
+        return waits and not (self.paused or self.is_terminal or is_resting)
 
     @property
     def traceparent(self) -> str | None:

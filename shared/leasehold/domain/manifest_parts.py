@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from pydantic import AwareDatetime
 
 from leasehold.domain.checkpoint import CallCount, KeptCounts, KeptValue
+from leasehold.domain.children import EachRule
 from leasehold.domain.signal import WaitRule
 from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
@@ -58,6 +59,18 @@ class Place(Stored):
 
     step_type: str = ""
     wait: WaitRule | None = None  # it waits for a signal, and has the queue of that step type
+    each: EachRule | None = None
+    parallel: tuple[str, ...] | None = None  # the steps that run at once, each on what is given
+    child: str | None = None  # the pipeline of which a run is waited for
+
+    @property
+    def has_children(self) -> bool:
+        """Whether small runs do what is to be done there."""
+        return bool(self.each or self.parallel or self.child)
+
+
+#: Where a plain step runs.
+NO_PLACE: Final = make(Place)
 
 
 def step_type_at(places: Mapping[str, Place] | None, name: str) -> str:

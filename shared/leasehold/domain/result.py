@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from leasehold.domain.limit import Bound
 from leasehold.domain.manifest_parts import Block, ErrorRecord
@@ -162,6 +162,44 @@ class Waiting:
     group: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The attempt made the children that its run waits for now.
+
+    Args:
+        kind: `each`, `parallel` or `child`.
+        items: how many items there are in all; 0: the children have none.
+        runs: what they are started with.
+    """
+
+    kind: str
+    items: int
+    runs: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """The attempt was to gather what children made, and some of it is missing: a person decides.
+
+    Args:
+        finding: what is missing, in a sentence.
+        code: the same for machines.
+    """
+
+    finding: str
+    code: str
+
+
 Result = (
-    Finished | Refused | Unable | Failed | LimitExceeded | Stopped | Deferred | Continued | Waiting
+    Finished
+    | Refused
+    | Unable
+    | Failed
+    | LimitExceeded
+    | Stopped
+    | Deferred
+    | Continued
+    | Waiting
+    | Begun
+    | Incomplete
 )

@@ -60,6 +60,11 @@ class RunEvent(StrEnum):
     APPROVED = "approved"
     CANCELLED = "cancelled"
     DEAD_LETTERED = "dead-lettered"
+    CHILDREN_BEGUN = "children begun"
+    CHILDREN_STOPPED = "children stopped"
+    CHILD_FAILED = "child failed"
+    ITEM_LEFT = "item left"
+    LAST_ITEM_LEFT = "last item left"
 
 
 _PENDING, _IN_PROGRESS, _ERROR, _BLOCKED, _COMPLETED = RunStatus
@@ -112,6 +117,18 @@ NEXT: Final[Mapping[tuple[RunStatus, RunEvent], RunStatus]] = {
     (_IN_PROGRESS, RunEvent.DEAD_LETTERED): _ERROR,
     (_ERROR, RunEvent.DEAD_LETTERED): _ERROR,
     (_BLOCKED, RunEvent.DEAD_LETTERED): _ERROR,
+    (_IN_PROGRESS, RunEvent.CHILDREN_BEGUN): _PENDING,
+    (_PENDING, RunEvent.CHILDREN_STOPPED): _BLOCKED,
+    (_PENDING, RunEvent.CHILD_FAILED): _BLOCKED,
+    (_IN_PROGRESS, RunEvent.CHILD_FAILED): _BLOCKED,
+    (_ERROR, RunEvent.CHILD_FAILED): _BLOCKED,
+    (_BLOCKED, RunEvent.CHILD_FAILED): _BLOCKED,
+    (_PENDING, RunEvent.LAST_ITEM_LEFT): _COMPLETED,
+    (_IN_PROGRESS, RunEvent.LAST_ITEM_LEFT): _COMPLETED,
+    (_ERROR, RunEvent.LAST_ITEM_LEFT): _COMPLETED,
+    (_PENDING, RunEvent.ITEM_LEFT): _PENDING,
+    (_IN_PROGRESS, RunEvent.ITEM_LEFT): _PENDING,
+    (_ERROR, RunEvent.ITEM_LEFT): _PENDING,
 }
 
 
@@ -139,6 +156,11 @@ class Outcome(StoredText):
     BLOCKED = "blocked"
     RETRY_SCHEDULED = "retry_scheduled"
     DEAD_LETTERED = "dead_lettered"
+    CHILDREN_BEGUN = "children_begun"  # its children run; it waits for them without a worker
+    RESTING = "resting"  # its children are not through
+    ASKED = "asked"  # by its alarm: whether they are
+    CHILDREN_TOLD = "children_told"  # all of them have heard its last word
+    ITEMS_TAKEN = "items_taken"  # by a lane that was through
 
     # a hint, or a claim, that got no lease
     REJECTED = "rejected"  # no dispatch has its generation yet
@@ -192,6 +214,11 @@ _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.STALE: "duplicate",
     Outcome.ALREADY_COMPLETED: "duplicate",
     Outcome.LEASE_LOST: "duplicate",
+    Outcome.RESTING: "parked",
+    Outcome.CHILDREN_BEGUN: "parked",
+    Outcome.ASKED: "parked",
+    Outcome.CHILDREN_TOLD: "duplicate",
+    Outcome.ITEMS_TAKEN: "duplicate",
     Outcome.NOT_DUE: "duplicate",
     Outcome.MOVED_ON: "duplicate",
     Outcome.IN_ORDER: "duplicate",

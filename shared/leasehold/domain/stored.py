@@ -356,6 +356,6 @@ class StoredDocument(Mapping[str, Any]):
 @functools.cache
 def _picker(model: type[Stored], fields: tuple[str, ...]) -> Callable[[Stored], tuple[Any, ...]]:
     """Return what reads these fields of a document from its model, which has them all."""
-    names = {to_camel(name): name for name in model.model_fields}
+    names = {field.alias or to_camel(name): name for name, field in model.model_fields.items()}
     read = operator.attrgetter(*(names[field] for field in fields))
     return read if len(fields) > 1 else lambda value: (read(value),)

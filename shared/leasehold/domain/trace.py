@@ -61,6 +61,10 @@ class TraceType(StrEnum):
     ANNOUNCEMENT_GIVEN_UP = "announcement_given_up"
     ANNOUNCEMENT_REQUESTED = "announcement_requested"
     ARCHIVE_FAILED = "archive_failed"
+    CHILDREN_BEGUN = "children_begun"
+    CHILDREN_BLOCKED = "children_blocked"
+    CHILD_FAILED = "child_failed"
+    ITEM_FAILED = "item_failed"
 
 
 #: Events that are not part of a change to the run: they have no number, and their time orders them.

@@ -24,6 +24,7 @@ from leasehold.services.adopt_runs import (
     take_over_gone,
     take_up_dispatched,
 )
+from leasehold.services.children import open_children
 from leasehold.services.due_deliveries import (
     EPOCH,
     take_up_deliveries,
@@ -107,8 +108,11 @@ class Clockwork:
     def adopt(self, run_id: str) -> None:
         """Take up a run where another process left it; see `services.adopt_runs.adopt_run`."""
         self._mine.add(run_id)
-        adopt_run(self._engine, run_id, is_gone=_is_gone)
+        manifest = adopt_run(self._engine, run_id, is_gone=_is_gone)
         take_up_deliveries_of(self._engine, run_id)
+        if manifest.is_resting:
+            for child in open_children(self._engine, manifest):
+                self.adopt(child)
 
     def adopt_all(self) -> int:
         """Take up every live run of the store; return how many that are.

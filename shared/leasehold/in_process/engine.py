@@ -38,6 +38,7 @@ from leasehold.registry.registry import Registry
 from leasehold.services.check_chain import check_chains
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, has_lease, run_steps
+from leasehold.services.read_children import read_children_of, with_progress_of_children
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.reporting import Facts
 from leasehold.services.shut_down import GRACE_S, shut_down
@@ -388,8 +389,11 @@ class InProcessEngine:
         return run
 
     def show(self, run_id: str) -> Manifest:
-        """Return the manifest, with the progress that running handlers made since."""
+        """Return the manifest, with the progress that running handlers and children made since."""
         manifest = get_run(self.engine, run_id)
+        if manifest.is_resting:
+            read = read_children_of(self.engine, manifest)
+            return with_progress_of_children(manifest, read.fraction, read.words)
         for held in self.held_runs():
             if held.manifest.run_id == run_id and held.notes.progress is not None:
                 step = held.manifest.position.step
@@ -484,6 +488,10 @@ class InProcessEngine:
         if change.outcome is Outcome.STACK_REQUESTED:  # nor this
             self.engine.leases.renew_soon(change.manifest.run_id)
         self._clockwork.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
+        for child in change.children:
+            self._clockwork.note(child, is_new=True)
+        if change.outcome is Outcome.ITEMS_TAKEN and change.created is not None:
+            self._clockwork.note(change.created, is_new=True)
         was_idle = change.outcome in (Outcome.ARCHIVED, Outcome.ARCHIVE_OWED)
         if not was_idle and not change.manifest.is_moving:
             for listener in tuple(self._listeners):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
@@ -100,6 +100,11 @@ class StepOutput(StepHandler, Protocol):
         ...
 
 
+#: What a place gives: what its step does, a list of that, the outcomes of a list (of values, or of
+#: batches), or an object of what several steps give.
+PlaceShape = Literal["value", "list", "outcomes", "batch_outcomes", "object"]
+
+
 class BrokenLink(NamedTuple):
     """Why a step can never take what the one before it gives.
 
@@ -161,8 +166,21 @@ class HandlerChecks(Protocol):
         """
         ...
 
-    def broken_link(self, step: StepOutput, following: StepHandler) -> BrokenLink | None:
+    def broken_link(
+        self,
+        step: StepOutput,
+        following: StepHandler,
+        *,
+        gives: PlaceShape = "value",
+        takes_item: bool = False,
+    ) -> BrokenLink | None:
         """Return why no output of the step fits the next one; None: some may fit.
+
+        Args:
+            step: the step.
+            following: the next one.
+            gives: what the place of the step makes of its outputs.
+            takes_item: whether the next one takes an item of a list that its place is given.
 
         A handler or a model that does not resolve breaks nothing here.
         """

@@ -296,7 +296,7 @@ def step_line(run: Manifest, step: str, now: datetime, *, worker: str | None) ->
             SKIPPED_ICON, "dim", step, began=False, elapsed="", fraction=None, words=words
         )
     is_current = step == run.position.step and run.status is not RunStatus.COMPLETED
-    is_running = is_current and run.position.lease is not None
+    is_running = is_current and (run.position.lease is not None or run.is_resting)
     return StepLine(
         icon=_current_icon(run, now) if is_current else status_icon(record.status),
         style=status_style(record.status),
@@ -334,6 +334,8 @@ def _words(run: Manifest, now: datetime, worker: str | None) -> str:
         return _attempt_words(run, run.position.lease, now, worker)
     if run.is_terminal or run.paused:
         return ""
+    if run.is_resting:
+        return reported(run)
     due, trial = run.position.dispatch.not_before, trial_words(run)
     waits = run.status is RunStatus.PENDING and worker is None
     words = "waits for a worker" if waits else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain.announcement import AnnouncedEvent
-from leasehold.domain.manifest_parts import Place, step_type_at
+from leasehold.domain.manifest_parts import NO_PLACE, Place, step_type_at
 from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Budget, SpendLimit
 from leasehold.domain.trial_record import TrialRule
@@ -16,7 +16,16 @@ from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.channels import NO_CHANNELS, ChannelEntry, TopicChannel
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
-from leasehold.registry.plan import Entry, PlanEntry, Problem, Step, Wait, entry_of, placed
+from leasehold.registry.plan import (
+    Child,
+    Entry,
+    PlanEntry,
+    Problem,
+    Step,
+    Wait,
+    entry_of,
+    placed,
+)
 from leasehold.registry.registry import Registry
 
 # Trials: one step of a pipeline writes, a later one reviews, until the reviewer is content.
@@ -240,6 +249,10 @@ class PipelineEntry:
         for name in (self.trials.author, self.trials.reviewer):
             if self.wait_at(name) is not None:
                 self._refuse("trials", name, "a step: a Wait neither writes nor reviews")
+        first, last = map(self.plan.index, (self.trials.author, self.trials.reviewer))
+        for name in self.plan[first : last + 1]:
+            if (self.places or {}).get(name, NO_PLACE).has_children:
+                self._refuse("trials", name, "steps alone: no Each, Parallel or Child is repeated")
 
     def _check_skips(self) -> None:
         looped = self.trials.looped(self.plan) if self.trials else ()
@@ -350,6 +363,7 @@ def catalog_problems(
         return  # the rest looks into the entries
     for pipeline in pipelines:
         yield from _place_problems(pipeline, steps)
+    yield from _child_problems(pipelines)
     known = ", ".join(gates.keys()) or "none: the catalog has no GATES"
     owners: dict[str, str] = {}
     for entry in steps:
@@ -374,6 +388,38 @@ def _place_problems(
                 yield _problem("pipelines", pipeline.name, "steps", step, known)
         if entry.name in steps and entry.step_types != (entry.name,):
             yield _problem("pipelines", pipeline.name, "steps", entry.name, _OTHER_NAME)
+    for name, place in (pipeline.places or {}).items():
+        at = steps.get(place.step_type)
+        if place.has_children and at is not None and at.handler == REMOTE:
+            allowed = f"a step that is not remote: the place {name!r} has its queue"
+            yield _problem("pipelines", pipeline.name, "steps", place.step_type, allowed)
+
+
+def _child_problems(pipelines: Registry[PipelineEntry]) -> Iterator[InvalidEntryError]:
+    """Yield what is wrong with pipelines that wait for runs of others."""
+    known = "pipelines of the catalog: " + ", ".join(pipelines.keys())
+    children = {
+        one.name: [entry.pipeline for entry in one.entries if isinstance(entry, Child)]
+        for one in pipelines
+    }
+    for name, waited_for in children.items():
+        for child in waited_for:
+            if child not in children:
+                yield _problem("pipelines", name, "steps", child, known)
+        if name in _below(name, children):
+            allowed = "pipelines that do not wait for a run of themselves"
+            yield _problem("pipelines", name, "steps", f"Child in {name}", allowed)
+
+
+def _below(name: str, children: dict[str, list[str]]) -> set[str]:
+    found: set[str] = set()
+    ahead = list(children[name])
+    while ahead:
+        child = ahead.pop()
+        if child not in found:
+            found.add(child)
+            ahead.extend(children.get(child, ()))
+    return found
 
 
 def _limit_problems(steps: Registry[StepDispatchEntry]) -> Iterator[InvalidEntryError]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
+from leasehold.domain.children import MAX_LANES, EachRule
 from leasehold.domain.manifest_parts import Place
 from leasehold.domain.signal import LONGEST_WAIT, SHORTEST_WAIT, Otherwise, WaitRule
 from leasehold.domain.stored import replace
@@ -133,13 +134,143 @@ class Wait:
 
 _PATH: Final = re.compile(r"(?:[\w.]+:[A-Za-z_]\w*)?")
 
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A step that runs once for each item of the list that the place is given.
+
+    `list[T]` comes in, the step takes a `T` and makes a `U` of it, and `list[U]` goes out, in the
+    order of the items. Where some may fail, `Outcomes[U]` goes out in place of that.
+
+    Args:
+        step_type: the step type.
+        at_once: how many items are worked on at once, 1 to 100.
+        tolerate: which share of the items may fail, 0 to 1; 0: none. A run of which more fail
+            blocks, and keeps what is done.
+        batch: how many items one attempt is given, as a `list[T]` of which the step makes a
+            `list[U]` of as many; 1: an item by itself.
+        name: what the place is called; empty: as its step type.
+    """
+
+    step_type: str
+    at_once: int = 10
+    tolerate: float = 0.0
+    batch: int = 1
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.step_type)
+
+    @property
+    def step_types(self) -> tuple[str, ...]:
+        """The step types that run at the place."""
+        return (self.step_type,)
+
+    @property
+    def place(self) -> Place:
+        """The place as a run keeps it."""
+        rule = EachRule(at_once=self.at_once, tolerate=float(self.tolerate), batch=self.batch)
+        return Place(step_type=self.step_type, each=rule)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what keeps it from being an entry."""
+        yield from Step(self.step_type, self.name).problems()
+        for field, count, most in (
+            ("at_once", self.at_once, MAX_LANES),
+            ("batch", self.batch, MAX_BATCH),
+        ):
+            if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
+                yield f"steps.{field}", count, f"a whole number from 1 to {most}"
+        share = self.tolerate
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            yield "steps.tolerate", share, "a share from 0 to 1"
+
+
+#: One attempt is given no more items.
+MAX_BATCH: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Parallel:
+    """Steps that run at once, each on what the place is given.
+
+    An object goes out that has the output of each step under its name.
+
+    Args:
+        step_types: the step types, two at least.
+        name: what the place is called; empty: the names of its steps, with `-and-` between them.
+    """
+
+    step_types: tuple[str, ...]
+    name: str
+
+    def __init__(self, *step_types: str, name: str = "") -> None:
+        object.__setattr__(self, "step_types", step_types)
+        object.__setattr__(self, "name", name or "-and-".join(map(str, step_types)))
+
+    @property
+    def step_type(self) -> str:
+        """The step type whose queue the place has."""
+        return self.step_types[0]
+
+    @property
+    def place(self) -> Place:
+        """The place as a run keeps it."""
+        return Place(step_type=self.step_type, parallel=self.step_types)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what keeps it from being an entry."""
+        if len(self.step_types) < 2 or len({*self.step_types}) < len(self.step_types):  # noqa: PLR2004
+            yield "steps", self.step_types, "two different step types or more in a Parallel"
+        elif len(self.step_types) > MAX_LANES:
+            yield "steps", len(self.step_types), f"at most {MAX_LANES} step types in a Parallel"
+        for step_type in self.step_types:
+            yield from Step(step_type).problems()
+        yield from Step(self.step_types[0] if self.step_types else "", self.name).problems()
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A run of another pipeline, which is waited for: given what the place is, its output goes out.
+
+    Args:
+        pipeline: the pipeline.
+        name: what the place is called; empty: as its pipeline.
+    """
+
+    pipeline: str
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.pipeline)
+
+    @property
+    def step_types(self) -> tuple[str, ...]:
+        """The step types that run at the place itself: none."""
+        return ()
+
+    @property
+    def place(self) -> Place:
+        """The place as a run keeps it; its step type is that of a neighbour, for its queue."""
+        return Place(child=self.pipeline)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what keeps it from being an entry."""
+        if not isinstance(self.pipeline, str) or not self.pipeline:
+            yield "steps", self.pipeline, "the name of a pipeline in a Child"
+        elif not isinstance(self.name, str) or not is_step_type(self.name):
+            yield "steps", self.name, f"as the name of a Child {STEP_TYPE_WORDS}"
+
+
 #: An entry that is not a bare step type.
-Entry = Step | Wait
+Entry = Step | Wait | Each | Parallel | Child
 #: An entry of `PipelineEntry.steps`, as it is given.
 PlanEntry = str | Entry
 
 #: The classes of entries.
-ENTRY_CLASSES: Final = (Step, Wait)
+ENTRY_CLASSES: Final = (Step, Wait, Each, Parallel, Child)
 
 
 def placed(entries: Sequence[Entry]) -> dict[str, Place]:

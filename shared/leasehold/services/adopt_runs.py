@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
-from leasehold.domain.effect import owed_tasks, waiting_tasks, wake_task
+from leasehold.domain.effect import owed_tasks, question_task, waiting_tasks, wake_task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import Manifest, manifest_of, read_as
 from leasehold.domain.manifest_parts import Lease
@@ -66,6 +66,8 @@ def adopt_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) ->
     if manifest.look_at is not None:
         _look_at(engine, run_id)
     elif lease is None:
+        if manifest.is_resting and not (manifest.paused or manifest.is_terminal):
+            publish(engine, [question_task(manifest)])
         publish(engine, waiting_tasks(manifest))  # whatever was seen in the queue that is gone
         _let_wait_on(engine, manifest)
     elif is_gone(lease.holder):

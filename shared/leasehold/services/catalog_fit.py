@@ -23,6 +23,7 @@ from leasehold.errors import (
 )
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import NO_CATALOG
+from leasehold.services.check_chain import Places, misfit_at
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import RunFilter, matching_runs
 
@@ -78,12 +79,9 @@ def _unknown(engine: Engine, name: str) -> Problem:
     return Problem(BlockCode.STEP_UNKNOWN, f"the catalog knows no step {name!r}; known: {known}")
 
 
-def problem_with_value(engine: Engine, name: str, text: str) -> Problem | None:
-    """Return why a step, which can be called, cannot take this JSON text."""
-    step = engine.catalog.steps[name]
-    if step.handler == REMOTE:
-        return None
-    misfit = engine.handlers.checks.problem_with(step, text)
+def problem_with_value(engine: Engine, places: Places, name: str, text: str) -> Problem | None:
+    """Return why a place, whose steps can be called, cannot take this JSON text."""
+    misfit = misfit_at(engine.catalog, engine.handlers.checks, places, name, text)
     if misfit is None:
         return None
     return Problem(
@@ -111,13 +109,13 @@ def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> 
     output = run.steps[run.position.step].kept_output if edited is None else KeptValue(text=edited)
     if edited is not None and run.step_type not in engine.catalog.steps:
         own = {run.position.step: run.step_type}
-        _check(engine, run, Operation.APPROVE, own, KeptValue(text=edited))
+        _check(engine, run, Operation.APPROVE, own, KeptValue(text=edited), places=run.places)
     if output is None or run.next_step is None or run.position.step in run.looped_steps[-1:]:
         return
     if run.wait_rule_at(run.next_step) is not None:  # which takes anything
         return
     following = {run.next_step: run.step_type_of(run.next_step)}
-    _check(engine, run, Operation.APPROVE, following, output)
+    _check(engine, run, Operation.APPROVE, following, output, places=run.places)
 
 
 def check_recreation(
@@ -143,7 +141,7 @@ def check_recreation(
     starts_waiting = bool(new.places and (at := new.places.get(from_step)) and at.wait)
     if value is not None and not starts_waiting:  # else the recreation says what is missing
         ahead = {name: step_type_at(new.places, name) for name in plan[place:]}
-        _check(engine, run, Operation.RECREATE, ahead, value)
+        _check(engine, run, Operation.RECREATE, ahead, value, places=new.places)
 
 
 def _check(
@@ -152,6 +150,8 @@ def _check(
     operation: Operation,
     ahead: Mapping[str, str],
     value: KeptValue,
+    *,
+    places: Places,
 ) -> None:
     """Raise where a step cannot be called, or the first of them cannot take the value.
 
@@ -161,12 +161,13 @@ def _check(
         operation: what is asked for.
         ahead: the steps, in order: the type of each, by its name.
         value: what the first is given.
+        places: those of its plan with more than a plain step.
     """
     problems = ((name, problem_with_step(engine, kind)) for name, kind in ahead.items())
     found = next(((name, problem) for name, problem in problems if problem), None)
     if found is None:
-        first, kind = next(iter(ahead.items()))
-        problem = problem_with_value(engine, kind, load(engine.artifacts, value))
+        first = next(iter(ahead))
+        problem = problem_with_value(engine, places, first, load(engine.artifacts, value))
         found = None if problem is None else (first, problem)
     if found is not None:
         _refuse(run, operation, *found)
@@ -260,7 +261,7 @@ class LiveRunCheck:
             text = self._load(value)
         except (ArtifactNotFoundError, DamagedFileError, OutputGoneError) as error:
             return Problem(BlockCode.INPUT_MISSING, f"what it is given is lost: {error.message}")
-        return problem_with_value(self._engine, taker, text)
+        return problem_with_value(self._engine, value.run.places, value.taker, text)
 
     def _changed_limits(self, run: Manifest) -> str:
         """Return how the limits of the current step differ from those it was dispatched with."""

@@ -16,12 +16,13 @@ from leasehold.budgets.proposal import BudgetSettings, Strategy
 from leasehold.domain.breaker import Breaker
 from leasehold.domain.budget import BudgetLimit
 from leasehold.domain.change import Change, Transition, as_write, on_manifest, on_run
+from leasehold.domain.children import GivenItems
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.effect import Archive, Deletion, Effect, Task
+from leasehold.domain.effect import Archive, ChildEnd, Deletion, Effect, Task, Telling, owed_effects
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.override import StoredOverride
-from leasehold.domain.stored import DecideDocument
+from leasehold.domain.stored import DecideDocument, Ref
 from leasehold.domain.timestamps import ClockStep, after_step
 from leasehold.errors import (
     ArtifactNameError,
@@ -44,6 +45,7 @@ from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.archive_run import archive_run, delete_calls
 from leasehold.services.reporting import Facts, reports
+from leasehold.services.told_children import Parts, follow_end, is_worth_asking, tell_children
 
 # The overrides port: what people set for step types, as this process knows it.
 
@@ -207,6 +209,7 @@ class Engine:
         budgets: how the limits of steps are derived, where a step does not say.
         shares: the turns of rates that this process has taken, by the name of their line.
         samples: knows what attempts took; None: the ledger of the store does.
+        given_items: the documents of items that lanes here were given last.
     """
 
     documents: Documents
@@ -228,6 +231,7 @@ class Engine:
     budgets: BudgetSettings = field(default_factory=BudgetSettings)
     samples: SampleSource | None = None
     shares: dict[str, Any] = field(default_factory=dict)
+    given_items: dict[Ref, GivenItems] = field(default_factory=dict)  # as lanes have read them
 
     def dispatch_rules(self) -> Rules:
         """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.
@@ -436,6 +440,34 @@ def _delete_now(engine: Engine, deletion: Deletion) -> None:
         engine.listeners.log(f"temporary files of run {run_id} are deleted later: {error}")
 
 
+def _tell_children(engine: Engine, tellings: Sequence[Telling]) -> None:
+    for telling in tellings:
+        tell_children(_parts(engine), telling, partial(publish_owed, engine))
+
+
+def _parts(engine: Engine) -> Parts:
+    return Parts(engine.documents, engine.clock.new_id, engine.dispatch_rules, engine.commit)
+
+
+def _follow_ends(engine: Engine, ends: Sequence[ChildEnd]) -> None:
+    """Have lanes that are through take items of others, or ask the parents of ended children.
+
+    What fails is left to the alarm of the parent: a caller that got an error would only repeat
+    finished work.
+    """
+    for end in ends:
+        try:
+            taken = follow_end(_parts(engine), end)
+            if taken is not None and taken.created is not None:
+                announce(engine, taken)
+                publish(engine, owed_effects(taken.created))
+            elif is_worth_asking(_parts(engine), end.child):
+                engine.tasks.create(end.question)
+        except LeaseholdError as error:
+            line = f"the parent of run {end.child.run_id} is asked by its alarm: {error}"
+            engine.listeners.log(line)
+
+
 def _note_archive(
     engine: Engine, run_id: str, known: KnownRun | None, transition: Transition
 ) -> Change:
@@ -454,6 +486,8 @@ CARRIERS: Final[Mapping[type, Callable[[Engine, Any], None]]] = {
     Task: _create_tasks,
     EventMessage: _publish_messages,
     Deletion: _delete_folders,
+    Telling: _tell_children,
+    ChildEnd: _follow_ends,
 }
 
 

@@ -23,6 +23,7 @@ from leasehold.errors import (
     ArtifactNotFoundError,
     HandlerNotFoundError,
     InvalidVerdictError,
+    ItemsRefusedError,
     LeaseLostError,
     SkipRefusedError,
     StoreUnavailableError,
@@ -32,6 +33,8 @@ from leasehold.errors import (
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.services import slots
+from leasehold.services.children import ask as ask_for_children
+from leasehold.services.children import at_place, checked_batch, given_of_lane
 from leasehold.services.engine import Engine, publish, publish_owed
 from leasehold.services.output_checks import skip_problem
 from leasehold.services.pauses import let_go_if_resumed
@@ -76,10 +79,12 @@ def arrive(engine: Engine, hint: Hint) -> Committed[Change]:
         lease_id=engine.clock.new_id(),
         holder=engine.process.holder,
     )
-    committed = engine.commit(hint.run_id, ask, in_transaction=True)
-    if committed.answer.outcome is Outcome.PARKED and committed.answer.changed:
-        return Committed(let_go_if_resumed(engine, committed.answer), None)
-    return committed
+    arrived = engine.commit(hint.run_id, ask, in_transaction=True)
+    if arrived.answer.outcome is Outcome.PARKED and arrived.answer.changed:
+        return Committed(let_go_if_resumed(engine, arrived.answer), None)
+    if arrived.answer.outcome is not Outcome.RESTING:
+        return arrived
+    return ask_for_children(engine, arrived.answer.manifest) or arrived
 
 
 def run_steps(engine: Engine, committed: Committed[Change]) -> Change:
@@ -158,9 +163,16 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
     is_judged = manifest.has_unjudged_output
     value = (kept.kept_output if is_judged else None) or manifest.given
     load_value = partial(load, engine.artifacts, value)
+    place = None if manifest.places is None else manifest.place_with_children
+    lane = manifest.lane
     try:
-        text = load_value() if value.ref is None else attempt.fetch(load_value)
-    except ArtifactNotFoundError as error:
+        if place is not None:
+            return attempt.fetch(partial(at_place, engine, attempt, place, load_value))
+        if lane is not None and not is_judged:
+            text = attempt.fetch(partial(given_of_lane, engine, manifest, lane))
+        else:
+            text = load_value() if value.ref is None else attempt.fetch(load_value)
+    except (ArtifactNotFoundError, ItemsRefusedError) as error:
         return Unable(BlockCode.INPUT_MISSING, ErrorRecord.of(error))
     step = engine.catalog.steps[attempt.step_type]
     if is_judged:  # it was paid for, and only its gates could not be asked
@@ -170,7 +182,8 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
     if step.limits and (ending := slots.take_slots(engine, attempt, step, text)):
         return ending
     runner = engine.handlers.runners[engine.handlers.isolation_of(step)]
-    return attempt.call("handler", step.handler, runner.run, attempt, step, text)
+    result = attempt.call("handler", step.handler, runner.run, attempt, step, text)
+    return result if lane is None else checked_batch(lane, manifest.position.step, result)
 
 
 def _kept_result(text: str, kept: StepRecord) -> Finished:
@@ -214,7 +227,7 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
         return Unable(BlockCode.SKIP_REFUSED, ErrorRecord.of(error), result)
     step = engine.catalog.steps.get(attempt.step_type)
     judged: Result = result
-    if step is None or step.gates:
+    if (step is None or step.gates) and run.place_with_children is None:
         judged = _asked(engine, attempt, result, step)
     return judged if run.position.step != run.plan[-1] else _summarized(engine, run, judged)
 
@@ -224,7 +237,7 @@ def _summarized(engine: Engine, run: Manifest, result: Result) -> Result:
     entry = engine.catalog.pipelines.get(run.pipeline)
     if not isinstance(result, Finished) or result.summary or run.next_step is not None:
         return result
-    if entry is None or not entry.summary:
+    if entry is None or not entry.summary or not run.is_listed:  # its parent has the summary
         return result
     function = entry.summary_function
     return replace(result, summary=engine.handlers.gates.summarize(function, run, result))

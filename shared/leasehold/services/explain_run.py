@@ -21,6 +21,7 @@ from leasehold.errors import BudgetUsedUpError, InvalidRequestError, LeaseholdEr
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview
+from leasehold.services.read_children import read_children_of
 from leasehold.services.read_deliveries import deliveries_of_run
 from leasehold.services.read_runs import RunFilter, RunPage, get_run, list_runs
 from leasehold.services.readiness import artifacts_outage
@@ -75,6 +76,7 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
         no_server=no_server(notes, now, is_gone) if engine.process.has_servers else None,
         asked=last_asked(notes, run.step_type),
         steps=engine.catalog.steps.keys(),
+        children=read_children_of(engine, run).words if run.is_resting else "",
     )
     if _may_wait_for_files(run) and (outage := artifacts_outage(engine)):
         explanation = replace(explanation, words=f"{explanation.words} {outage}")

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
 from leasehold.domain import lifecycle
 from leasehold.domain.announcing import GIVEN_UP_AFTER
 from leasehold.domain.artifact_name import folder_of_life
+from leasehold.domain.children import items_of
 from leasehold.domain.collections import DELIVERIES
 from leasehold.domain.delivery import DeliveryState, delivery_of
 from leasehold.domain.lifecycle.purge import goes_with
@@ -244,12 +245,35 @@ def delete_run(engine: Engine, known: KnownRun, ended_before: datetime) -> bool:
     run = marked.answer.manifest
     if not delete_deliveries(engine, run):
         return False
+    if any(place.has_children for place in (run.places or {}).values()):
+        _delete_children(engine, run)
     engine.artifacts.delete(folder_of_life(run))
     _delete_trace(engine, run)
     if may_have_left_calls(run):
         delete_calls(engine.documents, run_id, prefix_of_life(run.life))
     engine.documents.delete(run_ref(run_id), if_version=marked.snapshot)
     return True
+
+
+def _delete_children(engine: Engine, run: Manifest) -> None:
+    """Delete the lanes of a run, whose end came before its own, and its items.
+
+    A run of another pipeline that it waited for is listed, and goes by itself.
+    """
+    query = Query("runs", equal={"parentId": run.run_id}, limit=WHOLE_RUNS)
+    for found in list(scan(engine.documents, query)):
+        child = readable(engine, found)
+        if child is None or child.is_listed or child.parent is None:
+            continue
+        if child.parent.life == run.life:
+            delete_run(engine, KnownRun(child, found), _ANY_TIME)
+    of_life = Query(items_of(run.run_id), id_prefix=f"{run.life}-", limit=SCAN_PAGE, fields=("at",))
+    for page in pages(engine.documents, of_life):
+        engine.documents.delete_all([one.ref for one in page])
+
+
+#: All runs that ended did so before then.
+_ANY_TIME: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def _delete_trace(engine: Engine, run: Manifest) -> None:

@@ -31,7 +31,7 @@ from leasehold.ports.documents import Committed
 from leasehold.ports.handler_runner import HandlerChecks
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog, PipelineEntry
-from leasehold.services.check_chain import check_chain
+from leasehold.services.check_chain import check_chain, misfit_at
 from leasehold.services.engine import Engine, create_run
 from leasehold.services.input_files import checked_files, drop_artifacts, store_files
 from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
@@ -192,10 +192,8 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
     except (TypeError, ValueError) as error:
         raise InvalidInputError(pipeline=pipeline.name, model="JSON", problem=str(error)) from None
     check_size("input", text, INPUT_BYTES)
-    if pipeline.wait_at(pipeline.plan[0]) is not None:  # which takes anything
-        return text
-    first = engine.catalog.steps[pipeline.step_type_of(pipeline.plan[0])]
-    if first.handler != REMOTE and (found := engine.handlers.checks.problem_with(first, text)):
+    catalog, checks, first = engine.catalog, engine.handlers.checks, pipeline.plan[0]
+    if found := misfit_at(catalog, checks, pipeline.places, first, text):
         raise InvalidInputError(
             pipeline=pipeline.name,
             model=found.model,

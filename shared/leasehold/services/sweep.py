@@ -304,7 +304,8 @@ def task_presence(engine: Engine, manifest: Manifest) -> TaskPresence:
 def has_task(manifest: Manifest) -> bool:
     """Return whether a queue should have a task of the run."""
     has_none = manifest.status in (RunStatus.IN_PROGRESS, RunStatus.BLOCKED)
-    waits = not (has_none or manifest.is_terminal or manifest.awaits_slot)
+    is_put_off = manifest.awaits_slot or manifest.is_resting
+    waits = not (has_none or manifest.is_terminal or is_put_off)
     at = manifest.position.dispatch
     return waits and not at.remote and at.held is None
 

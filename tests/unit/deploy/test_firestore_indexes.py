@@ -20,6 +20,7 @@ from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.bounded_calls import side_by_side
 from leasehold.budgets.proposal import BudgetSettings
 from leasehold.domain.checkpoint import CallResult
+from leasehold.domain.children import GivenItems, ItemRecord
 from leasehold.domain.collections import DELIVERIES, LEDGER, RUNS, WORKERS
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import Manifest
@@ -48,7 +49,13 @@ DECLARED: Mapping[str, Any] = json.loads(FILE.read_text())
 Index = tuple[str, frozenset[str], str, str]
 
 #: How each field sorts that lists and alarms are sorted by.
-DIRECTION = {"createdAt": "DESCENDING", "alarmAt": "ASCENDING", "line": "ASCENDING"}
+DIRECTION = {
+    "createdAt": "DESCENDING",
+    "alarmAt": "ASCENDING",
+    "line": "ASCENDING",
+    "parentId": "ASCENDING",
+    "openOf": "ASCENDING",
+}
 #: The notes of who lives are read newest first, and deleted oldest first.
 BOTH_WAYS = {("workers", "seenAt", order) for order in ("ASCENDING", "DESCENDING")}
 
@@ -265,7 +272,13 @@ def test_no_field_of_a_run_is_indexed_unasked() -> None:
     A step's output or a heartbeat would cost entries at each write, and a time that only grows
     caps the writes of the whole collection at 500 a second.
     """
-    assert exempt("runs") == (names_of(Manifest) | {"_commit"}) - {"createdAt"}
+    indexed = {"createdAt", "parentId", "openOf"}
+    assert exempt("runs") == (names_of(Manifest) | {"_commit"}) - indexed
+
+
+def test_no_field_of_an_item_is_indexed() -> None:
+    """Items are read by their ids alone."""
+    assert exempt("items") == names_of(ItemRecord) | names_of(GivenItems) | {"_commit"}
 
 
 def test_no_field_of_a_delivery_is_indexed_unasked() -> None:

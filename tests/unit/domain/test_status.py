@@ -35,6 +35,11 @@ retried           -            -            PENDING      PENDING    -
 approved          -            -            -            PENDING    -
 cancelled         PENDING      PENDING      ERROR        BLOCKED    -
 dead_lettered     ERROR        ERROR        ERROR        ERROR      -
+children_begun    -            PENDING      -            -          -
+children_stopped  BLOCKED      -            -            -          -
+child_failed      BLOCKED      BLOCKED      BLOCKED      BLOCKED    -
+item_left         PENDING      PENDING      PENDING      -          -
+last_item_left    COMPLETED    COMPLETED    COMPLETED    -          -
 """
 HEADS, *ROWS = [line.split() for line in TABLE.strip().splitlines()]
 CELLS = [
@@ -81,18 +86,15 @@ def test_a_completed_run_has_no_events() -> None:
                 "in_order",
                 "archived",
                 "archive_owed",
+                "children_told",
+                "items_taken",
             },
         ),
         (
             "parked",
             {
-                "alarm_set",
-                "awaits_claim",
-                "awaits_slot",
-                "called",
-                "parked",
-                "still_queued",
-                "uncounted",
+                *("parked", "awaits_claim", "still_queued", "alarm_set", "uncounted"),
+                *("children_begun", "resting", "asked", "awaits_slot", "called"),
             },
         ),
     ],

@@ -11,6 +11,16 @@ and the rest move a run that no attempt has. `wait_for` and `signal` are the two
 
 from leasehold.domain.lifecycle.attempt import arrive, claim, then_arrive
 from leasehold.domain.lifecycle.block import block_attempt, look_again
+from leasehold.domain.lifecycle.children import (
+    ask_again,
+    begin_children,
+    block_at_children,
+    block_gathering,
+    gather,
+    hear,
+    note_told,
+    take_items,
+)
 from leasehold.domain.lifecycle.hold import release_hold
 from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work, with_skips
 from leasehold.domain.lifecycle.on_alarm import not_created, on_alarm, on_audit, redispatch
@@ -57,10 +67,14 @@ __all__ = [
     "Operation",
     "approve",
     "arrive",
+    "ask_again",
     "await_slot",
+    "begin_children",
     "begins_at",
     "block",
+    "block_at_children",
     "block_attempt",
+    "block_gathering",
     "breaches",
     "call_run",
     "cancel",
@@ -80,13 +94,16 @@ __all__ = [
     "fail",
     "first_time",
     "follow_clock",
+    "gather",
     "goes_on",
     "has_own_work",
+    "hear",
     "is_allowed",
     "is_purgeable",
     "look_again",
     "not_created",
     "note_archive",
+    "note_told",
     "on_alarm",
     "on_audit",
     "on_request",
@@ -105,6 +122,7 @@ __all__ = [
     "retry",
     "signal",
     "start",
+    "take_items",
     "then_arrive",
     "time_in_future",
     "wait_for",

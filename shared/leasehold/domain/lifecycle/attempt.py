@@ -133,6 +133,8 @@ def _refusal(manifest: Manifest, now: datetime, generation: int) -> Change | Non
         return unchanged(manifest, Outcome.REJECTED)
     if manifest.is_terminal:
         return unchanged(manifest, outcome_at_end(manifest))
+    if manifest.position.children and manifest.is_resting and not manifest.paused:
+        return unchanged(manifest, Outcome.RESTING)  # its worker asks for its children
     if generation < manifest.position.dispatch.generation:
         return unchanged(manifest, Outcome.STALE)
     return _obstacle(manifest, now)
@@ -254,8 +256,10 @@ def claim(manifest: Manifest, now: datetime, *, rules: Rules, lease_id: str, hol
 
 def _problem(manifest: Manifest, now: datetime, rules: Rules) -> str | None:
     """Return why the run has no step to be taken now, or None."""
-    if manifest.is_terminal or manifest.paused or manifest.status is RunStatus.BLOCKED:
-        return f"run {manifest.run_id} is {manifest.state}"
+    is_held = manifest.paused or manifest.is_resting
+    if manifest.is_terminal or is_held or manifest.status is RunStatus.BLOCKED:
+        rests = ", and waits for its children" if manifest.is_resting else ""
+        return f"run {manifest.run_id} is {manifest.state}{rests}"
     if rules.settings_for(manifest.step_type) is None:
         return f"this deploy knows no step {manifest.position.step!r}"
     if manifest.position.dispatch.provisional:

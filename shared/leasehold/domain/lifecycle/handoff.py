@@ -7,9 +7,10 @@ from typing import Final
 
 from leasehold.domain.change import Change, Draft
 from leasehold.domain.checkpoint import CALL_UNCONFIRMED, UnconfirmedCall
+from leasehold.domain.children import ItemError, ItemRecord, Lane, flat, without_unit
 from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.manifest import Manifest, Position
-from leasehold.domain.manifest_parts import Block, Dispatch, SkippedStep
+from leasehold.domain.manifest_parts import Block, Dispatch, ErrorRecord, SkippedStep
 from leasehold.domain.recorded_calls import outlasting
 from leasehold.domain.signal import (
     WAITING,
@@ -248,30 +249,14 @@ def under_next_generation(dispatch: Dispatch) -> Dispatch:
 
 
 def hand_off(draft: Draft, event: RunEvent) -> Change:
-    """Move on from the current step: to the next one, to another trial, or to the end."""
+    """Move on from the current step: to the next one, another trial or item, or to the end."""
+    if draft.before.lane is not None:
+        return next_item(draft, event, draft.before.lane)
     if draft.before.trials is not None and end_trial(draft):
         return _open_trial(draft)
     now, following = draft.now, draft.run.next_step
     if following is None:
-        draft.step = replace(draft.step, status=RunStatus.COMPLETED)
-        run = draft.run
-        draft.run = replace(
-            run,
-            status=after(run.status, RunEvent.LAST_STEP_DONE),
-            error=None,
-            error_at=None,
-            block=None,
-            paused=False,
-            completed_at=now,
-        )
-        draft.position = replace(
-            draft.position,
-            lease=None,
-            checkpoint=None,
-            calls=run.position.calls and outlasting(run),
-            note=None,
-        )
-        return draft.commit(Outcome.COMPLETED)
+        return _end(draft, RunEvent.LAST_STEP_DONE)
     draft.step = replace(draft.step, status=RunStatus.COMPLETED, handed_off_at=now)
     if draft.step.skip_to is not None:
         _leave_out_before(draft, following)
@@ -293,6 +278,98 @@ def _leave_out_before(draft: Draft, target: str) -> None:
         draft.run = replace(run, plan=plan, skipped=(run.skipped or ()) + left_out)
 
 
+def _end(draft: Draft, event: RunEvent) -> Change:
+    """Complete the run."""
+    draft.step = replace(draft.step, status=RunStatus.COMPLETED)
+    run = draft.run
+    draft.run = replace(
+        run,
+        status=after(run.status, event),
+        error=None,
+        error_at=None,
+        block=None,
+        paused=False,
+        completed_at=draft.now,
+    )
+    draft.position = replace(
+        draft.position,
+        lease=None,
+        checkpoint=None,
+        calls=run.position.calls and outlasting(run),
+        note=None,
+    )
+    return draft.commit(Outcome.COMPLETED)
+
+
+# A lane goes on to its next item. What became of the one before is a document beside its parent,
+# written by the same commit: so it is written once, and the lane's document stays small.
+
+
+def next_item(
+    draft: Draft, event: RunEvent, lane: Lane, *, failed: ErrorRecord | None = None
+) -> Change:
+    """Record what became of the items at hand, and go on to the next ones, or end the lane.
+
+    Args:
+        draft: the change so far; the record of the step has the output.
+        event: what happened.
+        lane: what it had to do.
+        failed: why there is no output; None: there is one.
+    """
+    (first, end), made, at = lane.unit, draft.step, draft.position
+    item = ItemRecord(
+        first=first,
+        count=end - first,
+        text=None if failed else made.output,
+        ref=None if failed else made.output_ref,
+        output_status=None if failed else made.output_status,
+        error=None
+        if failed is None
+        else ItemError(type=failed.type, code=failed.code, message=failed.message),
+        lane=draft.before.run_id,
+        attempts=at.attempt,
+        at=draft.now,
+    )
+    todo = without_unit(lane.todo, lane.batch)
+    count = end - first
+    draft.run = replace(
+        draft.run,
+        lane=replace(
+            lane,
+            ahead=flat(todo),
+            done=lane.done + (0 if failed else count),
+            failed=lane.failed + (count if failed else 0),
+        ),
+        owed=draft.run.owed[-_MOST_OWED:],
+    )
+    draft.step = replace(
+        draft.step,
+        status=RunStatus.PENDING,
+        completed_at=None,
+        bootstrap_seconds=None,
+        execution_seconds=None,
+        cold_start=None,
+        first_tool=None,
+        output=None,
+        output_ref=None,
+        output_status=None,
+        summary=None,
+        progress=None,
+        rejected=None,
+        verdict=None,
+    )
+    if not todo:
+        return _end(draft, RunEvent.LAST_ITEM_LEFT if failed else RunEvent.LAST_STEP_DONE)._replace(
+            item=item
+        )
+    _go_to(draft, event, at.step, trial=todo[0][0] + 1)
+    return dispatch_next(draft, Outcome.HANDED_OFF)._replace(item=item)
+
+
+#: So many folders of items that are over are noted to be deleted; the rest goes with the run.
+_MOST_OWED: Final = 4
+
+
 def _open_trial(draft: Draft) -> Change:
     """Begin another trial: its author is dispatched."""
     author, *_ = draft.run.looped_steps
@@ -303,15 +380,15 @@ def _open_trial(draft: Draft) -> Change:
     return dispatch_next(draft, Outcome.HANDED_OFF)
 
 
-def _go_to(draft: Draft, event: RunEvent, step: str) -> None:
-    """Leave the current step for another one, which has had no attempt yet."""
+def _go_to(draft: Draft, event: RunEvent, step: str, trial: int | None = None) -> None:
+    """Leave the current step, trial or item for another one, which has had no attempt yet."""
     run, before, dispatch = draft.run, draft.position, draft.position.dispatch
     if dispatch.after_block is not None:
         dispatch = replace(dispatch, after_block=None)
     position = make(
         Position,
         step=step,
-        trial=1 if run.trials is None else trial_at(run, step),
+        trial=trial or (1 if run.trials is None else trial_at(run, step)),
         dispatch=dispatch,
         calls=before.calls and outlasting(run),
         last_settlement=before.last_settlement,

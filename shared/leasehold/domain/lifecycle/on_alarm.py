@@ -11,6 +11,7 @@ from leasehold.domain.dispatch import Rules, has_moved
 from leasehold.domain.effect import dispatch_task
 from leasehold.domain.give_up_rules import verdict_on, verdict_on_wait
 from leasehold.domain.lifecycle.block import block_unknown_step, look_again
+from leasehold.domain.lifecycle.children import ask_again
 from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.hold import hold_at_alarm
 from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
@@ -63,6 +64,7 @@ def redispatch(
         or manifest.is_idle
         or manifest.status is RunStatus.BLOCKED
         or manifest.position.lease is not None
+        or manifest.is_resting
         or dispatch.generation != generation
     ):
         return unchanged(manifest, Outcome.MOVED_ON)
@@ -214,8 +216,9 @@ def on_alarm(
     if manifest.position.lease is not None:
         lease_id = manifest.position.lease.lease_id
         return expire(manifest, now, rules=rules, lease_id=lease_id, sweep_job_id=sweep_job_id)
-    is_parked = manifest.is_idle or manifest.look_at is not None or manifest.awaits_slot
-    if is_parked or manifest.wait_until is not None:
+    waits = manifest.wait_until is not None or manifest.awaits_slot
+    rests = manifest.is_resting or manifest.look_at is not None
+    if manifest.is_idle or rests or waits:
         return _at_rest(manifest, now, rules)
     return hold_at_alarm(manifest, now, rules) or redispatch(
         manifest,
@@ -270,7 +273,7 @@ def announce_pending(manifest: Manifest, now: datetime, *, rules: Rules) -> Chan
 
 
 def _at_rest(manifest: Manifest, now: datetime, rules: Rules) -> Change:
-    """Look again at what blocks the run, or end its wait; or publish again what an idle one owes.
+    """Look again at what it waits for, or end its wait; or publish again what an idle one owes.
 
     An archive that fails again waits longer.
     """
@@ -278,6 +281,8 @@ def _at_rest(manifest: Manifest, now: datetime, rules: Rules) -> Change:
         return look_again(manifest, now, rules=rules)
     if manifest.wait_until is not None:
         return time_out(manifest, now, rules=rules)
+    if manifest.is_resting and not manifest.is_idle:
+        return ask_again(manifest, now, rules=rules)
     draft = Draft(manifest, now, rules)
     if manifest.awaits_slot:
         return wait_on(draft)

@@ -9,7 +9,9 @@ from typing import Final
 
 from leasehold.domain.change import Change, Draft, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.children import ITEMS_MISSING, with_word
 from leasehold.domain.dispatch import Rules
+from leasehold.domain.effect import question_task
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.block import look
 from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next, hand_off
@@ -91,6 +93,7 @@ def pause(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason
     draft = Draft(manifest, now, rules)
     draft.trace(TraceType.RUN_PAUSED, actor=actor, reason=reason)
     draft.run = replace(draft.run, status=after(manifest.status, RunEvent.PAUSED), paused=True)
+    _tell(draft, Operation.PAUSE)
     return draft.commit(Outcome.PAUSED)
 
 
@@ -145,9 +148,27 @@ def _resume(draft: Draft) -> Change:
     block = None if was_over else draft.run.block
     draft.step = replace(draft.step, status=status)
     draft.run = replace(draft.run, paused=False, status=status, block=block)
+    if draft.run.is_resting:
+        return _rest_on(draft, Operation.RESUME, Outcome.RESUMED)
     if draft.position.lease is not None or status is RunStatus.BLOCKED:
         return draft.commit(Outcome.RESUMED)
     return dispatch_next(draft, Outcome.RESUMED)
+
+
+def _tell(draft: Draft, word: Operation) -> None:
+    """Have all children of the run hear a word of people on it, if it waits for any."""
+    if draft.position.children is not None:
+        children = with_word(draft.position.children, word.value)
+        draft.position = replace(draft.position, children=children)
+
+
+def _rest_on(draft: Draft, word: Operation, outcome: Outcome) -> Change:
+    """Wait on for the children, which hear the word; they may be through meanwhile."""
+    _tell(draft, word)
+    change = draft.commit(outcome)
+    return (
+        change if change.manifest.is_idle else change._replace(wake=question_task(change.manifest))
+    )
 
 
 def _check_budget(draft: Draft) -> None:
@@ -178,6 +199,7 @@ def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reaso
     draft.step = replace(draft.step, status=status)
     draft.run = replace(draft.run, status=status, cancelled=True, paused=False)
     draft.position = replace(draft.position, lease=None)
+    _tell(draft, Operation.CANCEL)
     return draft.commit(Outcome.CANCELLED)
 
 
@@ -215,6 +237,8 @@ def retry(
         _check_budget(draft)
     noted = said(note) if note else None
     draft.trace(TraceType.RUN_RETRIED, actor=actor, reason=reason, note=noted, anew=anew or None)
+    if manifest.is_resting:
+        return _retry_children(draft)
     is_unjudged = manifest.has_unjudged_output
     block = manifest.block or (manifest.position.dispatch.after_block if is_unjudged else None)
     is_look = is_unjudged or (block is not None and block.heals)
@@ -228,6 +252,17 @@ def retry(
     if note is not None:
         draft.position = replace(draft.position, note=note)
     return _go_on(draft, RunEvent.RETRIED, Outcome.RETRIED)
+
+
+def _retry_children(draft: Draft) -> Change:
+    """Have the children that wait for a person try again; or begin new ones for what is missing."""
+    block = draft.before.block
+    if block is not None and block.code == ITEMS_MISSING:
+        draft.position = replace(draft.position, children=None)
+        return _go_on(draft, RunEvent.RETRIED, Outcome.RETRIED)
+    draft.step = replace(draft.step, status=RunStatus.PENDING)
+    draft.run = replace(draft.run, status=after(draft.before.status, RunEvent.RETRIED), block=None)
+    return _rest_on(draft, Operation.RETRY, Outcome.RETRIED)
 
 
 def _go_on(draft: Draft, event: RunEvent, outcome: Outcome) -> Change:

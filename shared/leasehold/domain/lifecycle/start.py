@@ -10,6 +10,7 @@ from typing import Final
 
 from leasehold.domain.change import Change, Draft, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.children import ChildLink, ItemsOf, Lane
 from leasehold.domain.dispatch import Rules, dispatch_of
 from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next
 from leasehold.domain.manifest import Manifest, Position, life_of
@@ -29,7 +30,9 @@ class NewRun:
     """The arguments of the start of a run.
 
     `plan`, `places`, `trials` and `budget` are pinned: a later deploy does not change them.
-    `max_retries` holds for each of its steps; None: what the steps say.
+    `max_retries` holds for each of its steps; None: what the steps say. `parent` is the run
+    that waits for it, and `lane` what it is to do there one after the other. No list shows one that
+    is not `is_listed`. `items_of` names a run whose finished items count where this one begins.
     """
 
     run_id: str
@@ -49,6 +52,10 @@ class NewRun:
     input_files: tuple[InputFile, ...] = ()
     traceparent: str | None = None
     priority: str | None = None
+    parent: ChildLink | None = None
+    lane: Lane | None = None
+    is_listed: bool = True
+    items_of: ItemsOf | None = None
 
     @property
     def life(self) -> str:
@@ -89,11 +96,12 @@ def new_manifest(
     Raises:
         UnknownKeyError: this deploy does not know the step.
     """
+    trial = 1 if new.lane is None else new.lane.unit[0] + 1  # what an item keeps is that trial's
     dispatch = dispatch_of(
         rules.known_settings(step_type_at(new.places, step)),
         step=step,
         generation=1,
-        trial=1,
+        trial=trial,
         not_before=now,
         nonce=new.nonce,
         traceparent=new.traceparent,
@@ -115,8 +123,15 @@ def new_manifest(
         input_files=new.input_files,
         has_files=bool(new.input_files),
         status=RunStatus.PENDING,
-        position=make(Position, step=step, dispatch=dispatch),
-        created_at=now,
+        position=make(
+            Position,
+            step=step,
+            trial=trial,
+            dispatch=dispatch,
+            items_of=new.items_of,
+        ),
+        listed_at=now if new.is_listed else None,
+        began_at=None if new.is_listed else now,
         updated_at=now,
         shard=shard_of(new.run_id),
         steps=steps,
@@ -125,6 +140,8 @@ def new_manifest(
         budget=new.budget,
         trials=new.trials,
         priority=new.priority,
+        parent=new.parent,
+        lane=new.lane,
     )
     return with_index_fields(manifest, rules.grace)
 

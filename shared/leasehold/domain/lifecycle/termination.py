@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Final
 
 from leasehold.domain.change import Change, Draft, unchanged
+from leasehold.domain.children import CHILD_FAILED
 from leasehold.domain.give_up_rules import Verdict
+from leasehold.domain.lifecycle.handoff import next_item, under_next_generation
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import ErrorRecord, Lease
+from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.retry import is_listed
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.stored import replace
@@ -107,6 +109,9 @@ def _stamp(at: datetime) -> str:
 def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None) -> Change:
     """Give the run up, for good. A run that is terminal already stays as it is.
 
+    A child is never given up: its parent waits for it. A lane leaves an item that may fail; any
+    other child blocks, and a person decides.
+
     Args:
         draft: the change so far.
         verdict: why.
@@ -114,6 +119,8 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
     """
     if draft.before.is_terminal:
         return unchanged(draft.before, outcome_at_end(draft.before))
+    if draft.before.parent is not None:
+        return _fail_child(draft, verdict)
     run = draft.run
     draft.trace(
         TraceType.STEP_DEAD_LETTERED,
@@ -139,6 +146,39 @@ def dead_letter(draft: Draft, verdict: Verdict, sweep_job_id: str | None = None)
     )
     draft.position = replace(draft.position, lease=None)
     return draft.commit(Outcome.DEAD_LETTERED)
+
+
+def _fail_child(draft: Draft, verdict: Verdict) -> Change:
+    lane, run = draft.before.lane, draft.run
+    draft.position = replace(draft.position, lease=None)
+    items = "" if lane is None else f"Item {lane.unit[0]}: "
+    if lane is not None and lane.failed + lane.unit[1] - lane.unit[0] <= lane.tolerated:
+        error = run.error or ErrorRecord(
+            type="DeadLetter", code=verdict.reason.value, message=verdict.detail
+        )
+        draft.trace(TraceType.ITEM_FAILED, reason=verdict.reason.value, detail=verdict.detail)
+        return next_item(draft, RunEvent.ITEM_LEFT, lane, failed=error)
+    block = Block(
+        code=CHILD_FAILED,
+        finding=f"{items}{verdict.reason.value}: {verdict.detail}",
+        remediation=_CHILD_REMEDY,
+    )
+    draft.trace(TraceType.CHILD_FAILED, reason=verdict.reason.value, detail=verdict.detail)
+    draft.step = replace(draft.step, status=RunStatus.BLOCKED)
+    draft.run = replace(draft.run, status=after(run.status, RunEvent.CHILD_FAILED), block=block)
+    draft.position = replace(
+        draft.position,
+        dispatch=replace(
+            under_next_generation(draft.position.dispatch), after_block=None, redispatched=0
+        ),
+    )
+    return draft.commit(Outcome.BLOCKED)
+
+
+_CHILD_REMEDY: Final = (
+    "`leasehold retry` of the run that waits for it tries it again with what it has kept; "
+    "or cancel that."
+)
 
 
 def outcome_at_end(manifest: Manifest) -> Outcome:

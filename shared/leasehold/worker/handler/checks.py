@@ -18,6 +18,7 @@ from leasehold.ports.handler_runner import (
     Misfit,
     MisfitVerdict,
     MissingField,
+    PlaceShape,
     StepHandler,
     StepOutput,
 )
@@ -45,7 +46,14 @@ class ImportedHandlerChecks:
         """Resolve the entry actions, or raise EntryActionNotFoundError."""
         entry_actions_of(step)
 
-    def broken_link(self, step: StepOutput, following: StepHandler) -> BrokenLink | None:
+    def broken_link(
+        self,
+        step: StepOutput,
+        following: StepHandler,
+        *,
+        gives: PlaceShape = "value",
+        takes_item: bool = False,
+    ) -> BrokenLink | None:
         """Return why no output of the step fits the next one; None: some may fit."""
         if following.handler == REMOTE:
             return None
@@ -53,8 +61,12 @@ class ImportedHandlerChecks:
             output, taken, name = _output_of(step), handler_of(following), _output_name_of(step)
         except HandlerNotFoundError:
             return None
-        problem = None if output is None else misfit(output, taken.given)
-        return None if problem is None else BrokenLink(name, taken.given_name, problem)
+        problem = (
+            None if output is None else misfit(output, taken.given, gives, takes_item=takes_item)
+        )
+        given_name = f"list[{taken.given_name}]" if takes_item else taken.given_name
+        name = name if gives == "value" else _PLACED[gives].format(name)
+        return None if problem is None else BrokenLink(name, given_name, problem)
 
     def missing_field(self, step: StepHandler, names: Sequence[str]) -> MissingField | None:
         """Return the first of these that what the step takes surely has no field for; or None."""
@@ -181,6 +193,7 @@ class Shape:
         fields: of an object.
         is_open: an object may have more fields; read: it takes them.
         choices: of a union.
+        item: of an array, each of its values; None: not known.
     """
 
     kind: str
@@ -188,6 +201,7 @@ class Shape:
     fields: tuple[Field, ...] = ()
     is_open: bool = True
     choices: tuple[Shape, ...] = ()
+    item: Shape | None = None
 
 
 ANY: Final = Shape("any")
@@ -255,7 +269,9 @@ class _Reader:
         if depth > _MAX_DEPTH or (not self._is_read and "serialization" in schema):
             return ANY
         if kind in _ARRAYS:
-            return _ARRAY
+            item = schema.get("items_schema")
+            of_item = self._of(item, config, depth + 1) if isinstance(item, Mapping) else None
+            return Shape("array", item=of_item)
         if kind in _SCALARS:
             return _SCALAR if self._is_read else _WRITTEN.get(kind, _SCALAR)
         make = self._kinds.get(kind)
@@ -399,14 +415,53 @@ _VERDICT: Final = Shape(
 )
 
 
+#: The name of the model that a place makes of the outputs of a step.
+_PLACED: Final[Mapping[PlaceShape, str]] = {
+    "list": "list[{}]",
+    "outcomes": "Outcomes[{}]",
+    "batch_outcomes": "Outcomes of {}",
+    "object": "an object with {}",
+}
+
+
 @functools.cache
-def misfit(output: TypeAdapter[Any], given: TypeAdapter[Any]) -> str | None:
-    """Return why no output fits what is given, in words; None: some may fit."""
+def misfit(
+    output: TypeAdapter[Any],
+    given: TypeAdapter[Any],
+    gives: PlaceShape = "value",
+    *,
+    takes_item: bool = False,
+) -> str | None:
+    """Return why no output fits what is given, in words; None: some may fit.
+
+    Args:
+        output: the model of the output.
+        given: the model of the given value.
+        gives: the shape of the output of its place.
+        takes_item: whether an item of the list is given, which the place gets.
+    """
     try:
-        gives, takes = written(output.core_schema), read(given.core_schema)
+        made, takes = _placed(written(output.core_schema), gives), read(given.core_schema)
     except _OTHER_SCHEMA:
         return None
-    return _words(gives, takes)
+    if not takes_item or made.kind in ("any", "union"):
+        return None if takes_item else _words(made, takes)
+    if made.kind != "array":
+        return f"it is {_word(made)} and must be an array: its items are worked on one by one"
+    return _words(made.item or ANY, takes)
+
+
+def _placed(made: Shape, gives: PlaceShape) -> Shape:
+    """Return the shape of what a place makes of the outputs of a step."""
+    if gives == "value":
+        return made
+    if gives == "list":
+        return Shape("array", item=made)
+    if gives == "object":
+        return Shape("object")
+    ok = made if gives == "batch_outcomes" else Shape("array", item=made)
+    fields = (Field(("ok",), ok, is_certain=True), Field(("failed",), _ARRAY, is_certain=True))
+    return Shape("object", fields=fields, is_open=False)
 
 
 @functools.cache

@@ -1,0 +1,174 @@
+"""Handlers that work item by item, and the catalog that names them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from datetime import timedelta
+
+from pydantic import BaseModel
+
+from leasehold import (
+    Child,
+    Each,
+    Outcomes,
+    Parallel,
+    PermanentError,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+)
+
+#: How often each item was worked on, by the run of a test; and which items fail there.
+DONE: Counter[tuple[str, int]] = Counter()
+FAILS: dict[str, set[int]] = {}
+HELD: dict[str, threading.Event] = {}
+_LOCK = threading.Lock()
+
+
+class Asked(BaseModel):
+    """How many items there are to be, and the name of the test."""
+
+    name: str
+    count: int
+    size: int = 0
+
+
+class Item(BaseModel):
+    """One of them."""
+
+    name: str
+    n: int
+    filler: str = ""
+
+
+class Square(BaseModel):
+    """The square of one."""
+
+    n: int
+    filler: str = ""
+
+
+class Total(BaseModel):
+    """The sum of all."""
+
+    total: int
+    count: int
+    failed: list[int] = []
+
+
+def split(_: StepContext, given: Asked) -> list[Item]:
+    """Make the items."""
+    return [Item(name=given.name, n=n, filler="x" * given.size) for n in range(given.count)]
+
+
+def square(_: StepContext, given: Item) -> Square:
+    """Square an item; those that are to fail do."""
+    with _LOCK:
+        DONE[given.name, given.n] += 1
+    if held := HELD.get(given.name):
+        held.wait(20)
+    if given.n in FAILS.get(given.name, ()):
+        raise PermanentError(f"item {given.n} cannot be squared", code="odd_item")
+    return Square(n=given.n**2, filler=given.filler)
+
+
+def square_all(_: StepContext, given: list[Item]) -> list[Square]:
+    """Square a batch of items."""
+    with _LOCK:
+        DONE[given[0].name, len(given)] += 1
+    return [Square(n=item.n**2) for item in given]
+
+
+def lose_one(_: StepContext, given: list[Item]) -> list[Square]:
+    """Return an output too few."""
+    return [Square(n=item.n) for item in given[1:]]
+
+
+def merge(_: StepContext, given: list[Square]) -> Total:
+    """Add the squares, in their order."""
+    assert [square.n for square in given] == sorted(square.n for square in given)
+    return Total(total=sum(square.n for square in given), count=len(given))
+
+
+def merge_outcomes(_: StepContext, given: Outcomes[Square]) -> Total:
+    """Add those squares that there are."""
+    failed = [one.index for one in given.failed]
+    return Total(total=sum(one.n for one in given.ok), count=len(given.ok), failed=failed)
+
+
+def ask(_: StepContext, given: Asked) -> Asked:
+    """Hand on what was asked for."""
+    return given
+
+
+def count_up(_: StepContext, given: Asked) -> int:
+    """Say how many are asked for."""
+    return given.count
+
+
+def name_it(_: StepContext, given: Asked) -> str:
+    """Say who asked."""
+    if given.count in FAILS.get(given.name, ()):
+        raise PermanentError("it has no name", code="nameless")
+    return given.name
+
+
+class Both(BaseModel):
+    """The outputs of two steps that run at once."""
+
+    count_up: int
+    name_it: str
+
+
+def join_both(_: StepContext, given: Both) -> str:
+    """Put both into a line."""
+    return f"{given.name_it} {given.count_up}"
+
+
+def say_total(_: StepContext, given: Total) -> str:
+    """Put a total into words."""
+    return f"{given.count} make {given.total}"
+
+
+def _step(name: str) -> StepDispatchEntry:
+    return StepDispatchEntry(
+        step_type=name,
+        handler=f"{__name__}:{name}",
+        agent_timeout=timedelta(seconds=30),
+        dispatch_deadline=timedelta(seconds=60),
+        isolation="inline",
+        max_retries=0,
+    )
+
+
+STEPS = Registry(
+    "dispatch",
+    [
+        _step(handler.__name__)
+        for handler in (
+            *(split, square, square_all, lose_one, merge, merge_outcomes, ask, count_up, name_it),
+            *(join_both, say_total),
+        )
+    ],
+)
+
+PIPELINES = Registry(
+    "pipelines",
+    [
+        PipelineEntry(name="squares", steps=("split", Each("square", at_once=4), "merge")),
+        PipelineEntry(
+            name="most",
+            steps=("split", Each("square", at_once=4, tolerate=0.25), "merge_outcomes"),
+        ),
+        PipelineEntry(
+            name="batches", steps=("split", Each("square_all", at_once=2, batch=4), "merge")
+        ),
+        PipelineEntry(
+            name="too-few", steps=("split", Each("lose_one", at_once=2, batch=4), "merge")
+        ),
+        PipelineEntry(name="both", steps=("ask", Parallel("count_up", "name_it"), "join_both")),
+        PipelineEntry(name="outer", steps=("ask", Child("squares"), "say_total")),
+    ],
+)

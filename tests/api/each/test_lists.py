@@ -1,0 +1,174 @@
+"""Lists item by item, steps at once, and runs that are waited for: on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.status import RunStatus
+from leasehold.ports.documents import Query
+from leasehold.services.purge import purge
+from leasehold.services.read_runs import RunFilter
+from leasehold.testing import FrozenClock, InProcessEngine
+from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
+from tests.worlds.builders import environ_of
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
+    clock = FrozenClock()
+    with InProcessEngine(
+        STEPS, PIPELINES, environ=environ_of(tmp_path), clock=clock, workers=0
+    ) as engine:
+        yield engine
+
+
+def settled(engine: InProcessEngine, pipeline: str, **asked: Any) -> Manifest:
+    run = engine.start(pipeline, asked)
+    return engine.run_until_settled(run.run_id)
+
+
+def test_each_item_is_done_once_and_the_list_comes_out_in_order(engine: InProcessEngine) -> None:
+    run = settled(engine, "squares", name="in-order", count=10)
+
+    assert run.status is RunStatus.COMPLETED
+    assert engine.output(run.run_id) == {"total": 285, "count": 10, "failed": []}
+    assert {DONE["in-order", n] for n in range(10)} == {1}
+
+
+def test_the_empty_chord(engine: InProcessEngine) -> None:
+    """Elsewhere the join of an empty list never comes."""
+    run = settled(engine, "squares", name="empty", count=0)
+
+    assert run.status is RunStatus.COMPLETED
+    assert engine.output(run.run_id) == {"total": 0, "count": 0, "failed": []}
+
+
+def test_items_that_fail_are_left_and_told_where_some_may(engine: InProcessEngine) -> None:
+    FAILS["some"] = {2, 5}
+
+    run = settled(engine, "most", name="some", count=8)
+
+    assert run.status is RunStatus.COMPLETED
+    assert run.steps["square"].output_status == "PARTIAL"
+    assert engine.output(run.run_id) == {"total": 140 - 4 - 25, "count": 6, "failed": [2, 5]}
+    assert DONE["some", 2] == DONE["some", 5] == 1
+
+
+def test_a_run_of_which_more_fail_blocks_and_does_those_alone_once_more(
+    engine: InProcessEngine,
+) -> None:
+    FAILS["many"] = {1, 3, 6}
+
+    blocked = settled(engine, "most", name="many", count=8)
+
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == (RunStatus.BLOCKED, "items_missing")
+    assert blocked.block.finding == (
+        "3 of 8 items of square failed, and at most 2 may: "
+        "1 (odd_item), 3 (odd_item), 6 (odd_item)."
+    )
+
+    FAILS["many"] = {6}
+    engine.retry(blocked.run_id)
+    run = engine.run_until_settled(blocked.run_id)
+
+    assert run.status is RunStatus.COMPLETED
+    assert engine.output(run.run_id) == {"total": 140 - 36, "count": 7, "failed": [6]}
+    assert [DONE["many", n] for n in range(8)] == [1, 2, 1, 2, 1, 1, 2, 1]
+
+
+def test_an_item_that_may_not_fail_blocks_its_lane_and_all_others_are_done(
+    engine: InProcessEngine,
+) -> None:
+    FAILS["one"] = {3}
+
+    blocked = settled(engine, "squares", name="one", count=12)
+
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == (RunStatus.BLOCKED, "children_blocked")
+    assert "Item 3: PERMANENT_FAILURE: PermanentError: item 3 cannot" in blocked.block.finding
+    assert [DONE["one", n] for n in range(12)] == [1] * 12
+
+    FAILS["one"] = set()
+    engine.retry(blocked.run_id)
+    run = engine.run_until_settled(blocked.run_id)
+
+    assert engine.output(run.run_id)["count"] == 12
+    assert DONE["one", 3] == 2
+    assert DONE["one", 4] == 1
+
+
+def test_batches_are_given_as_lists(engine: InProcessEngine) -> None:
+    run = settled(engine, "batches", name="batch", count=10)
+
+    assert engine.output(run.run_id) == {"total": 285, "count": 10, "failed": []}
+    assert (DONE["batch", 4], DONE["batch", 2]) == (2, 1)
+
+
+def test_a_batch_with_an_output_too_few_fails(engine: InProcessEngine) -> None:
+    run = settled(engine, "too-few", name="few", count=8)
+
+    assert run.block is not None
+    assert (
+        "a batch of 4 items needs as many outputs, and it returned 3 outputs" in run.block.finding
+    )
+
+
+def test_steps_at_once_are_given_the_same_and_come_out_under_their_names(
+    engine: InProcessEngine,
+) -> None:
+    run = settled(engine, "both", name="ada", count=3)
+
+    assert engine.output(run.run_id) == "ada 3"
+    assert run.plan == ("ask", "count_up-and-name_it", "join_both")
+
+
+def test_one_of_the_steps_at_once_that_fails_blocks_and_is_tried_again_alone(
+    engine: InProcessEngine,
+) -> None:
+    FAILS["nobody"] = {7}
+
+    blocked = settled(engine, "both", name="nobody", count=7)
+
+    assert blocked.block is not None
+    assert blocked.block.code == "children_blocked"
+    FAILS["nobody"] = set()
+    engine.retry(blocked.run_id)
+    assert engine.run_until_settled(blocked.run_id).status is RunStatus.COMPLETED
+    assert engine.output(blocked.run_id) == "nobody 7"
+
+
+def test_a_run_waits_for_a_run_of_another_pipeline_that_has_lanes_itself(
+    engine: InProcessEngine,
+) -> None:
+    run = settled(engine, "outer", name="outer", count=5)
+
+    assert engine.output(run.run_id) == "5 make 30"
+    listed = [one.pipeline for one in engine.runs()]
+    assert sorted(listed) == ["outer", "squares"]  # no lane is in a list
+
+
+def test_large_items_lie_among_the_artifacts(engine: InProcessEngine) -> None:
+    run = settled(engine, "squares", name="large", count=3, size=40_000)
+
+    assert engine.output(run.run_id) == {"total": 5, "count": 3, "failed": []}
+
+
+def test_a_purged_run_leaves_no_lane_and_no_item(engine: InProcessEngine) -> None:
+    run = settled(engine, "squares", name="purged", count=8)
+    engine.advance(60)
+
+    purge(engine.engine, RunFilter(), ended_before=engine.clock.now())
+
+    assert lanes(engine, run.run_id) == []
+    assert not engine.engine.documents.query(Query(f"runs/{run.run_id}/items"))
+
+
+def lanes(engine: InProcessEngine, run_id: str) -> list[Manifest]:
+    found = engine.engine.documents.query(Query("runs", equal={"parentId": run_id}, limit=1000))
+    return [manifest_of(one.ref.id, one.document) for one in found]

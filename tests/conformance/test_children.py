@@ -1,0 +1,337 @@
+"""Places with children, on each store: named after what the joins of others are known for.
+
+No test here waits: what is due is run by hand, in any order, twice, late, or not at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.in_process_tasks import InProcessTasks
+from leasehold.bootstrap import boot
+from leasehold.domain import lifecycle
+from leasehold.domain.children import items_of
+from leasehold.domain.effect import Task
+from leasehold.domain.manifest import Manifest, manifest_of, run_ref
+from leasehold.domain.status import Outcome, RunStatus
+from leasehold.errors import LeaseLostError
+from leasehold.ports.documents import Documents, Query
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.engine import Engine, find_run
+from leasehold.services.execute_step import Hint, arrive, execute_step, run_attempt
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.purge import delete_run
+from leasehold.services.read_runs import RunFilter, get_run, list_summaries
+from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
+from tests.api.each.lists import DONE, PIPELINES, STEPS
+from tests.worlds.builders import let_pass
+
+COUNT = 6
+#: So often a task comes twice.
+_TWICE = 0.3
+
+
+class Queue(InProcessTasks):
+    """A queue whose tasks a test delivers; it may lose all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.loses = False
+        self.created: list[Task] = []
+
+    def create(self, task: Task) -> None:
+        self.created.append(task)
+        if not self.loses:
+            super().create(task)
+
+    def exists(self, task: Task) -> bool | None:
+        return bool(super().exists(task))
+
+
+@pytest.fixture
+def queue() -> Queue:
+    return Queue()
+
+
+@pytest.fixture
+def engine(documents: Documents, tmp_path: Path, queue: Queue) -> Iterator[Engine]:
+    """Work as functions do: each step by its own task."""
+    bundle = boot(
+        {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts", "LEASEHOLD_ISOLATION": "inline"},
+        catalog=Catalog(STEPS, PIPELINES),
+        documents=documents,
+        tasks=queue,
+        announces_by_hand=True,
+    )
+    process = replace(bundle.engine.process, may_continue=lambda: False)
+    yield replace(bundle.engine, process=process)
+    bundle.engine.leases.close()
+
+
+def test_a_list_is_done_item_by_item_and_joined_once(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    run = start(engine, unique)
+
+    outcomes = drain(engine, queue)
+
+    assert total(engine, run) == (55, COUNT)
+    assert times(unique) == [1] * COUNT
+    assert outcomes.count(Outcome.COMPLETED) == 1 + len(lanes(engine, run))
+    assert not [one for one in list_summaries(engine, RunFilter(pipeline="squares")).runs
+                if one.run_id.startswith("l-")]  # fmt: skip
+
+
+def test_the_lost_chord_decrement(engine: Engine, queue: Queue, unique: str) -> None:
+    """All that tells a parent of the ends is lost: its alarm asks, and nothing was counted."""
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    lost = play_lanes_alone(engine, queue, run)
+
+    assert lost
+    assert get_run(engine, run.run_id).is_resting
+    let_pass(engine.documents, run.run_id, timedelta(minutes=5))
+    sweep(engine, among={run.run_id})
+    drain(engine, queue)
+
+    assert total(engine, run) == (55, COUNT)
+    assert times(unique) == [1] * COUNT
+
+
+def test_the_join_finalised_while_children_run(engine: Engine, queue: Queue, unique: str) -> None:
+    """A question that comes twice, early or late changes nothing while a lane is at work."""
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    resting = get_run(engine, run.run_id)
+    hint = Hint(run.run_id, resting.position.dispatch.generation)
+    first = lanes(engine, run)[0]
+    held = arrive(engine, Hint(first.run_id, 1))
+    drain(engine, queue, but=first.run_id)
+
+    for _ in range(3):
+        assert execute_step(engine, hint) is Outcome.RESTING
+    assert get_run(engine, run.run_id) == resting
+
+    settled = run_attempt(engine, held)
+    assert settled.answer.outcome in (Outcome.COMPLETED, Outcome.HANDED_OFF)
+    for task in [one for one in queue.created if one.run_id == first.run_id]:
+        execute_step(engine, Hint(task.run_id, task.generation))
+    let_pass(engine.documents, run.run_id, timedelta(minutes=5))
+    sweep(engine, among={run.run_id, first.run_id})
+    drain(engine, queue)
+    assert total(engine, run) == (55, COUNT)
+
+
+def test_a_zombie_lane_records_nothing_after_it_was_taken_over(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    first = lanes(engine, run)[0]
+    zombie = arrive(engine, Hint(first.run_id, 1))
+    let_pass(engine.documents, first.run_id, timedelta(minutes=2))
+    sweep(engine, among={first.run_id})
+    drain(engine, queue)
+    assert total(engine, run) == (55, COUNT)
+    items = records(engine, run)
+
+    with pytest.raises(LeaseLostError):
+        run_attempt(engine, zombie)
+
+    assert records(engine, run) == items
+
+
+def test_a_lane_that_is_through_takes_half_of_the_longest_rest(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """In any order of lanes each item is some lane's at any time, and is done once."""
+    run = start(engine, unique, count=24)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    slow, *others = lanes(engine, run)
+    assert len(others) == 3
+    held = arrive(engine, Hint(slow.run_id, 1))
+    drain(engine, queue, but=slow.run_id)
+
+    taken = get_run(engine, slow.run_id).lane
+    assert taken is not None
+    assert taken.left == 1  # the item at hand stays
+
+    run_attempt(engine, held)
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+    assert total(engine, run) == (sum(n**2 for n in range(24)), 24)
+    assert times(unique, 24) == [1] * 24
+
+
+def test_a_cancelled_run_cancels_lanes_that_were_made_meanwhile(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    run = start(engine, unique, count=12)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    first = lanes(engine, run)[0]
+    take = partial(lifecycle.take_items, rules=engine.rules, run_id=f"l-{unique}", nonce="nonce")
+    engine.commit(first.run_id, take)
+
+    operate(engine, run.run_id, OperationRequest(lifecycle.Operation.CANCEL, actor="ada"))
+
+    assert {lane.cancelled for lane in lanes(engine, run)} == {True}
+    assert f"l-{unique}" in {lane.run_id for lane in lanes(engine, run)}
+    children = get_run(engine, run.run_id).position.children
+    assert children is not None
+    assert (children.told, children.word, children.say) == (1, 1, "cancel")
+
+
+def test_a_word_that_not_all_lanes_have_heard_is_owed_until_they_have(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """The process that paused the run was killed before it told its lanes."""
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    pause = partial(lifecycle.pause, rules=engine.rules, actor="ada", reason="")
+    engine.commit(run.run_id, pause)
+    paused = get_run(engine, run.run_id)
+    assert paused.alarm_at is not None
+
+    let_pass(engine.documents, run.run_id, timedelta(minutes=5))
+    sweep(engine, among={run.run_id})
+
+    assert {lane.paused for lane in lanes(engine, run)} == {True}
+    assert get_run(engine, run.run_id).alarm_at is None
+    drain(engine, queue)
+    operate(engine, run.run_id, OperationRequest(lifecycle.Operation.RESUME, actor="ada"))
+    drain(engine, queue)
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+    assert total(engine, run) == (55, COUNT)
+
+
+def test_an_earlier_word_that_comes_late_is_not_heard(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    lane = lanes(engine, run)[0].run_id
+    hear = partial(lifecycle.hear, rules=engine.rules, parent_id=run.run_id)
+
+    engine.commit(lane, partial(hear, word=2, say="resume"))
+    engine.commit(lane, partial(hear, word=1, say="pause"))
+
+    assert not get_run(engine, lane).paused
+
+
+def test_tasks_that_come_twice_and_in_any_order_do_each_item_once(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    for seed in range(2):
+        name = f"{unique}-{seed}"
+        run = start(engine, name)
+        chance = Random(seed)  # noqa: S311 - to be repeated
+        drain(engine, queue, chance=chance)
+        ask_by_alarm(engine, run)
+        drain(engine, queue, chance=chance)
+
+        assert total(engine, run) == (55, COUNT)
+        assert times(name) == [1] * COUNT
+
+
+def test_a_purged_run_takes_its_lanes_and_items_along(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    run = start(engine, unique)
+    drain(engine, queue)
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+    known = find_run(engine, run.run_id)
+
+    assert delete_run(engine, known, SystemClock().now() + timedelta(days=1))
+
+    assert lanes(engine, run) == []
+    assert records(engine, run) == []
+    assert engine.documents.get(run_ref(run.run_id)) is None
+
+
+def start(engine: Engine, name: str, count: int = COUNT) -> Manifest:
+    return start_run(engine, StartRequest("squares", {"name": name, "count": count})).manifest
+
+
+def drain(
+    engine: Engine,
+    queue: Queue,
+    *,
+    until: object = None,
+    but: str = "",
+    chance: Random | None = None,
+) -> list[Outcome]:
+    """Deliver what is due, until nothing is; or as a test says, in another order and twice."""
+    outcomes: list[Outcome] = []
+    kept: list[Task] = []
+    for _ in itertools.count():
+        if callable(until) and until():
+            break
+        due = [*kept, *iter(queue.take_due, None)]
+        if chance is not None:
+            chance.shuffle(due)
+            due += due[:1] if chance.random() < _TWICE else []
+        mine = [task for task in due if task.run_id != but]
+        if not mine:
+            break
+        first, *kept = mine
+        outcomes.append(execute_step(engine, Hint(first.run_id, first.generation)))
+    for task in kept:
+        InProcessTasks.create(queue, task)
+    return outcomes
+
+
+def play_lanes_alone(engine: Engine, queue: Queue, run: Manifest) -> list[Task]:
+    """Run the lanes to their ends, and lose what they have for their parent."""
+    lost = []
+    for task in iter(queue.take_due, None):
+        if task.run_id == run.run_id:
+            lost.append(task)
+        else:
+            execute_step(engine, Hint(task.run_id, task.generation))
+    return lost
+
+
+def ask_by_alarm(engine: Engine, run: Manifest) -> None:
+    let_pass(engine.documents, run.run_id, timedelta(minutes=5))
+    sweep(engine, among={run.run_id})
+
+
+def is_resting(engine: Engine, run: Manifest) -> bool:
+    return get_run(engine, run.run_id).is_resting
+
+
+def lanes(engine: Engine, run: Manifest) -> list[Manifest]:
+    found = engine.documents.query(Query("runs", equal={"parentId": run.run_id}, limit=1000))
+    all_ = [manifest_of(one.ref.id, one.document) for one in found]
+    return sorted(all_, key=lambda lane: lane.parent.name if lane.parent else "")
+
+
+def records(engine: Engine, run: Manifest) -> list[object]:
+    found = engine.documents.query(Query(items_of(run.run_id), limit=1000))
+    return [(one.ref.id, dict(one.document)) for one in found]
+
+
+def total(engine: Engine, run: Manifest) -> tuple[int, int]:
+    done = get_run(engine, run.run_id)
+    assert done.status is RunStatus.COMPLETED, (done.state, done.block)
+    output = done.steps["merge"].output
+    assert output is not None
+    made = json.loads(output)
+    return made["total"], made["count"]
+
+
+def times(name: str, count: int = COUNT) -> list[int]:
+    return [DONE[name, n] for n in range(count)]
