@@ -25,6 +25,7 @@ class LeaseholdError(Exception):
     text: ClassVar[str] = ""
     retryable: ClassVar[bool] = False  # True: the same call may succeed later, unchanged
     permanent: ClassVar[bool] = False  # True: no retry of the handler that raises it repairs it
+    is_mistake: ClassVar[bool] = False  # True: of the handler's code; other code repairs it
 
     def __init__(self, **details: Any) -> None:
         super().__init__(without_user(self.text.format(**details)))
@@ -277,7 +278,7 @@ class InvalidRequestError(LeaseholdError):
 
     code = "invalid_request"
     text = "{field} is {value!r}; allowed: {allowed}."
-    permanent = True
+    is_mistake = True
 
 
 class CheckpointMisusedError(LeaseholdError):
@@ -285,7 +286,7 @@ class CheckpointMisusedError(LeaseholdError):
 
     code = "checkpoint_misused"
     text = "{problem}. {remedy}."
-    permanent = True
+    is_mistake = True
 
 
 class TooLargeError(LeaseholdError):
@@ -293,6 +294,7 @@ class TooLargeError(LeaseholdError):
 
     code = "too_large"
     text = "{what} has {size} bytes; allowed: at most {limit}. Pass a file's name in its place."
+    is_mistake = True
 
 
 class BodyEncodingError(LeaseholdError):
@@ -310,11 +312,18 @@ class CallResultError(LeaseholdError):
     text = "The result of the call {key!r} {problem}."
 
 
+class CallMisfitError(CallResultError):
+    """A recorded result of `ctx.once` does not fit what the call returns now."""
+
+    code = "call_misfit"
+    is_mistake = True
+
+
 class UnrestorableResultError(CallResultError):
     """A result of `ctx.once` is not JSON, or would come back as another type."""
 
     code = "unrestorable_result"
-    permanent = True
+    is_mistake = True
 
 
 class CallKeyReusedError(LeaseholdError):
@@ -325,7 +334,7 @@ class CallKeyReusedError(LeaseholdError):
         "The key {key!r} stands for another call of this attempt, or for other arguments; "
         "give each call its own key."
     )
-    permanent = True
+    is_mistake = True
 
 
 class TooManyCallsError(LeaseholdError):
@@ -794,7 +803,7 @@ class ArtifactNameError(LeaseholdError):
 
     code = "artifact_name"
     text = "Artifact name {name!r} is refused: {problem}."
-    permanent = True
+    is_mistake = True
 
 
 class ArtifactNotFoundError(LeaseholdError):

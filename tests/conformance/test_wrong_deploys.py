@@ -57,6 +57,16 @@ class Tasks:
         return task in self.waiting
 
 
+#: The calls that were made, and paid.
+MADE: list[str] = []
+
+
+def pay(what: str) -> str:
+    """Return something that was paid for."""
+    MADE.append(what)
+    return what
+
+
 def refuses_what_is_short(ctx: Any, output: list[str]) -> None:
     if len(output) < 2:
         raise GatePolicyFailure("short", "It is too short.", "Write more.")
@@ -271,3 +281,50 @@ def test_a_remote_output_that_comes_to_a_version_without_the_step_is_judged_by_o
     (run,) = shown(new, [run_id])
     assert (run.status, run.steps["write"].output) == (ends, output)
     assert run.steps["write"].attempts.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        ("ctx.once('b', pay, 'b', on_unknown='perhaps')", "allowed: repeat, ask or fail"),
+        ("ctx.once('b', pay, 7)", "what of pay is 'int'; allowed: what it is annotated as"),
+        ("ctx.once('b', pay)", "missing a required argument: 'what'"),
+        ("ctx.once('b', lambda: object())", "cannot be kept as JSON"),
+        ("ctx.once('a', pay, 'another')", "stands for another call"),
+        ("ctx.once('', pay, 'b')", "a text of 1 to 128 printable characters"),
+        ("ctx.map(pay, ['b'], at_once=0)", "at_once is '0'; allowed: a whole number from 1"),
+        ("ctx.checkpoint(1, object())", "partial_results is"),
+        ("ctx.checkpoint('many', [])", "iteration_count is"),
+        ("ctx.progress('half')", "fraction is 'str'; allowed: a share from 0 to 1"),
+        ("ctx.spend(usd='much')", "allowed: a number of dollars"),
+        ("ctx.artifacts.put('../x', b'')", "Artifact name"),
+        ("ctx.output_of('nothing')", "allowed: first"),
+    ],
+)
+def test_a_mistake_of_a_handler_keeps_what_was_paid_and_heals_with_other_code(
+    opened: Any, tmp_path: Path, mistake: str, says: str
+) -> None:
+    source = (
+        f"from {__name__} import pay\n"
+        "def run(ctx, given: list[str]) -> list[str]:\n"
+        "    paid = ctx.once('a', pay, 'a')\n"
+    )
+    MADE.clear()
+    tasks = Tasks()
+    with deployed(tmp_path, f"{source}    {mistake}\n    return [paid]\n"):
+        engine, _ = opened(catalog_of("first", "write", later=f"{LATER}:run"), tasks)
+        run_id = started(engine)
+        deliver(tasks, engine)
+        blocked = get_run(engine, run_id)
+    with deployed(tmp_path, f"{source}    return [*given, paid]\n"):
+        engine, _ = opened(catalog_of("first", "write", later=f"{LATER}:run"), tasks)
+        look_at_blocked(engine)
+        deliver(tasks, engine)
+        healed = get_run(engine, run_id)
+
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", "handler_mistake")
+    assert says in blocked.block.finding
+    assert blocked.position.attempts.failed == 0
+    assert (healed.status, healed.steps["write"].output) == ("COMPLETED", '["first","a"]')
+    assert MADE == ["a"]

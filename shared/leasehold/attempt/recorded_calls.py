@@ -52,7 +52,7 @@ from leasehold.errors import (
     ArtifactNameError,
     ArtifactNotFoundError,
     AwaitConfirmationError,
-    CallResultError,
+    CallMisfitError,
     CallUnconfirmedError,
     DamagedFileError,
     DocumentExistsError,
@@ -107,7 +107,7 @@ class RecordedCalls:
         With an intent, that is noted before, with one write.
 
         Raises:
-            CallResultError: the result is of another type.
+            CallMisfitError: the result is of another type.
             AwaitConfirmationError, CallUnconfirmedError: an attempt before ended between the call
                 and its record, and a person is to be asked, or the step is to fail.
             TooManyCallsError: there would be no room for the result.
@@ -430,4 +430,4 @@ def _check_type(found: CallResult, type_: str) -> None:
             f"was recorded as {found.type}, and the call returns {type_} now: give a call of "
             f"another type another key"
         )
-        raise CallResultError(key=found.key, problem=problem)
+        raise CallMisfitError(key=found.key, problem=problem)

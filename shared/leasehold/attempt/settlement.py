@@ -29,7 +29,7 @@ from leasehold.domain.result import (
     Unable,
     Waiting,
 )
-from leasehold.domain.status import Termination
+from leasehold.domain.status import BlockCode, Termination
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import InvalidVerdictError, TooLargeError
 
@@ -110,7 +110,8 @@ def _judged(
     except InvalidVerdictError as error:
         return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error))
     except TooLargeError as error:
-        return partial(lifecycle.fail, **facts, error=ErrorRecord.of(error), permanent=True)
+        facts |= {"code": BlockCode.HANDLER_MISTAKE, "error": ErrorRecord.of(error)}
+        return partial(lifecycle.block_attempt, **facts)
     facts |= {"output": made.value, "output_status": made.status, "verdict": made.verdict}
     facts |= {"summary": made.summary, "skip_to": made.skip_to}
     if isinstance(result, Refused):

@@ -254,6 +254,7 @@ class BlockCode(StrEnum):
     """Why a run cannot go on with the code that is deployed; put right, it goes on by itself."""
 
     HANDLER_UNAVAILABLE = "handler_unavailable"  # of the step, a gate or an entry action of it
+    HANDLER_MISTAKE = "handler_mistake"  # it asks for what cannot be, or returns what is not JSON
     INPUT_MISMATCH = "input_mismatch"  # what the step is given does not fit the handler any more
     INPUT_MISSING = "input_missing"  # what the step is given is not among the artifacts
     LIMIT_UNUSABLE = "limit_unusable"  # a limit has no key for the run

@@ -12,6 +12,7 @@ import pytest
 
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Attempts
 from leasehold.errors import IdempotencyKeyReusedError, InvalidRequestError
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.start_run import StartRequest, start_run
@@ -89,7 +90,6 @@ def test_a_step_with_a_policy_waits_as_that_says(
     [
         ("fail", "gone", "GoneError"),
         ("fail", "code", "AgentClientError"),
-        ("fail", "odd output", "TypeError"),
         ("fail_together", None, "ExceptionGroup"),
         ("pass", None, "GoneError"),
     ],
@@ -97,7 +97,7 @@ def test_a_step_with_a_policy_waits_as_that_says(
 def test_what_a_policy_lists_is_not_retried(
     engine: InProcessEngine, pipeline: str, given: Any, kind: str
 ) -> None:
-    """A subclass of a class, a code, an output that does not fit, a task, an error of a gate."""
+    """A subclass of a class, a code, a task, an error of a gate."""
     run = ended(engine, pipeline, given)
 
     assert run.dead_letter_reason == "PERMANENT_FAILURE"
@@ -114,19 +114,39 @@ def test_what_a_policy_lists_is_not_retried(
         ("progress", "invalid_request", "fraction is 40; allowed: a share from 0 to 1; of 100 it"),
         ("checkpoint", "invalid_request", "partial_results.pages[0] is of the class bytes"),
         ("one key", "call_key_reused", "give each call its own key"),
-        ("many calls", "too_many_calls", "a step keeps at most 100"),
     ],
 )
-def test_what_cannot_change_is_not_retried(
-    engine: InProcessEngine, monkeypatch: pytest.MonkeyPatch, given: str, code: str, says: str
+def test_a_mistake_of_a_handler_blocks_the_run_and_says_what_to_change(
+    engine: InProcessEngine, clock: FrozenClock, given: str, code: str, says: str
 ) -> None:
-    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS", 100)
+    """It uses up nothing, and is not tried again by itself: each try may pay for something."""
     run = ended(engine, "misuse", given)
+    clock.advance(3600)
+    engine.run_until_idle()
+    later = engine.show(run.run_id)
 
-    assert (run.dead_letter_reason, run.position.attempts.failed) == ("PERMANENT_FAILURE", 1)
+    assert (later.status, later.dead_lettered, later.position.attempts) == (
+        "BLOCKED",
+        False,
+        Attempts(),
+    )
+    assert later.block is not None
+    assert later.block.code == "handler_mistake"
+    assert later.position.dispatch.generation == run.position.dispatch.generation
     assert run.error is not None
     assert run.error.code == code
     assert says in run.error.message
+
+
+def test_more_calls_than_a_step_keeps_are_not_retried(
+    engine: InProcessEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS", 100)
+    run = ended(engine, "misuse", "many calls")
+
+    assert (run.dead_letter_reason, run.position.attempts.failed) == ("PERMANENT_FAILURE", 1)
+    assert run.error is not None
+    assert "a step keeps at most 100" in run.error.message
 
 
 def test_an_error_may_say_when_to_come_again(engine: InProcessEngine, clock: FrozenClock) -> None:
@@ -163,14 +183,16 @@ def test_the_traceback_of_a_task_that_failed_is_there(engine: InProcessEngine) -
     assert 'raise GoneError("it is gone")' in (error.traceback or "")
 
 
-@pytest.mark.parametrize(("given", "says"), [(1, "no such unit"), (2, "cannot be kept as JSON")])
-def test_an_output_whose_model_raises_fails_its_attempt(
-    engine: InProcessEngine, given: int, says: str
+@pytest.mark.parametrize(
+    ("given", "failed", "says"), [(1, 1, "no such unit"), (2, 0, "cannot be kept as JSON")]
+)
+def test_an_output_whose_model_raises_ends_its_attempt(
+    engine: InProcessEngine, given: int, failed: int, says: str
 ) -> None:
     """The code of a model is the user's, too: it must not take the worker with it."""
     run = ended(engine, "spoil", given)
 
-    assert run.position.attempts.failed == 1
+    assert run.position.attempts.failed == failed
     assert run.error is not None
     assert run.error.code == "invalid_output"
     assert says in run.error.message

@@ -444,7 +444,7 @@ def test_a_result_that_would_come_back_as_a_dict_is_refused(ctx: RecordingContex
         asyncio.run(ctx.aonce("ask", agent.enveloped, "hello"))
 
     assert "(await agent.run(...)).output" in str(no.value)
-    assert (no.value.permanent, agent.runs) == (True, 1)
+    assert (no.value.is_mistake, agent.runs) == (True, 1)
     assert ctx.recorded.calls == {}
 
 

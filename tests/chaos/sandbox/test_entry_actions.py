@@ -68,8 +68,8 @@ def test_it_keeps_no_checkpoint_in_place_of_that_of_the_handler(
 ) -> None:
     failed, finished = run("resumes", "keeps"), run("resumes", "note")
 
-    assert isinstance(failed, Failed)
-    assert failed.error.code == "checkpoint_misused"
+    assert isinstance(failed, Unable)
+    assert (failed.code, failed.error.code) == ("handler_mistake", "checkpoint_misused")
     assert isinstance(finished, Finished)
     assert [kept.iteration_count for kept in attempts.checkpoints] == [8]
 

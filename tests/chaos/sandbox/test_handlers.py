@@ -135,15 +135,13 @@ def test_a_handler_that_cannot_be_imported_is_no_failure_of_the_run(attempts: At
 
 
 @pytest.mark.parametrize(
-    ("handler", "code", "permanent"),
-    [("returns_no_json", "invalid_output", True), ("returns_too_much", "too_large", True)],
+    ("handler", "code"),
+    [("returns_no_json", "invalid_output"), ("returns_too_much", "too_large")],
 )
-def test_an_output_that_cannot_be_kept_is_a_failure(
-    attempts: Attempts, handler: str, code: str, permanent: bool
+def test_an_output_that_cannot_be_kept_is_a_mistake(
+    attempts: Attempts, handler: str, code: str
 ) -> None:
-    failed = failure_of(attempts.run(handler))
-
-    assert (failed.error.code, failed.permanent) == (code, permanent)
+    assert what_is_wrong(attempts.run(handler)) == ("handler_mistake", code)
 
 
 def test_a_process_that_exits_without_a_result_says_with_which_code(attempts: Attempts) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.status import DeadLetterReason
 from tests.chaos.sandbox.hostile_imports.place import NOTES, WORKER
 from tests.chaos.sandbox.hostile_place import (
     HANG,
@@ -199,25 +198,31 @@ def test_each_output_and_error_that_cannot_be_kept_is_told_apart(place: HostileP
     place.check_nothing_is_left()
 
 
-def test_an_output_that_is_not_json_is_refused_for_good(place: HostilePlace) -> None:
+def test_an_output_that_is_not_json_blocks_until_the_handler_is_another(
+    place: HostilePlace,
+) -> None:
     """Another attempt would return the same."""
     stories = place.run("returns_an_object", "returns_nan")
 
     assert ways(stories) == {
-        "returns_an_object": "invalid_output",
-        "returns_nan": "invalid_output",
+        "returns_an_object": "handler_mistake",
+        "returns_nan": "handler_mistake",
     }
     for story in stories.values():
-        assert story.run.dead_letter_reason == DeadLetterReason.PERMANENT_FAILURE
-        assert story.run.position.attempts.failed == 1
+        assert story.run.error is not None
+        assert story.run.error.code == "invalid_output"
+        assert (story.run.status, story.run.position.attempts.failed) == ("BLOCKED", 0)
     place.check_nothing_is_left()
 
 
-def test_an_output_that_is_too_large_is_refused_for_good(place: HostilePlace) -> None:
+def test_an_output_that_is_too_large_blocks_until_the_handler_is_another(
+    place: HostilePlace,
+) -> None:
     story = place.run("returns_too_much")["returns_too_much"]
 
-    assert story.how == "too_large"
-    assert story.run.dead_letter_reason == DeadLetterReason.PERMANENT_FAILURE
+    assert story.how == "handler_mistake"
+    assert story.run.error is not None
+    assert (story.run.error.code, story.run.dead_lettered) == ("too_large", False)
     place.check_nothing_is_left()
 
 

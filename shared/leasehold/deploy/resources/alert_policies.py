@@ -151,6 +151,7 @@ ALERTS: Final = Registry(
             "ERROR",
             "A run is blocked because of what is deployed; no retry is used up.\n\n"
             "`handler_unavailable`: a handler, gate or entry action cannot be imported. "
+            "`handler_mistake`: a handler asks for what cannot be, or returns what cannot be kept. "
             "`input_mismatch`: it does not take what it is given any more. `input_missing`: the "
             "artifacts are not where they were. `step_unknown`: no catalog has the step. "
             "`leasehold why RUN` has the line. Deploy what is right: the run goes on by itself "

@@ -33,6 +33,7 @@ _LOOKS: Final = doubling(FIRST_LOOK, LONGEST_LOOK)
 _GOES_ON: Final = "the run goes on by itself then, and `retry` has it look now."
 _REMEDIES: Final[Mapping[BlockCode, str]] = {
     BlockCode.HANDLER_UNAVAILABLE: f"Deploy code that can be imported; {_GOES_ON}",
+    BlockCode.HANDLER_MISTAKE: f"Deploy a handler without this mistake; {_GOES_ON}",
     BlockCode.INPUT_MISMATCH: f"Deploy a handler that takes what it is given; {_GOES_ON}",
     BlockCode.INPUT_MISSING: f"Put the artifacts back where LEASEHOLD_ARTIFACTS says; {_GOES_ON}",
     BlockCode.LIMIT_UNUSABLE: f"Deploy a catalog or a handler whose limits fit the run; {_GOES_ON}",
@@ -54,7 +55,7 @@ def block_attempt(
     error: ErrorRecord,
     notes: Notes = NO_NOTES,
 ) -> Change:
-    """Block a run whose attempt the code cannot begin, or not judge; it counts for nothing.
+    """Block a run whose attempt the code cannot begin, finish or judge; it counts for nothing.
 
     Args:
         manifest: the run.
@@ -108,6 +109,8 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
     """Try a blocked run once more where it stands; it shows by itself whether it is put right.
 
     A process that does not know the step leaves it to others for the grace, and looks again later.
+    A mistake of the handler is not tried again with the code that made it, or that may be the same:
+    each try may pay for a call whose result cannot be kept.
 
     Args:
         manifest: the run.
@@ -120,6 +123,9 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
     if look_at is None or block is None or (now < look_at and not at_once):
         return unchanged(manifest, Outcome.NOT_DUE)
     is_mine = rules.code_hash and block.code_hash == rules.code_hash
+    if block.code == BlockCode.HANDLER_MISTAKE and (is_mine or not (at_once or rules.code_hash)):
+        not_due = unchanged(manifest, Outcome.NOT_DUE)
+        return not_due if at_once else _look_later(Draft(manifest, now, rules), block)
     found_at = manifest.updated_at  # ahead of now where the clock was set back since
     if at_once and is_mine and found_at <= now < found_at + FIRST_LOOK:
         return unchanged(manifest, Outcome.NOT_DUE)
@@ -128,10 +134,13 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
         return look(draft, block, RunEvent.LOOKED_AGAIN, Outcome.LOOKED_AGAIN)
     if at_once or now < look_at + rules.grace:
         return unchanged(manifest, Outcome.STEP_UNKNOWN)
+    return _look_later(draft, block)
+
+
+def _look_later(draft: Draft, block: Block) -> Change:
     looks = block.looks + 1
-    draft.run = replace(
-        draft.run, block=replace(block, looks=looks, look_at=now + _LOOKS.wait(looks + 1))
-    )
+    look_at = draft.now + _LOOKS.wait(looks + 1)
+    draft.run = replace(draft.run, block=replace(block, looks=looks, look_at=look_at))
     return draft.commit(Outcome.ALARM_SET)
 
 

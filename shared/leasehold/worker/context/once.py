@@ -45,6 +45,7 @@ from leasehold.domain.recorded_calls import (
 )
 from leasehold.errors import (
     CallKeyReusedError,
+    CallMisfitError,
     CallResultError,
     InvalidRequestError,
     UnrestorableResultError,
@@ -241,12 +242,12 @@ def _written(key: str, returns: ReturnType, result: Any) -> str:
 
 
 def _read(key: str, returns: ReturnType, text: str) -> Any:
-    """Return a result as the type that the call returns, or raise CallResultError."""
+    """Return a result as the type that the call returns, or raise CallMisfitError."""
     try:
         return returns.model.validate_json(text)
     except ValidationError as error:
         problem = f"as it is kept does not fit {returns.name}: {first_problem(error)}"
-        raise CallResultError(
+        raise CallMisfitError(
             key=key, problem=f"{problem}; to make the call again, give it another key"
         ) from None
 

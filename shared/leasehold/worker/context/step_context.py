@@ -17,6 +17,7 @@ from typing import (
     Generic,
     Literal,
     NoReturn,
+    SupportsFloat,
     TypeVar,
     Unpack,
     cast,
@@ -564,13 +565,20 @@ class StepContext:
         """Record how far the work is: a share of 1, and a short message.
 
         Raises:
-            InvalidRequestError: the share is above 1.
+            InvalidRequestError: the share is above 1 or no number, or the message is no text.
         """
-        if fraction > _WHOLE:
-            allowed = f"a share from 0 to 1; of 100 it is {fraction:g}/100"
+        if not isinstance(fraction, SupportsFloat):
+            value = type(fraction).__name__
+            raise InvalidRequestError(field="fraction", value=value, allowed="a share from 0 to 1")
+        if not isinstance(message, str):
+            value = type(message).__name__
+            raise InvalidRequestError(field="message", value=value, allowed="a text")
+        share = float(fraction)
+        if share > _WHOLE:
+            allowed = f"a share from 0 to 1; of 100 it is {share:g}/100"
             raise InvalidRequestError(field="fraction", value=fraction, allowed=allowed)
         clean = message.encode("utf-8", "replace").decode()  # a file name may be no text
-        share = min(1.0, max(0.0, fraction)) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
+        share = min(1.0, max(0.0, share)) if share == share else 0.0  # noqa: PLR0124 - NaN
         self._calls.note_progress(Progress(fraction=share, message=progress_message(clean)))
 
     def mark_bootstrap_complete(self, tool_name: str) -> None:

@@ -42,6 +42,12 @@ def is_permanent(error: BaseException, retry: RetryRule | None = None) -> bool:
         return False
 
 
+def is_mistake(error: BaseException) -> bool:
+    """Return whether the handler uses its context wrongly: one error of a group says so for all."""
+    known = (one for one in (error, *leaves_of(error)) if isinstance(one, LeaseholdError))
+    return any(one.is_mistake for one in known)
+
+
 def retry_after_of(error: BaseException) -> float | None:
     """Return in how many seconds the error says that it may be tried again; None: it says nothing.
 

@@ -47,7 +47,7 @@ from leasehold.worker.context.typed_json import json_text_of
 from leasehold.worker.failures.error_chain import outage_in, shortage_in
 from leasehold.worker.failures.failures import record_of, record_of_misfit, safe_text
 from leasehold.worker.failures.kept_text import MAX_TEXT, cut
-from leasehold.worker.failures.retry_hints import is_permanent
+from leasehold.worker.failures.retry_hints import is_mistake, is_permanent
 from leasehold.worker.handler.handlers import (
     Handler,
     StepFunction,
@@ -192,7 +192,8 @@ def _judged(handler: Handler, answer: Any) -> Result:
     if status not in OUTPUT_STATUSES:
         shown, allowed = safe_text(status, _MAX_SHOWN), ", ".join(OUTPUT_STATUSES)
         message = f"StepResult.status is {shown!r}; allowed: {allowed}."
-        return Failed(ErrorRecord(type="StepResult", code="invalid_output", message=message))
+        record = ErrorRecord(type="StepResult", code="invalid_output", message=message)
+        return Unable(BlockCode.HANDLER_MISTAKE, record)
     try:
         return Finished(json_text_of(handler.output, answer), status, summary, skip_to)
     except ValidationError as error:
@@ -201,7 +202,7 @@ def _judged(handler: Handler, answer: Any) -> Result:
         record = record_of(error)
         message = cut(f"The output cannot be kept as JSON: {record.message}", MAX_TEXT)
         record = replace(record, type="TypeError", code="invalid_output", message=message)
-        return Failed(record, permanent=True)  # another attempt would return the same
+        return Unable(BlockCode.HANDLER_MISTAKE, record)  # another attempt would return the same
     except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
         return Failed(replace(record_of(error), code="invalid_output"))
 
@@ -265,10 +266,16 @@ def _signal_request(error: SignalAwaitedError) -> SignalRequest:
 
 def failed_by(
     error: BaseException, path: str, step: StepHandler, retry: RetryRule | None
-) -> Failed:
-    """Return how an attempt ends whose handler, or an entry action at this path, has raised."""
+) -> Failed | Unable:
+    """Return how an attempt ends whose handler, or an entry action at this path, has raised.
+
+    A request to its context that no attempt can have met is a mistake of its code.
+    """
     what = "" if path == step.handler else f"Entry action {path!r}"
-    return Failed(record_of(error, path, what), permanent=is_permanent(error, retry))
+    record, permanent = record_of(error, path, what), is_permanent(error, retry)
+    if not permanent and is_mistake(error):
+        return Unable(BlockCode.HANDLER_MISTAKE, record)
+    return Failed(record, permanent)
 
 
 def _short_of(error: BaseException) -> Deferred | None:

@@ -27,7 +27,7 @@ from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.failures.error_chain import outage_in
 from leasehold.worker.failures.failures import record_of, record_of_misfit, safe_text
 from leasehold.worker.failures.kept_text import MAX_TEXT, cut, try_text
-from leasehold.worker.failures.retry_hints import is_permanent
+from leasehold.worker.failures.retry_hints import is_mistake, is_permanent
 from leasehold.worker.handler.handlers import handler_of
 from leasehold.worker.stopping.shutdown import Interrupts, is_ctrl_c
 
@@ -152,7 +152,10 @@ class InlineGateRunner:
             if outage := outage_in(error):
                 raise outage from None
             record = replace(_record_of(gate, error), code="gate_raised")
-            return Failed(record, is_permanent(error, manifest.position.dispatch.retry))
+            permanent = is_permanent(error, manifest.position.dispatch.retry)
+            if not permanent and is_mistake(error):
+                return Unable(BlockCode.HANDLER_MISTAKE, record, finished)
+            return Failed(record, permanent)
         return finished
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from leasehold.domain.json_text import OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result, Unable
+from leasehold.domain.status import BlockCode
 from leasehold.errors import TooLargeError
 from leasehold.logs.attempt import AttemptName, LinesOf, keep, name_attempts_in_records
 from leasehold.ports.handler_runner import EnteredStep
@@ -301,7 +302,8 @@ class HandlerProcess:
                 try:
                     check_size(f"the output of step {self._job.step}", output, OUTPUT_BYTES)
                 except TooLargeError as error:
-                    return self._failed(ErrorRecord.of(error), permanent=True)
+                    result = Unable(BlockCode.HANDLER_MISTAKE, ErrorRecord.of(error))
+                    return self._word_for(result)
                 facts = {"status": status, "summary": summary, "skip_to": skip_to}
                 return LastWord(FinishedNote.model_validate(facts), output.encode())
             case Failed(record, permanent):

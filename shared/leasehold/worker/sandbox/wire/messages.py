@@ -344,7 +344,9 @@ class UnableNote(Message):
 
     longest_body: ClassVar[int] = _MAX_RECORD
     kind: Literal["unable"] = "unable"
-    code: Literal[BlockCode.HANDLER_UNAVAILABLE, BlockCode.INPUT_MISMATCH]
+    code: Literal[
+        BlockCode.HANDLER_UNAVAILABLE, BlockCode.HANDLER_MISTAKE, BlockCode.INPUT_MISMATCH
+    ]
 
 
 class DeferredNote(Message):
