@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import mypy.api
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,33 +60,6 @@ PATH: str = WRONG.handler
 '''
 
 
-def test_a_checker_follows_a_handler_that_is_given_as_a_function(tmp_path: Path) -> None:
-    (tmp_path / "catalog.py").write_text(CATALOG)
-    settings = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache")
-
-    said, _, _ = mypy.api.run([*map(str, settings), str(tmp_path)])
-
-    first, second = re.findall(r"^.*catalog\.py:(\d+): error: (.*)$", said, re.MULTILINE)
-    assert 'Argument "handler" to "StepDispatchEntry" has incompatible type' in first[1]
-    assert 'Argument "check" to "GateEntry" has incompatible type' in second[1]
-
-
-def test_the_code_of_the_pages_keeps_the_strictest_types(tmp_path: Path) -> None:
-    """The page on the client has its own test, which says more of its types."""
-    for text in code("docs/testing.md"):
-        (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
-    for page in ("handlers", "gates", "errors"):
-        (tmp_path / f"{page}.py").write_text("\n\n".join(code(f"docs/{page}.md")))
-    _, steps, test = code("README.md")
-    (tmp_path / "readme.py").write_text(steps)
-    (tmp_path / "test_readme.py").write_text(test.replace("import steps", "import readme as steps"))
-    settings = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache")
-
-    said, failed, _ = mypy.api.run([*map(str, settings), str(tmp_path)])
-
-    assert (said, failed) == ("Success: no issues found in 12 source files\n", "")
-
-
 VALUES = """
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Lease
@@ -102,13 +76,51 @@ def changed(run: Manifest, lease: Lease) -> Manifest:
 """
 
 
-def test_a_checker_knows_the_fields_of_the_values_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "values.py").write_text(VALUES)
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a checker says of all code at once: it reads the package before it reads any of it."""
+    folder = tmp_path_factory.mktemp("typed")
+    (folder / "functions.py").write_text(CATALOG)
+    (folder / "values.py").write_text(VALUES)
+    for text in code("docs/testing.md"):
+        file = folder / text.splitlines()[0].removeprefix("# ")
+        assert not file.exists()
+        file.write_text(text)
+    for page in ("handlers", "gates", "errors"):
+        (folder / f"{page}.py").write_text("\n\n".join(code(f"docs/{page}.md")))
+    _, steps, test = code("README.md")
+    (folder / "readme.py").write_text(steps)
+    (folder / "test_readme.py").write_text(test.replace("import steps", "import readme as steps"))
     settings = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache")
 
-    said, _, _ = mypy.api.run([*map(str, settings), str(tmp_path)])
+    said, failed, _ = mypy.api.run([*map(str, settings), str(folder)])
 
-    found = re.findall(r"^.*values\.py:(\d+): error: (.*?)  \[", said, re.MULTILINE)
+    assert failed == "", said
+    *lines, last = said.splitlines()
+    assert last.endswith("errors in 2 files (checked 14 source files)"), said
+    return lines
+
+
+def errors_of(file: str, lines: list[str]) -> list[tuple[str, str]]:
+    """Return line and text of each error in a file."""
+    return re.findall(rf"^.*/{file}:(\d+): error: (.*)$", "\n".join(lines), re.MULTILINE)
+
+
+def test_a_checker_follows_a_handler_that_is_given_as_a_function(checked: list[str]) -> None:
+    first, second = errors_of("functions.py", checked)
+
+    assert 'Argument "handler" to "StepDispatchEntry" has incompatible type' in first[1]
+    assert 'Argument "check" to "GateEntry" has incompatible type' in second[1]
+
+
+def test_the_code_of_the_pages_keeps_the_strictest_types(checked: list[str]) -> None:
+    """The page on the client has its own test, which says more of its types."""
+    assert [line for line in checked if not re.match(r".*/(functions|values)\.py:", line)] == []
+
+
+def test_a_checker_knows_the_fields_of_the_values_of_a_run(checked: list[str]) -> None:
+    found = errors_of("values.py", checked)
+
     assert sorted({int(number) for number, _ in found}) == [9, 10, 11, 12]
     assert 'Argument "paused" to "replace" of "Manifest" has incompatible type' in found[0][1]
     assert 'Unexpected keyword argument "leese" for "replace" of "Position"' in found[1][1]
