@@ -27,6 +27,7 @@ from leasehold.bootstrap.connections import Around, Purpose, connect
 from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain.change import Change
 from leasehold.domain.event_message import EventMessage
+from leasehold.domain.signal_link import PublicUrl
 from leasehold.domain.timestamps import ClockStep
 from leasehold.errors import MissingExtraError, SettingError
 from leasehold.logs.attempt import (
@@ -316,6 +317,7 @@ def boot(
         ),
         budgets=budgets,
         samples=open_samples(settings, clock),
+        link_secrets=settings["LEASEHOLD_LINK_SECRET"],
     )
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))
@@ -343,7 +345,7 @@ def _channels(
         report=hooks.report,
         find_sender=sender_of,
         allow_local=settings["LEASEHOLD_ALLOW_LOCAL_CHANNELS"],
-        base_url=settings["LEASEHOLD_PUBLIC_URL"],
+        base_url=PublicUrl(settings["LEASEHOLD_PUBLIC_URL"], settings["LEASEHOLD_LINK_SECRET"]),
     )
 
 

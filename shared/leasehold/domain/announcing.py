@@ -131,6 +131,7 @@ def _delivery(run: Manifest, told: Announcement, channel: str, grace: timedelta)
         summary=_summary(run, told.event, reason, detail),
         reason=reason,
         detail=detail,
+        signal=None if (wait := run.waits_for) is None else wait.name,
         mark=run_mark(run),
         traceparent=run.traceparent,
         state=DeliveryState.DUE,

@@ -67,6 +67,7 @@ class Delivery(Stored):
     summary: Text  # one plain line
     reason: Text | None = None  # of a dead letter, or the code of a block
     detail: Text | None = None
+    signal: Text | None = None  # that the run waits for
     mark: Text  # tells the run from an earlier one of the same id
     traceparent: Text | None = None  # what the run was begun with
 

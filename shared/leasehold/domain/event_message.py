@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from leasehold.domain.delivery import MAX_DETAIL, MAX_OUTPUT_SUMMARY, MAX_REASON, Delivery
 from leasehold.domain.printable import one_line
+from leasehold.domain.signal_link import link_to
 from leasehold.domain.timestamps import moment_text
 
 #: What stands before the event in the type of a message.
@@ -87,4 +88,18 @@ def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:
         for name, text in texts.items()
         if text is not None
     }
-    return {**facts, "links": {"run": run, "why": f"{run}/why", "trace": f"{run}/trace"}}
+    links = {"run": run, "why": f"{run}/why", "trace": f"{run}/trace"}
+    if delivery.signal is not None and (link := _link_to_signal(delivery, base_url)):
+        links["signal"] = link
+    return {**facts, "links": links}
+
+
+def _link_to_signal(delivery: Delivery, base_url: str) -> str | None:
+    """Return the signed link by which its reader sends the signal; None: there is none."""
+    return link_to(
+        base_url,
+        run_id=delivery.run_id,
+        life=delivery.mark,
+        name=str(delivery.signal),
+        since=delivery.due_since,
+    )

@@ -162,6 +162,16 @@ SETTINGS: Final = Registry(
             is_secret=True,
         ),
         SettingEntry(
+            "LEASEHOLD_LINK_SECRET",
+            "",
+            f"{_PRINTABLE}; {_ALSO}",
+            "the secret that signs links in announcements, by which people send a signal without "
+            "signing in; without it there are no such links "
+            "([patterns/wait.md](patterns/wait.md#a-link-for-people))",
+            secrets,
+            is_secret=True,
+        ),
+        SettingEntry(
             "LEASEHOLD_IDENTITY_HEADER",
             "",
             "the name of a header, such as X-Forwarded-User",

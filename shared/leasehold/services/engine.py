@@ -210,6 +210,7 @@ class Engine:
         shares: the turns of rates that this process has taken, by the name of their line.
         samples: knows what attempts took; None: the ledger of the store does.
         given_items: the documents of items that lanes here were given last.
+        link_secrets: that sign links for people, see `domain/signal_link.py`; none: there are none.
     """
 
     documents: Documents
@@ -232,6 +233,7 @@ class Engine:
     samples: SampleSource | None = None
     shares: dict[str, Any] = field(default_factory=dict)
     given_items: dict[Ref, GivenItems] = field(default_factory=dict)  # as lanes have read them
+    link_secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def dispatch_rules(self) -> Rules:
         """Return the rules for a transition that may dispatch: the overrides are at most 10 s old.

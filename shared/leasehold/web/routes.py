@@ -25,6 +25,7 @@ from leasehold.api.call_row import (
 )
 from leasehold.api.request_model import RequestModel, fields_of
 from leasehold.api.results import SIZE_HEADER
+from leasehold.domain.signal_link import is_link
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.paging import SCAN_PAGE
@@ -114,6 +115,10 @@ class Routes:
             CallerNotAllowedError: its caller has not the right that the row takes.
             LeaseholdError: it is refused, or fails.
         """
+        if self._has_pages and is_link(request.path):
+            from leasehold.web.signal_link import answer_link  # noqa: PLC0415 - seldom asked
+
+            return answer_link(source, request)
         if self._has_pages and (page := _page(self, source, request)):
             return page
         try:

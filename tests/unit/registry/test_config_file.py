@@ -78,6 +78,7 @@ def test_each_setting_has_one_key(file: Path) -> None:
         "LEASEHOLD_CONFIG",
         "LEASEHOLD_TOKEN",
         "LEASEHOLD_VIEWER_TOKEN",
+        "LEASEHOLD_LINK_SECRET",
     }
 
 

@@ -22,6 +22,7 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "LEASEHOLD_RIGHTS": None,
         "LEASEHOLD_TOKEN": (),
         "LEASEHOLD_VIEWER_TOKEN": (),
+        "LEASEHOLD_LINK_SECRET": (),
         "LEASEHOLD_IDENTITY_HEADER": "",
         "LEASEHOLD_CALLERS": (),
         "LEASEHOLD_AUDIENCE": (),

@@ -87,7 +87,7 @@ class ChannelOpener:
     def _open(self, entry: ChannelEntry) -> Channel:
         require_packages(entry)
         if isinstance(entry, LogChannel):
-            return LogSender(self._report, self._base_url)
+            return LogSender(self._report, str(self._base_url))  # no signed link in a log
         if isinstance(entry, SlackChannel):
             return self._open_slack(entry)
         if isinstance(entry, WebhookChannel):

@@ -1,0 +1,187 @@
+"""Signed links: a person answers without signing in, until the link is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from werkzeug import Request
+
+from leasehold.domain.announcement import AnnouncedEvent, Priority
+from leasehold.domain.delivery import Delivery, DeliveryState
+from leasehold.domain.event_message import announced_facts
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.signal_link import LINK_LIFE, PublicUrl, SignalLink
+from leasehold.registry.settings import read_settings
+from leasehold.testing import InProcessEngine
+from leasehold.web.sign_in import ServerCallers
+from tests.api.functions.conftest import Function, function_of, one_store
+
+SECRET = "-".join(["of", "links"] * 4)
+BROWSER = {"Accept": "text/html", "Sec-Fetch-Site": "none", "Host": "localhost"}
+FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin", "Host": "localhost"}
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    return one_store(
+        tmp_path,
+        monkeypatch,
+        LEASEHOLD_CATALOG="tests.api.waits.approvals",
+        LEASEHOLD_LINK_SECRET=f"new-{SECRET},{SECRET}",
+    )
+
+
+@pytest.fixture
+def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
+    with InProcessEngine(environ=environ, workers=0) as engine:
+        yield engine
+
+
+@pytest.fixture
+def serve_api(engine: InProcessEngine) -> Iterator[Function]:
+    assert engine
+    yield from function_of("serve_api")
+
+
+@pytest.fixture
+def waiting(engine: InProcessEngine) -> Manifest:
+    run_id = engine.start("approved", {}).run_id
+    engine.run_until_idle()
+    return engine.show(run_id)
+
+
+def link(run: Manifest, *, secret: str = SECRET, seconds: int = 3600, life: str = "") -> str:
+    until = int(run.updated_at.timestamp()) + seconds
+    return SignalLink(run.run_id, life or run.life, "approval", until).address("", secret)
+
+
+def test_a_link_shows_the_question_and_its_form_sends_the_answer_once(
+    serve_api: Function, engine: InProcessEngine, waiting: Manifest
+) -> None:
+    address = link(waiting)
+    page = serve_api.client.get(address, headers=BROWSER)
+    asked = engine.show(waiting.run_id)
+    sent = serve_api.client.post(address, data={"value": '{"approved": true}'}, headers=FORM)
+    again = serve_api.client.post(address, data={"value": '{"approved": true}'}, headers=FORM)
+    other = serve_api.client.post(address, data={"value": '{"approved": false}'}, headers=FORM)
+    engine.adopt(waiting.run_id)
+    engine.run_until_idle()
+
+    assert (page.status_code, "A run waits for approval" in page.text) == (200, True)
+    assert asked == waiting, "to open a link changes nothing"
+    assert (sent.status_code, again.status_code, other.status_code) == (200, 200, 409)
+    assert engine.output(waiting.run_id) == {"published": {"approved": True, "by": "someone"}}
+    assert page.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("secret", "seconds", "life"),
+    [("another-secret-0123456789", 3600, ""), (SECRET, -10, ""), (SECRET, 3600, "00000000")],
+)
+def test_a_link_that_is_over_or_forged_is_refused(
+    serve_api: Function,
+    engine: InProcessEngine,
+    waiting: Manifest,
+    secret: str,
+    seconds: int,
+    life: str,
+) -> None:
+    address = link(waiting, secret=secret, seconds=seconds, life=life)
+    answers = [
+        serve_api.client.get(address, headers=BROWSER),
+        serve_api.client.post(address, data={"value": "1"}, headers=FORM),
+    ]
+
+    assert [answer.status_code for answer in answers] == [403, 403]
+    assert "ask for a new one" in answers[0].text
+    assert engine.show(waiting.run_id) == waiting
+
+
+@pytest.mark.parametrize("changed", ["until", "key", "name", "run"])
+def test_a_changed_link_is_refused(serve_api: Function, waiting: Manifest, changed: str) -> None:
+    address = link(waiting)
+    query = {name: one for name, (one,) in parse_qs(urlsplit(address).query).items()}
+    later = str(int(query["until"]) + 1)
+    changes = {
+        "until": address.replace(query["until"], later),
+        "key": address.replace(query["key"], query["key"][::-1]),
+        "name": address.replace("/approval/", "/refusal/"),
+        "run": address.replace(waiting.run_id, "r-0123456789abcdef"),
+    }
+
+    assert serve_api.client.get(changes[changed], headers=BROWSER).status_code == 403
+
+
+@pytest.mark.parametrize("value", ["", "{", '{"approved": 7}'])
+def test_a_bad_answer_is_refused_and_changes_nothing(
+    serve_api: Function, engine: InProcessEngine, waiting: Manifest, value: str
+) -> None:
+    answer = serve_api.client.post(link(waiting), data={"value": value}, headers=FORM)
+
+    assert answer.status_code == 400
+    assert engine.show(waiting.run_id) == waiting
+
+
+def test_a_run_that_does_not_wait_any_more_says_so(
+    serve_api: Function, engine: InProcessEngine, waiting: Manifest
+) -> None:
+    engine.cancel(waiting.run_id)
+    page = serve_api.client.get(link(waiting), headers=BROWSER)
+
+    assert (page.status_code, "Nothing to do" in page.text) == (200, True)
+
+
+def test_a_link_needs_no_sign_in_and_nothing_else_is_open() -> None:
+    """Of a server that has a token: the signature of the link stands for it."""
+    settings = read_settings({"LEASEHOLD_TOKEN": "x" * 32, "LEASEHOLD_LINK_SECRET": SECRET})
+    callers = ServerCallers(None, settings)
+    paths = (
+        "/runs/r-1/signals/approval/link",
+        "/runs/r-1/signals/approval",
+        "/runs/r-1",
+        "/runs/r-1/signals/a/b/link",
+        "/runs:batch/signals/a/link",
+    )
+
+    refused = [callers.refusal_of(Request.from_values(path, method="POST")) for path in paths]
+
+    assert [one is None for one in refused] == [True, False, False, False, False]
+
+
+def _announced(run: Manifest) -> Delivery:
+    at = run.updated_at
+    return Delivery(
+        run_id=run.run_id,
+        occurrence="1",
+        channel="mail",
+        pipeline=run.pipeline,
+        event=AnnouncedEvent.RUN_BLOCKED,
+        priority=Priority.HIGH,
+        step="ask",
+        summary="It waits.",
+        signal="approval",
+        mark=run.life,
+        state=DeliveryState.DUE,
+        created_at=at,
+        updated_at=at,
+        give_up_at=at + timedelta(days=1),
+    )
+
+
+def test_an_announcement_has_the_link_where_a_secret_is_set(
+    serve_api: Function, waiting: Manifest
+) -> None:
+    url = PublicUrl("https://shop.example", [SECRET])
+    links = announced_facts(_announced(waiting), url)["links"]
+    without = announced_facts(_announced(waiting), "https://shop.example")["links"]
+    address = links["signal"].removeprefix("https://shop.example")
+
+    until = int(parse_qs(urlsplit(address).query)["until"][0])
+    assert until == int((waiting.updated_at + LINK_LIFE).timestamp())
+    assert serve_api.client.get(address, headers=BROWSER).status_code == 200
+    assert set(without) == {"run", "why", "trace"}
+    assert SECRET not in links["signal"]
