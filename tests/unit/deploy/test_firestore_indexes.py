@@ -109,7 +109,7 @@ def queries_of_services() -> list[Query]:
     """Return what is asked for lists, however they are filtered, live runs, alarms and claims."""
     documents = AskedDocuments()
     catalog = Catalog(steps=Registry("dispatch", [REMOTE]), pipelines=Registry("pipelines", []))
-    rules = SimpleNamespace(grace=timedelta(minutes=1))
+    rules = SimpleNamespace(grace=timedelta(minutes=1), pauses={}, pause_of=lambda _: None)
     clock = FrozenClock()
     parts = SimpleNamespace(
         documents=documents,
@@ -119,6 +119,7 @@ def queries_of_services() -> list[Query]:
         threads=Threads(side_by_side, lambda call, _: bool(call()) or True, time.sleep),
         process=Process("vm-1/1@1", code_hash="0a1b"),
         rules=rules,
+        dispatch_rules=lambda: rules,
         budgets=BudgetSettings(),
         retention=Retention(timedelta(days=30)),
     )
