@@ -835,7 +835,8 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
 NO_TRANSITIONS: Final = {
     "ALLOWED", "Breach", "NewRun", "Operation", "BoundOperation", "breaches", "check_again",
     "check_allowed", "decisions", "first_time", "is_allowed", "is_purgeable",
-    "begins_at", "goes_on", "has_own_work", "recreate", "repeat_of", "time_in_future", "with_skips",
+    "begins_at", "goes_on", "has_items", "has_own_work", "recreate", "repeat_of",
+    "time_in_future", "with_skips",
 }  # fmt: skip
 
 

@@ -63,6 +63,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "reason": "why, for the trace",
     "step": "only while the run is at this step; at another one it is a 409",
     "fromStep": "where the new run begins; left out: where the old one stopped",
+    "failedItems": "begin where a list was worked on, and do those items alone that failed there",
     "keepPartial": "keep outputs of status PARTIAL, too; else only those of SUCCESS",
     "anew": "drop what the step itself has kept: checkpoint, results of calls, trials",
     "note": "a person's words for the handler, until the step is handed off",

@@ -84,6 +84,7 @@ class RecreateBody(OperationBody):
     labels: Annotated[Mapping[str, str], rules.labels()] | None = None
     keep_partial: Annotated[bool, rules.flag()] = False
     anew: Annotated[bool, rules.flag()] = False
+    failed_items: Annotated[bool, rules.flag()] = False
 
     def to_request(self, operation: Operation, actor: str) -> OperationRequest:
         """Return the request as the service takes it; what is left out is as in the old run."""
@@ -94,6 +95,7 @@ class RecreateBody(OperationBody):
             labels=self.labels,
             keep_partial=self.keep_partial,
             anew=self.anew,
+            failed_items=self.failed_items,
         )
 
 

@@ -16,6 +16,7 @@ from leasehold.cli.options import (
     all_steps_option,
     anew_option,
     budget_option,
+    failed_items_option,
     from_step_option,
     generation_option,
     input_option,
@@ -213,6 +214,7 @@ approve = _operation(
 @run_argument
 @from_step_option
 @keep_partial_option
+@failed_items_option
 @anew_option
 @input_option("Another input: JSON, @FILE, or @- for stdin.  [default: as before]")
 @labels_option("In place of the labels of RUN; may be given up to 16 times.")

@@ -262,6 +262,11 @@ from_step_option = click.option(
 keep_partial_option = click.option(
     "--keep-partial", is_flag=True, help="Keep earlier outputs of status PARTIAL, too."
 )
+failed_items_option = click.option(
+    "--failed-items",
+    is_flag=True,
+    help="Begin where a list was worked on item by item; do those alone that failed there.",
+)
 anew_option = click.option(
     "--anew",
     is_flag=True,

@@ -423,6 +423,7 @@ class Client:
         labels: Mapping[str, str] | None = None,
         keep_partial: bool = False,
         anew: bool = False,
+        failed_items: bool = False,
         **decision: Unpack[Decision],
     ) -> ContinuedRun:
         """Make a new run of one that is over, and return the new one; raises as `pause`.
@@ -436,13 +437,15 @@ class Client:
             labels: in place of the old run's.
             keep_partial: keep outputs of status PARTIAL, too; without `from_step` they are.
             anew: keep nothing of the step that it begins at.
+            failed_items: begin where a list was worked on item by item, and do those items alone
+                that failed there.
             decision: see `Decision`.
 
         Raises:
             PartialOutputError: an output before `from_step` is PARTIAL; nothing was changed.
         """
         given: dict[str, Any] = {} if input is AS_BEFORE else {"input": plain_input(input)}
-        given |= {"keep_partial": keep_partial, "anew": anew}
+        given |= {"keep_partial": keep_partial, "anew": anew, "failed_items": failed_items}
         body = RecreateBody(from_step=from_step, labels=labels, **given, **decision)
         return self.call(calls.recreate, body, run)
 

@@ -78,8 +78,10 @@ def ledger_ref(run_id: str) -> Ref:
 def ledger_of(run: Manifest) -> LedgerEntry:
     """Return the entry of an ended run: the same whenever it is asked for until it is archived."""
     ended_at = _ended_at(run)
-    types = {name: name if run.wait_rule_at(name) else run.step_type_of(name) for name in run.plan}
-    steps = {name: _step_entry(run.steps[name], name, types[name]) for name in run.plan}
+    places = run.places or {}  # one with children has no attempt of its step: nothing to learn of
+    plan = [name for name in run.plan if name not in places or not places[name].has_children]
+    types = {name: name if run.wait_rule_at(name) else run.step_type_of(name) for name in plan}
+    steps = {name: _step_entry(run.steps[name], name, types[name]) for name in plan}
     entries = steps.values()
     total_s = max(0.0, (ended_at - run.created_at).total_seconds())
     executing_s = min(total_s, sum([step.executing_s or 0.0 for step in entries]))

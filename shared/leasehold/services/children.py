@@ -46,6 +46,7 @@ from leasehold.domain.manifest import INLINE_BYTES, Manifest, manifest_of
 from leasehold.domain.manifest_parts import ErrorRecord, Place
 from leasehold.domain.printable import counted
 from leasehold.domain.result import Begun, Failed, Finished, Incomplete, Result, Unable
+from leasehold.domain.spend import total_of
 from leasehold.domain.status import BlockCode, RunStatus
 from leasehold.domain.stored import Document, StoredDocument, Write, make, replace
 from leasehold.errors import ItemsRefusedError
@@ -76,7 +77,10 @@ def at_place(engine: Engine, attempt: Attempt, place: Place, read: Callable[[], 
     """
     run = attempt.manifest
     if run.position.children is not None:
-        return _gathered(engine, run, place)
+        result = _gathered(engine, run, place)
+        if isinstance(result, Finished):  # else the next attempt that gathers counts it
+            attempt.tally.note_spend(total_of(child.spend for child in _children(engine, run)))
+        return result
     text = read()
     try:
         if place.each is not None:

@@ -58,6 +58,8 @@ class OperationRequest:
         input: of recreate: in place of the old run's.
         labels: of recreate: in place of the old run's.
         keep_partial: of recreate: keep outputs of status PARTIAL, too.
+        failed_items: of recreate: begin at the last place that worked item by item, and do those
+            items alone that failed there.
         anew: of retry and recreate: drop what the step itself has kept.
         note: of retry: words for the handler; None: those before, if any.
         budget: of resume: in place of what the run may spend; None: as before.
@@ -75,6 +77,7 @@ class OperationRequest:
     input: Any = AS_BEFORE
     labels: Mapping[str, str] | None = None
     keep_partial: bool = False
+    failed_items: bool = False
     anew: bool = False
     note: str | None = None
     budget: SpendLimit | None = None
@@ -246,6 +249,8 @@ def _recreate(
 ) -> Transition:
     new = begun.run
     lifecycle.check_allowed(manifest, Operation.RECREATE)
+    if request.failed_items:
+        request = replace(request, from_step=_place_of_items(manifest, new, request))
     step = lifecycle.begins_at(manifest, new, request.from_step)
     check_recreation(engine, manifest, new, step, begun.given)
     keeps_work = lifecycle.goes_on(manifest, new, step)
@@ -258,8 +263,23 @@ def _recreate(
         keep_partial=request.keep_partial,
         anew=anew,
         lost=_lost_files(engine, manifest) if keeps_work and not anew else (),
+        failed_items=request.failed_items,
     )
     return _once(recreate) if request.in_batch else recreate
+
+
+def _place_of_items(manifest: Manifest, new: NewRun, request: OperationRequest) -> str:
+    """Return the last place that was reached and worked item by item, or refuse it."""
+    reached = manifest.plan[: manifest.plan.index(manifest.position.step) + 1]
+    names = [name for name in reached if lifecycle.has_items(manifest, name)]
+    wanted = request.from_step
+    if not names or (wanted is not None and wanted not in names) or request.anew:
+        allowed = f"only where a list was worked on item by item ({', '.join(names) or 'nowhere'})"
+        raise InvalidRequestError(field="failedItems", value=True, allowed=allowed)
+    if new.input_digest != manifest.input_digest:
+        allowed = "no other input: the items are those of the old run"
+        raise InvalidRequestError(field="failedItems", value=True, allowed=allowed)
+    return wanted or names[-1]
 
 
 def _checked_anew(
@@ -408,6 +428,7 @@ def _options(request: OperationRequest) -> str:
         "note": request.note,
         "budget": request.budget and to_document(request.budget),
         "keepPartial": request.keep_partial or None,
+        "failedItems": request.failed_items or None,
         "anew": request.anew or None,
     }
     given = {name: value for name, value in options.items() if value is not None}

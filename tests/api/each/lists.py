@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -72,6 +74,14 @@ def square(_: StepContext, given: Item) -> Square:
     if given.n in FAILS.get(given.name, ()):
         raise PermanentError(f"item {given.n} cannot be squared", code="odd_item")
     return Square(n=given.n**2, filler=given.filler)
+
+
+def note_square(_: StepContext, given: Item) -> Square:
+    """Square an item, and note it in the file that is its name: processes are killed."""
+    with Path(given.name).open("a") as file:
+        file.write(f"{given.n}\n")
+    time.sleep(0.005)
+    return Square(n=given.n**2)
 
 
 def square_all(_: StepContext, given: list[Item]) -> list[Square]:
@@ -149,7 +159,7 @@ STEPS = Registry(
         _step(handler.__name__)
         for handler in (
             *(split, square, square_all, lose_one, merge, merge_outcomes, ask, count_up, name_it),
-            *(join_both, say_total),
+            *(join_both, say_total, note_square),
         )
     ],
 )
@@ -168,6 +178,7 @@ PIPELINES = Registry(
         PipelineEntry(
             name="too-few", steps=("split", Each("lose_one", at_once=2, batch=4), "merge")
         ),
+        PipelineEntry(name="noted", steps=("split", Each("note_square", at_once=4), "merge")),
         PipelineEntry(name="both", steps=("ask", Parallel("count_up", "name_it"), "join_both")),
         PipelineEntry(name="outer", steps=("ask", Child("squares"), "say_total")),
     ],

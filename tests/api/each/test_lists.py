@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from leasehold import Child, Each, Parallel, PipelineEntry, Registry
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import RunStatus
+from leasehold.errors import ChainError, InvalidEntryError, InvalidRequestError
 from leasehold.ports.documents import Query
+from leasehold.registry.pipelines import Catalog
 from leasehold.services.purge import purge
 from leasehold.services.read_runs import RunFilter
 from leasehold.testing import FrozenClock, InProcessEngine
@@ -167,6 +170,66 @@ def test_a_purged_run_leaves_no_lane_and_no_item(engine: InProcessEngine) -> Non
 
     assert lanes(engine, run.run_id) == []
     assert not engine.engine.documents.query(Query(f"runs/{run.run_id}/items"))
+
+
+def test_only_the_items_that_failed_are_done_for_a_recreated_run(engine: InProcessEngine) -> None:
+    FAILS["later"] = {2, 5}
+    first = settled(engine, "most", name="later", count=8)
+    FAILS["later"] = set()
+
+    made = engine.recreate(first.run_id, failed_items=True)
+    run = engine.run_until_settled(made.run_id)
+
+    assert engine.output(run.run_id) == {"total": 140, "count": 8, "failed": []}
+    assert [DONE["later", n] for n in range(8)] == [1, 1, 2, 1, 1, 2, 1, 1]
+
+
+def test_a_run_that_is_made_of_a_cancelled_one_keeps_the_items_that_are_done(
+    engine: InProcessEngine,
+) -> None:
+    FAILS["kept"] = {3}
+    blocked = settled(engine, "squares", name="kept", count=8)
+    engine.cancel(blocked.run_id)
+    FAILS["kept"] = set()
+
+    made = engine.recreate(blocked.run_id)
+    run = engine.run_until_settled(made.run_id)
+
+    assert engine.output(run.run_id) == {"total": 140, "count": 8, "failed": []}
+    assert [DONE["kept", n] for n in range(8)] == [1, 1, 1, 2, 1, 1, 1, 1]
+
+
+def test_failed_items_are_refused_where_there_is_no_list(engine: InProcessEngine) -> None:
+    run = settled(engine, "both", name="ada", count=3)
+
+    with pytest.raises(InvalidRequestError, match="item by item"):
+        engine.recreate(run.run_id, failed_items=True)
+
+
+def test_an_entry_that_is_wrong_is_refused_in_one_line() -> None:
+    for entry, allowed in (
+        (Each("square", at_once=0), "a whole number from 1 to 100"),
+        (Each("square", tolerate=2), "a share from 0 to 1"),
+        (Each("square", batch=1001), "a whole number from 1 to 1000"),
+        (Parallel("square"), "two different step types or more"),
+        (Child("squares"), "a step beside 'squares'"),
+    ):
+        with pytest.raises(InvalidEntryError, match=allowed):
+            PipelineEntry(name="wrong", steps=(entry,))
+
+
+def test_a_pipeline_cannot_wait_for_itself() -> None:
+    loop = PipelineEntry(name="loop", steps=("ask", Child("loop")))
+
+    with pytest.raises(InvalidEntryError, match="pipelines that do not wait for a run of"):
+        Catalog(STEPS, Registry("pipelines", [loop]))
+
+
+def test_a_chain_that_cannot_fit_is_found_before_a_run() -> None:
+    wrong = PipelineEntry(name="wrong", steps=("count_up", Each("square"), "merge"))
+
+    with pytest.raises(ChainError, match="must be an array: its items are worked on one by one"):
+        InProcessEngine(STEPS, Registry("pipelines", [wrong]), workers=0)
 
 
 def lanes(engine: InProcessEngine, run_id: str) -> list[Manifest]:

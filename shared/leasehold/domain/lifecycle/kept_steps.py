@@ -167,7 +167,8 @@ def without_own_work(run: Manifest) -> Manifest:
 def has_own_work(run: Manifest) -> bool:
     """Return whether the current step has kept something that could be dropped."""
     is_in_trials = run.position.step in run.looped_steps and trial_at(run, run.position.step) > 1
-    has_results = run.position.checkpoint is not None or bool(_count_of_calls(run))
+    is_begun = run.position.checkpoint is not None or run.position.children is not None
+    has_results = is_begun or bool(_count_of_calls(run))
     return has_results or is_in_trials or run.has_unjudged_output
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from leasehold.domain.change import Change, Draft, unchanged, with_index_fields
 from leasehold.domain.checkpoint import KeptValue
-from leasehold.domain.children import ITEMS_MISSING, with_word
+from leasehold.domain.children import ITEMS_MISSING, ItemsOf, with_word
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import question_task
 from leasehold.domain.lease import Fence
@@ -344,6 +344,7 @@ def recreate(
     keep_partial: bool = False,
     anew: bool = False,
     lost: Collection[str] = (),
+    failed_items: bool = False,
 ) -> Change:
     """Begin a new run, with the outputs before the step that it begins at. Both know the other.
 
@@ -363,6 +364,7 @@ def recreate(
         keep_partial: keep outputs of status PARTIAL, too.
         anew: keep nothing of the step that it begins at.
         lost: artifacts that are not there any more.
+        failed_items: it begins at a place with items, and does those alone that failed there.
 
     Raises:
         UnknownKeyError: this deploy does not know the step.
@@ -382,6 +384,9 @@ def recreate(
     created = new_manifest(now, rules=rules, new=new, step=step, steps=steps)
     if keeps_work:
         created = with_index_fields(with_work_of(manifest, created, lost), rules.grace)
+    if (keeps_work or failed_items) and has_items(created, step) and has_items(manifest, step):
+        done = ItemsOf(run_id=manifest.run_id, life=manifest.life, place=step)
+        created = replace(created, position=replace(created.position, items_of=done))
     if created.wait_rule_at(step) is not None:
         created = _begun_waiting(created, now, rules)
     if is_continued:
@@ -397,6 +402,12 @@ def recreate(
     created = replace(created, spent_before=_nothing_as_none(created.spend))
     draft.run = replace(draft.run, recreated_as=(*manifest.recreated_as, new.run_id))
     return draft.commit(Outcome.RECREATED, created)._replace(kept=kept_counts(created))
+
+
+def has_items(run: Manifest, name: str) -> bool:
+    """Return whether a place of the plan of a run works item by item."""
+    place = None if run.places is None else run.places.get(name)
+    return place is not None and place.each is not None
 
 
 def _begun_waiting(created: Manifest, now: datetime, rules: Rules) -> Manifest:
