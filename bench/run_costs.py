@@ -29,7 +29,7 @@ from docs.costs import COUNTED, IDLE_SWEEP, Kind
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.cloud_storage import CloudStorageArtifacts
 from leasehold.adapters.firestore import FirestoreDocuments
-from leasehold.bootstrap import Around, boot, load_catalog
+from leasehold.bootstrap import Around, Hooks, boot, load_catalog
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
 from leasehold.services.engine import Engine
@@ -172,6 +172,7 @@ def counted(catalog: Catalog) -> Iterator[Costs]:
             tasks=tasks,
             around=Around(artifacts=lambda _: artifacts),
             isolation="inline",
+            hooks=Hooks(may_continue=lambda: True, in_request=True),
         )
 
         def log(_: object) -> None:

@@ -25,14 +25,14 @@ def test_a_run_takes_what_the_docs_say() -> None:
 
 
 def test_the_tables_are_operations_times_prices() -> None:
-    """By hand: 23 writes, 7 reads, 6 operations of tasks, 4 requests, 4 lines of 1 KiB."""
-    firestore = 23 * 0.099 / 100_000 + 7 * 0.033 / 100_000
-    others = 6 * 0.40 / 1e6 + 4 * 0.40 / 1e6 + 4 * 1024 * 0.50 / 2**30
+    """By hand: 21 writes, 5 reads, 2 operations of tasks, 2 requests, 2 lines of 1 KiB."""
+    firestore = 21 * 0.099 / 100_000 + 5 * 0.033 / 100_000
+    others = 2 * 0.40 / 1e6 + 2 * 0.40 / 1e6 + 2 * 1024 * 0.50 / 2**30
 
     assert costs.usd_of(COUNTED["minutes"]) == pytest.approx(firestore + others)
     assert costs.usd_of(IDLE_SWEEP, Kind.READ) == pytest.approx(33 * 0.033 / 100_000)
     assert costs.compute_usd("execute_step", 60) == pytest.approx(60 * (0.000024 + 2 * 0.0000025))
-    assert "| **all of them** | **$0.031** | **$0.015** |" in costs.per_thousand_table()
+    assert "| **all of them** | **$0.025** | **$0.0092** |" in costs.per_thousand_table()
     assert "| Temporal Cloud | $0.20 | 4 x $50.00 per million" in costs.alternatives_table()
 
 
@@ -58,7 +58,7 @@ def test_the_hosted_comparison_has_the_compute_in_one_line() -> None:
     line = costs.in_one_line()
 
     assert "\n" not in line
-    assert "cost $5.25 here: $5.22 of compute and $0.031 for all else" in line
+    assert "cost $5.24 here: $5.22 of compute and $0.025 for all else" in line
     assert "others bill $0.030 to $0.20" in line
 
 

@@ -95,12 +95,14 @@ class Hooks:
     Args:
         observe: given each change whose commit stands.
         may_continue: whether a worker that hands a step off may take the next one at once.
+        in_request: whether it works in requests of a queue; the next step has to fit into one.
         warn: given each override and threshold that is refused, once.
         report: given dead letters, refused outputs and announcements to the log, as facts.
     """
 
     observe: Callable[[Change], None] = lambda _: None
     may_continue: Callable[[], bool] = lambda: False
+    in_request: bool = False
     warn: Callable[[str], object] = LOG.warning
     report: Callable[[Facts], object] = log_report
 
@@ -299,6 +301,7 @@ def boot(
             holder,
             sources.code_hash,
             may_continue=hooks.may_continue,
+            in_request=hooks.in_request,
             is_gone=partial(is_gone, host=host),
             has_servers=settings["LEASEHOLD_TASKS"] == "in-process",
             clock_step=_clock_step(settings["LEASEHOLD_STORE"], clock),

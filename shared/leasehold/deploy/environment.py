@@ -15,7 +15,7 @@ from leasehold.deploy.permissions import callers_of
 from leasehold.domain.redaction import without_secrets
 from leasehold.errors import SettingError
 from leasehold.registry.dispatch import check_platform
-from leasehold.registry.functions import FunctionEntry, Secret
+from leasehold.registry.functions import FunctionEntry, Secret, Trigger
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.setting_texts import IAM
 
@@ -97,6 +97,10 @@ def _settings_of(function: FunctionEntry, installation: Installation) -> dict[st
         # https://github.com/GoogleCloudPlatform/magic-modules/pull/11092
         "LOG_EXECUTION_ID": "false",
     }
+    tables, has_own = place.tables, "PIPELINE_OWN_TASKS" in place.tables.variables
+    if function.trigger is Trigger.TASKS and tables.concurrency and not has_own:
+        # a queue bounds its tasks alone
+        settings["PIPELINE_OWN_TASKS"] = ",".join(sorted(tables.concurrency))
     if place.retention_days is not None:
         settings["LEASEHOLD_RETENTION_DAYS"] = str(place.retention_days)
     return settings

@@ -40,6 +40,8 @@ class StepSettings:
         sources: for each field the place of its value: `entry`, `threshold`, a variable's name;
             if the run sets it, `run`.
         refused: one sentence for each value that was set but cannot be used.
+        own_task: whether each attempt has its own task, also where the worker of the step before
+            could go on.
         options: what the entry says alone, by the `ENTRY_OPTIONS` of a dispatch.
         tail: the settings of a tail probe, under the longest limits; None: there are none.
         is_tail: whether an attempt is one, by its run, step and generation.
@@ -56,6 +58,7 @@ class StepSettings:
     sources: Mapping[str, str]
     refused: tuple[str, ...] = ()
     retry: RetryRule | None = None
+    own_task: bool = False
     options: Mapping[str, Any] = field(default_factory=lambda: _DEFAULT_OPTIONS)
     tail: StepSettings | None = None
     is_tail: Callable[[str, str, int], bool] = lambda *_: False
@@ -209,6 +212,36 @@ def dispatch_of(
     return replace(dispatch, max_retries=max_retries, sources=sources)
 
 
+#: What a step has left behind its agent timeout where it runs in the request of the one before:
+#: half of what its own deadline would leave, up to this.
+_MOST_ROOM: Final = timedelta(seconds=30)
+#: Cloud Tasks takes no task with a shorter deadline, and its dispatch may get one yet.
+_LEAST_S: Final = 15
+
+
+def dispatch_in_request(
+    dispatch: Dispatch, settings: StepSettings, left: timedelta, task_of: int
+) -> Dispatch | None:
+    """Return the dispatch of a step that begins in the request of the one before; None: it may not.
+
+    Its deadline is then that of the request, as the queue waits no longer.
+
+    Args:
+        dispatch: the one that it would have with its own task.
+        settings: those in force for it.
+        left: until the queue stops waiting for the request.
+        task_of: the generation whose task the request is of.
+    """
+    left_s, hard = left // timedelta(seconds=1), dispatch.hard_limit
+    room = min((timedelta(seconds=dispatch.deadline_s) - hard) / 2, _MOST_ROOM)
+    if settings.own_task or left_s < _LEAST_S or timedelta(seconds=left_s) < hard + room:
+        return None
+    if left_s >= dispatch.deadline_s:
+        return replace(dispatch, task_of=task_of)
+    sources = {**dispatch.sources, "dispatchDeadline": "request"}
+    return replace(dispatch, deadline_s=left_s, sources=sources, task_of=task_of)
+
+
 def provisional_dispatch(
     before: Dispatch, *, generation: int, step: str, trial: int, not_before: datetime
 ) -> Dispatch:
@@ -235,6 +268,7 @@ def provisional_dispatch(
         provisional=before.provisional or is_further,
         after_block=None,
         held=None,
+        task_of=None,
     )
 
 

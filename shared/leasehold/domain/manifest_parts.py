@@ -167,6 +167,7 @@ class Dispatch(Stored):
     provisional: bool = False  # by who does not know the step: its settings are of the one before
     after_block: Block | None = None  # the block that is looked at again by this dispatch
     held: Hold | None = None  # its step is paused: it has no task, and begins once that is over
+    task_of: int | None = None  # the generation whose task it runs under; None: it has its own
 
     @property
     def waits_since(self) -> datetime:

@@ -317,6 +317,7 @@ class _StepLimits:
         self._find_override = find_override
         self._find_budget = find_budget
         self._strategy = settings["PIPELINE_LIMIT_STRATEGY"]
+        self._own_tasks: frozenset[str] = settings["PIPELINE_OWN_TASKS"]
         self._warn = warn
         self._warned: set[str] = set()
         self._resolved: dict[str, tuple[_Given, StepSettings]] = {}
@@ -357,7 +358,8 @@ class _StepLimits:
             if sentence not in self._warned:
                 self._warned.add(sentence)
                 self._warn(sentence)
-        return settings
+        has_own = entry.queue or self._own_tasks & {"all", entry.step_type, entry.queue_id}
+        return replace(settings, own_task=True) if has_own else settings
 
 
 # How the limits of steps are derived.

@@ -267,6 +267,11 @@ def secrets(text: str) -> tuple[str, ...]:
     return found
 
 
+def own_tasks(text: str) -> frozenset[str]:
+    """Return the steps whose attempts have their own tasks, by type or queue; all: every step."""
+    return frozenset(_list(text, _NAME_OF_STEP))
+
+
 def identity_header(text: str) -> str:
     """Return the name of a header that a proxy sets; nothing: there is none."""
     if text and (not _HEADER.fullmatch(text) or text.lower() in _NOT_IDENTITY):
@@ -277,6 +282,9 @@ def identity_header(text: str) -> str:
 def audiences(text: str) -> tuple[str, ...]:
     """Return the audiences of tokens; nothing: none."""
     return _list(text, _AUDIENCE)
+
+
+_NAME_OF_STEP: Final = re.compile(r"[a-zA-Z0-9_-]{1,100}")
 
 
 def _list(text: str, form: re.Pattern[str]) -> tuple[str, ...]:

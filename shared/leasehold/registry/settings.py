@@ -29,6 +29,7 @@ from leasehold.registry.setting_texts import (
     metrics_source,
     number,
     one_of,
+    own_tasks,
     public_url,
     rights,
     seconds_up_to,
@@ -411,6 +412,15 @@ SETTINGS: Final = Registry(
             "of the runs",
             one_of("runs"),
             file_key="delivery.idempotency_store",
+        ),
+        SettingEntry(
+            "PIPELINE_OWN_TASKS",
+            "",
+            "step types, or ids of queues, separated by commas; or all",
+            "the steps of which each attempt has its own task; the others begin in the request of "
+            "the step before, where they fit into what is left of it "
+            "([costs.md](costs.md#the-next-step-in-the-same-request))",
+            own_tasks,
         ),
         SettingEntry(
             "PIPELINE_LIMIT_STRATEGY",

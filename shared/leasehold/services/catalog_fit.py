@@ -278,7 +278,9 @@ class LiveRunCheck:
             nonce=frozen.nonce,
             max_retries=run.max_retries,
         )
-        pairs = ((name, getattr(frozen, name), getattr(now, name)) for name in _LIMITS)
+        is_of_request = frozen.sources.get("dispatchDeadline") == "request"
+        limits = (name for name in _LIMITS if not (is_of_request and name == "deadline_s"))
+        pairs = ((name, getattr(frozen, name), getattr(now, name)) for name in limits)
         return "; ".join(
             f"{_LIMITS[name]} {was}, now {is_}" for name, was, is_ in pairs if was != is_
         )

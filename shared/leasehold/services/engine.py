@@ -162,6 +162,8 @@ class Process:
         code_hash: a hash of the project's own sources as it read them at its start, the same in
             every process of one deploy; empty: they are not known here.
         may_continue: asked before a hand-off: may it take the next step's lease with it?
+        in_request: whether it works in requests of a queue: the next step has to fit into what is
+            left of one.
         is_gone: whether a process is known to live no more, whatever it noted.
         has_servers: whether servers look after the runs of the store, as with a queue within each
             process; functions come when they are called.
@@ -173,6 +175,7 @@ class Process:
     holder: str
     code_hash: str = ""
     may_continue: Callable[[], bool] = lambda: True
+    in_request: bool = False
     is_gone: Callable[[str], bool] = lambda _: False
     has_servers: bool = False
     clock_step: Callable[[], ClockStep | None] = lambda: None

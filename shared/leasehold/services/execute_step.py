@@ -129,7 +129,11 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
         if engine.process.may_continue():
             lease_id = engine.clock.new_id()  # of rules whose overrides `ending_of` has just read
             ending = lifecycle.then_arrive(
-                ending, rules=engine.rules, lease_id=lease_id, holder=engine.process.holder
+                ending,
+                rules=engine.rules,
+                lease_id=lease_id,
+                holder=engine.process.holder,
+                in_request=engine.process.in_request,
             )
         return attempt.settle(ending)
     finally:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from leasehold.api.call_row import Answer, CallRequest, CallRow, Given
-from leasehold.bootstrap import TELEMETRY_S, Bundle, boot, check_home, load_catalog
+from leasehold.bootstrap import TELEMETRY_S, Bundle, Hooks, boot, check_home, load_catalog
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.logs.stderr_log import log_as_json
 from leasehold.ports.telemetry import NO_TELEMETRY
@@ -36,6 +36,11 @@ _FLUSH_S: Final = 1.0
 
 #: Of this process; it listens for signals from the import of a function on.
 SHUTDOWN: Final = ShutdownCoordinator()
+
+
+def _goes_on() -> bool:
+    """Return whether an attempt may be followed by that of the next step in the same request."""
+    return not SHUTDOWN.shutdown_requested
 
 
 def _end(engine: Engine) -> None:
@@ -85,7 +90,10 @@ class EngineProvider:
         with self._lock:
             is_new = self._bundle is None
             if self._bundle is None:
-                self._bundle = boot(self.environ, catalog=self.catalog, sources=self.sources)
+                hooks = Hooks(may_continue=_goes_on, in_request=True)
+                self._bundle = boot(
+                    self.environ, catalog=self.catalog, sources=self.sources, hooks=hooks
+                )
                 os.environ[HOLDER] = self._bundle.engine.process.holder  # for what handlers start
                 self._forget = SHUTDOWN.on_stop(partial(_end, self._bundle.engine))
             if is_new or not SHUTDOWN.is_watching:

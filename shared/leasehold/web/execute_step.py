@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 import flask
@@ -16,10 +17,13 @@ from leasehold.web.entry import entry, json_body, refuse, refuse_for, refuse_met
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
 
+_OF_QUEUE: Final = "X-CloudTasks-QueueName"
+_OF_TASK: Final = "X-CloudTasks-TaskName"
+
 
 @entry
 def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Response:
-    """Run the attempt that the task names.
+    """Run the attempt that the task names, and the next steps that fit into what is left of it.
 
     2xx ends the task: what was decided is committed and what it owes is enqueued. Anything else
     makes Cloud Tasks deliver it again; never 429 or 503, which would throttle the whole queue.
@@ -37,7 +41,10 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
     hint = Hint(task.run_id, task.generation)
     try:
         provider.note_presence()
-        outcome = execute_step(provider.engine, hint)
+        engine = provider.engine
+        if _OF_TASK not in request.headers:  # how long another caller waits is not known
+            engine = replace(engine, process=replace(engine.process, may_continue=lambda: False))
+        outcome = execute_step(engine, hint)
     except Exception as error:  # noqa: BLE001 - logged whole, but for an outage; the task comes again
         if isinstance(error, LeaseholdError) and error.retryable:
             _LOG.warning("run %s could not be worked on: %s", hint.run_id, error)
@@ -64,7 +71,7 @@ _KNOWN: Final = "a run that is there, and a generation it has had"
 def _rejected(request: flask.Request, error: LeaseholdError) -> flask.Response:
     """Answer 2xx to Cloud Tasks, which would deliver a malformed task forever; else 4xx."""
     _LOG.warning("task rejected: %s", error)
-    if "X-CloudTasks-QueueName" in request.headers:
+    if _OF_QUEUE in request.headers:
         return respond(OutcomeResponse(outcome=Outcome.REJECTED.value, reason=error.message))
     refused = refuse_for(error)
     if refused.status_code not in (413, 415):

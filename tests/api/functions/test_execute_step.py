@@ -277,3 +277,16 @@ def test_a_function_without_a_package_says_which_and_which_line_wants_it(tmp_pat
         "No module named 'package_of_nobody', at agents.py:2 (<module>); install its package "
         "(a function has those that its requirements.txt names)."
     )
+
+
+def test_the_next_steps_run_in_the_request_of_a_task(
+    engine: InProcessEngine, execute_step: Function
+) -> None:
+    run = engine.start("three", {"n": 1})
+    task = {**QUEUE, "X-CloudTasks-TaskName": "t-1"}
+
+    answer = execute_step.post(json={"runId": run.run_id, "generation": 1}, headers=task)
+
+    done = engine.show(run.run_id)
+    assert answer == (200, {"outcome": "completed"})
+    assert (done.steps["add_again"].output, done.fencing_token) == ('{"n":4}', 3)

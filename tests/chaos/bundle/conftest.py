@@ -29,6 +29,7 @@ def settings(folder: Path) -> dict[str, str]:
         "PIPELINE_MIN_BACKOFF_S": "0.2",
         "PIPELINE_DISPATCH_GRACE_S": "1",
         "PIPELINE_LEASE_TTL_S": "3",
+        "PIPELINE_OWN_TASKS": "all",  # faults are ordered for the tasks of each step
         "PYTHONPATH": str(ROOT),
     }
 

@@ -55,6 +55,7 @@ def test_the_settings_in_force_are_frozen_into_the_dispatch(runs: Runs) -> None:
         "sources": {"agentTimeout": "entry"},
         "nonce": "nonce-1",
         "traceparent": None,
+        "taskOf": None,
         "redispatched": 0,
         "lostSince": None,
         "deferred": 0,

@@ -55,6 +55,7 @@ def test_without_an_environment_the_defaults_hold() -> None:
         "OTEL_EXPORTER_OTLP_ENDPOINT": "",
         "DEPLOYMENT_ENV": "unknown",
         "PIPELINE_DELIVERY_STORE": "runs",
+        "PIPELINE_OWN_TASKS": frozenset(),
         "PIPELINE_LIMIT_STRATEGY": "fixed",
         "PIPELINE_METRICS_SOURCE": "ledger",
         "PIPELINE_BUDGET_INIT_SOURCE": "agent.bootstrap_seconds",

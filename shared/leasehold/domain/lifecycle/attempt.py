@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from leasehold.domain.change import Change, Draft, unchanged
-from leasehold.domain.dispatch import Rules, has_moved
+from leasehold.domain.dispatch import Rules, dispatch_in_request, has_moved
 from leasehold.domain.effect import dispatch_task, wake_task
 from leasehold.domain.give_up_rules import verdict_on
-from leasehold.domain.lease import lease_for
+from leasehold.domain.lease import deadline_of, lease_for
 from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.hold import hold
 from leasehold.domain.lifecycle.settle import end_attempt, expire, lapse
 from leasehold.domain.lifecycle.termination import dead_letter, outcome_at_end
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Lease
+from leasehold.domain.manifest_parts import Dispatch, Lease
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
@@ -48,7 +48,9 @@ def arrive(
         lease_id: the name of the lease, new for each call.
         holder: the worker that wants it.
     """
-    draft = Draft(manifest, now, rules)
+    draft, dispatch = Draft(manifest, now, rules), manifest.position.dispatch
+    if generation == dispatch.task_of:  # the queue gives it again: its request has come so far
+        generation = dispatch.generation
     if answer := acquired_before(draft, lease_id) or _refusal(manifest, now, generation):
         return answer
     lease = manifest.position.lease
@@ -282,13 +284,26 @@ _DISPATCHES: Final = (Outcome.STARTED, Outcome.HANDED_OFF, Outcome.CONTINUED)
 
 
 def then_arrive(
-    first: Callable[[Before, datetime], Change], *, rules: Rules, lease_id: str, holder: str
+    first: Callable[[Before, datetime], Change],
+    *,
+    rules: Rules,
+    lease_id: str,
+    holder: str,
+    in_request: bool = False,
 ) -> Callable[[Before, datetime], Change]:
     """Return a start or settlement, followed at once by the arrival of the hint that it owes.
 
     A worker that would take that hint from its own queue a moment later saves the task, a
     transaction and its sync. The next step is dispatched as always, with its own generation,
     lease and token, and needs no queue only because its worker is already there.
+
+    Args:
+        first: the start or settlement.
+        rules: the rules in force.
+        lease_id: the name of the next lease.
+        holder: the worker.
+        in_request: it works in a request, which ends with the dispatch deadline of the step that
+            is settled: only the next step may follow, and only where it fits into what is left.
     """
 
     def both(manifest: Before, now: datetime) -> Change:
@@ -301,10 +316,26 @@ def then_arrive(
             return change
         draft = Draft(manifest or change.manifest, now, rules)
         draft.run = change.manifest
+        if in_request:
+            dispatch = None if manifest is None else _in_request(manifest, change, now, rules)
+            if dispatch is None:
+                return change
+            draft.position = replace(draft.position, dispatch=dispatch)
         give_lease(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
         return draft.added_to(change)
 
     return both
+
+
+def _in_request(before: Manifest, change: Change, now: datetime, rules: Rules) -> Dispatch | None:
+    """Return the dispatch of the next step in the request of the one before; None: it may not."""
+    run, lease, last = change.manifest, before.position.lease, before.position.dispatch
+    settings = rules.settings_for(run.step_type)
+    if lease is None or settings is None or change.outcome is not Outcome.HANDED_OFF:
+        return None
+    left = deadline_of(before, lease) - now
+    task_of = last.generation if last.task_of is None else last.task_of
+    return dispatch_in_request(run.position.dispatch, settings, left, task_of)
 
 
 def _again(draft: Draft, lease_id: str, answer: Change) -> Change:

@@ -254,11 +254,12 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
         return next_item(draft, event, draft.before.lane)
     if draft.before.trials is not None and end_trial(draft):
         return _open_trial(draft)
-    now, following = draft.now, draft.run.next_step
+    now, skip_to = draft.now, draft.steps[draft.position.step].skip_to
+    following = (draft.before if skip_to is None else draft.run).next_step
     if following is None:
         return _end(draft, RunEvent.LAST_STEP_DONE)
     draft.step = replace(draft.step, status=RunStatus.COMPLETED, handed_off_at=now)
-    if draft.step.skip_to is not None:
+    if skip_to is not None:
         _leave_out_before(draft, following)
     _go_to(draft, event, following)
     return dispatch_next(draft, Outcome.HANDED_OFF)
