@@ -26,6 +26,7 @@ from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.pauses import pause_step, resume_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.stores import DOCUMENTS
@@ -280,3 +281,19 @@ def serve() -> None:
             hooks=Hooks(may_continue=lambda: True, in_request=True),
         )
         execute_step(bundle.engine, Hint(os.environ["RUN_ID"], 1))
+
+
+def test_a_step_that_is_paused_in_all_runs_is_not_begun(opened: Opened, unique: str) -> None:
+    second = f"second-{unique}"
+    steps = [step("first"), step(second), step("third")]
+    pipelines = [PipelineEntry(name="chain", steps=("first", second, "third"))]
+    world = opened(Catalog(Registry("dispatch", steps), Registry("pipelines", pipelines)))
+    pause_step(world.engine, second, why="the provider is down", actor="ada")
+    world.start()
+
+    world.deliver()
+    run = world.run()
+    resume_step(world.engine, second)
+
+    assert (run.position.step, run.position.lease) == (second, None)
+    assert CALLED == [("first", 1)]

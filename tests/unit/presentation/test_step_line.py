@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Attempts, Progress
+from leasehold.domain.manifest_parts import Attempts, Progress, SkippedStep
 from leasehold.domain.stored import replace
 from leasehold.presentation.run_state import StepLine, step_line
 from tests.unit.domain.runs import At, Runs
@@ -108,3 +108,14 @@ def test_a_long_word_of_a_handler_is_cut(runs: Runs, at: At) -> None:
 
 def _words(run: TrialRun, step: str) -> str:
     return step_line(run.run, step, run.now, worker="host-a").words
+
+
+def test_a_step_that_was_skipped_says_by_which_one(runs: Runs, at: At) -> None:
+    run = runs.pending()
+    skipped = (SkippedStep(step="send", by="draft"),)
+    run = replace(run, plan=("draft",), skipped=skipped)
+
+    draft, send = (step_line(run, step, at(1), worker=None) for step in run.whole_plan)
+
+    assert draft.words == "waits for a worker"
+    assert (send.icon, send.began, send.words) == ("↷", False, "skipped by step draft")
