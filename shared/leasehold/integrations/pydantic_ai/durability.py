@@ -20,6 +20,7 @@ from pydantic_ai.durable_exec import (
     ToolsetCallToolId,
     ToolsetValidateToolArgumentsId,
     conversation_id_from_run_id,
+    external_event_scope,
     record_durable_unit,
     replay_scope,
 )
@@ -34,6 +35,7 @@ from leasehold.errors import InvalidRequestError, UnrestorableResultError
 from leasehold.integrations.durable import Durable, current, key_of
 from leasehold.integrations.prices import Used
 from leasehold.integrations.pydantic_ai.fingerprint import Fingerprints, digest, projected
+from leasehold.integrations.pydantic_ai.signals import SignalWaiter
 from leasehold.worker.context.once import OnUnknown
 
 #: The key of a tool's metadata: `metadata={"leasehold": {"on_unknown": "ask"}}`, or False for a
@@ -105,9 +107,9 @@ class LeaseholdDurability(BaseDurabilityCapability[AgentDepsT]):
         if step is None:
             return await super().wrap_run(ctx, handler=handler)
         runs = _runs_of(step)
-        runs.name(step, self.name, ctx)
+        name = runs.name(step, self.name, ctx)
         try:
-            with replay_scope():
+            with replay_scope(), external_event_scope(SignalWaiter(step, self.name, name)):
                 return await super().wrap_run(ctx, handler=handler)
         finally:
             runs.forget(ctx)
