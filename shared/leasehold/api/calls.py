@@ -653,6 +653,7 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     output,
     step_output,
     once,
+    children,
     files,
     file,
     run_deliveries,

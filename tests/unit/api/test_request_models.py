@@ -212,7 +212,7 @@ def test_each_amount_is_refused_in_one_line(
 def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
     """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
     booleans = {"dryRun", "permanent", "continued", "deadLettered", "paused", "cancelled"}
-    booleans |= {"keepPartial", "anew", "keep"}
+    booleans |= {"keepPartial", "anew", "keep", "failedItems"}
     empty = {"labels", "filter"}
     for name in names_of(model) - ANY_VALUE:
         for value in ODD:
