@@ -14,7 +14,7 @@ from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.lease import fence_of
 from leasehold.domain.recorded_calls import MadeCall
 from leasehold.domain.spend import Spend
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import StoreUnavailableError, TooManyCallsError
 from leasehold.ports.documents import Committed, Documents
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.remote_workers.manage_lease import LeaseCredentials, record_call, recorded_calls
@@ -84,5 +84,19 @@ def test_a_call_that_was_recorded_by_a_process_that_died_is_counted_once(
             record(engine, worker, "ask")
         else:
             recorded_calls(engine, worker, key=None, request=None, limit=10, page_token=None)
+
+    assert counted(engine, worker) == (CallCount(made=2), Spend(tokens=20, usd=0.5))
+
+
+def test_a_call_that_is_sent_again_needs_no_room(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.remote_workers.manage_lease.MAX_RESULTS", 2)
+    worker = leased(engine)
+    for key in ("a", "b", "a", "b"):
+        assert record(engine, worker, key) == "1"
+
+    with pytest.raises(TooManyCallsError):
+        record(engine, worker, "c")
 
     assert counted(engine, worker) == (CallCount(made=2), Spend(tokens=20, usd=0.5))

@@ -140,7 +140,9 @@ class RecordedCalls:
         return None if intent is None else self._announce(key, type_, request, intent)
 
     def forget(self, key: str) -> None:
-        """Forget the intent of a call that has raised: it is known what became of it."""
+        """Forget a call that has raised: it needs no room, and it is known what became of it."""
+        with self._adding:
+            self._begun.pop(key, None)
         intended = self._intended.pop(key, None)
         if intended is not None:
             documents = self._attempt.engine.documents
@@ -186,8 +188,21 @@ class RecordedCalls:
         check_call_key(made.key)
         check_size(f"the result of call {made.key!r}", made.result, OUTPUT_BYTES)
         check_json(made.result)  # a process of a handler may send anything
+        call = self._call_of(made)
+        ref = call_ref(self._run, call)
+        stored, is_new = self._store(ref, call)
+        return ref, stored, is_new
+
+    def has(self, made: MadeCall) -> bool:
+        """Return whether a result is recorded for the key and the request of a call."""
+        ref = call_ref(self._run, self._call_of(made))
+        found = self._attempt.fetch(partial(self._attempt.engine.documents.get, ref))
+        call = found and recorded_call(found.document)
+        return call is not None and not call.is_open
+
+    def _call_of(self, made: MadeCall) -> CallResult:
         at = self._run.position
-        call = CallResult(
+        return CallResult(
             step=at.step,
             trial=at.trial,
             key=made.key,
@@ -200,9 +215,6 @@ class RecordedCalls:
             bytes=len(made.result.encode()),
             spend=None if made.spend.is_nothing else made.spend,
         )
-        ref = call_ref(self._run, call)
-        stored, is_new = self._store(ref, call)
-        return ref, stored, is_new
 
     def _check_known(self, one: _Found, intent: Intent | None) -> None:
         """Refuse a call of which it is not known whether it has happened."""

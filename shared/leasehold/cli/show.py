@@ -179,7 +179,7 @@ def _spend(run: Manifest) -> Iterator[Fact]:
     if of_budget or not run.spend.is_nothing:
         yield "spent", f"{run.spend.words}{of_budget}"
     if not run.spared.is_nothing:
-        yield "spared", f"{run.spared.words}: kills did not cost that"
+        yield "spared", f"{run.spared.words}: kills, retries and resumes did not cost that"
 
 
 def _trials(run: Manifest) -> Iterator[Fact]:

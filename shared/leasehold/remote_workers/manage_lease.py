@@ -118,10 +118,10 @@ def record_call(
     check_size("result", made.result, OUTPUT_BYTES)
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
-    at = attempt.manifest.position
-    if at.recorded_calls >= MAX_RESULTS:
-        raise TooManyCallsError(key=made.key, limit=MAX_RESULTS)
     calls = RecordedCalls(attempt)
+    is_full = attempt.manifest.position.recorded_calls >= MAX_RESULTS
+    if is_full and not calls.has(made):  # one that is sent again needs no room
+        raise TooManyCallsError(key=made.key, limit=MAX_RESULTS)
     _, stored, is_new = calls.keep(made)
     if is_new:
         attempt.renew(partial(lifecycle.record_call, spend=made.spend))

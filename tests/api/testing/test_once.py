@@ -539,6 +539,24 @@ def test_calls_under_way_have_their_room(
     assert (len(refused), len(client.calls)) == (4, 100)
 
 
+def test_calls_that_failed_need_no_room(
+    ctx: RecordingContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider that refuses a hundred requests must not use up the results of a step."""
+    monkeypatch.setattr("leasehold.attempt.recorded_calls.MAX_RESULTS", 3)
+
+    def refuse() -> str:
+        raise ValueError("busy")
+
+    for number in range(10):
+        with pytest.raises(ValueError, match="busy"):
+            ctx.once(f"refused {number}", refuse)
+
+    assert [ctx.once(f"taken {number}", str, number) for number in range(3)] == ["0", "1", "2"]
+    with pytest.raises(TooManyCallsError):
+        ctx.once("taken 3", str, 3)
+
+
 def test_threads_that_use_a_context_first_at_the_same_time_share_what_is_made_of_it() -> None:
     """What `once` needs is made when it is first used; two of it would make a call twice."""
     client, together = Client(), threading.Barrier(8)

@@ -153,6 +153,25 @@ def test_a_fingerprint_is_small_and_tells_nothing_of_the_request() -> None:
     assert fingerprint_of("words") == fingerprint_of({"request": "words"})
 
 
+def test_long_field_names_of_a_request_are_told_apart() -> None:
+    """They are cut to what is kept, and each keeps its own mark."""
+    first, second = "a" * 100 + "1", "a" * 100 + "2"
+    told = fingerprint_of({first: 1, second: 2})
+
+    assert len(told) == 2
+    assert all(len(name) <= 64 for name in told)
+    assert told == fingerprint_of({second: 2, first: 1})
+    assert told != fingerprint_of({first: 2, second: 1})
+    assert not set(told) & set(fingerprint_of({"a" * 100 + "3": 1}))
+    assert difference(call_of(request=told), fingerprint_of({first: 1, second: 3})) in told
+
+
+def test_a_field_of_the_name_that_the_rest_has_is_no_rest() -> None:
+    many = {f"field {number}": number for number in range(20)}
+
+    assert fingerprint_of(many) != fingerprint_of(many | {"…": 1})
+
+
 @pytest.mark.parametrize("request_", [object(), float("nan"), {"a": {1, 2}}, "\ud800"])
 def test_a_request_is_json(request_: object) -> None:
     with pytest.raises((ValueError, TypeError)):

@@ -189,12 +189,11 @@ class CallsMadeOnce:
 
     @contextlib.contextmanager
     def _intended(self, asked: OnceCall) -> Iterator[None]:
-        """Forget the intent of a call that raises: the handler knows what became of it."""
+        """Forget that a call was to be made which raises: the handler knows what became of it."""
         try:
             yield
         except Exception:
-            if asked.intent is not None:
-                self._calls.forget_intent(asked.key)
+            self._calls.forget_intent(asked.key)
             raise
 
     def _recorded(self, asked: OnceCall) -> str | None:
