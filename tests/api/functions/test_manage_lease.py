@@ -18,6 +18,7 @@ from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.change import on_run
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import Task
+from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
@@ -509,6 +510,61 @@ def test_pages_of_recorded_calls_hold_all_of_them(engine: InProcessEngine, call:
             break
 
     assert found == [(f"ask {number}", number) for number in range(5)]
+
+
+@pytest.mark.parametrize("word", ["recordCall", "calls"])
+@pytest.mark.parametrize("change", ["leaseId", "fencingToken", "runId"])
+def test_calls_of_a_run_are_for_the_holder_of_its_lease_alone(
+    engine: InProcessEngine, call: Call, stored: Stored, word: str, change: str
+) -> None:
+    """Neither a wrong lease nor the lease of another run reads or records anything."""
+    engine.start("counts", {})
+    engine.start("counts", {})
+    mine, other = claimed(call), claimed(call)
+    call("recordCall", **other, key="secret", result="of the other run")
+    wrong = {"leaseId": "lease-x", "fencingToken": 99, "runId": other["runId"]}[change]
+    asked = {"key": "ask", "result": "forged"} if word == "recordCall" else {}
+    before = stored()
+
+    answer = call(word, **(mine | {change: wrong}), **asked)
+
+    assert code_of(answer) == (409, "lease_lost")
+    assert "of the other run" not in str(answer)
+    assert stored() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"key": "k" * 129, "result": 1}, "invalid_request"),
+        ({"key": "", "result": 1}, "invalid_request"),
+        ({"key": "a\nb", "result": 1}, "invalid_request"),
+        ({"key": ["a"], "result": 1}, "invalid_request"),
+        ({"key": "a"}, "invalid_request"),
+        ({"key": "a", "result": 1, "keep": "yes"}, "invalid_request"),
+        ({"key": "a", "result": 1, "tookS": -1}, "invalid_request"),
+        ({"key": "a", "result": 1, "type": "t" * 101}, "invalid_request"),
+        ({"key": "a", "result": 1, "spent": {"usd": -1}}, "invalid_request"),
+        ({"key": "a", "result": 1, "spent": {"tokens": 1.5}}, "invalid_request"),
+        ({"key": "a", "result": 1, "spent": 7}, "invalid_request"),
+        ({"key": "a", "result": "x" * OUTPUT_BYTES}, "too_large"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else repr(value)[:40],
+)
+def test_a_malformed_call_is_refused_and_nothing_is_recorded(
+    engine: InProcessEngine, call: Call, stored: Stored, body: dict[str, Any], code: str
+) -> None:
+    engine.start("counts", {})
+    lease = claimed(call)
+    before = stored()
+
+    status, answer = call("recordCall", **lease, **body)
+
+    assert status in (400, 413)
+    assert answer["error"]["code"] == code
+    assert len(str(answer)) < 2000
+    assert call("calls", **lease)[1]["calls"] == []
+    assert stored() == before
 
 
 def test_a_late_checkpoint_changes_none_that_counts(
