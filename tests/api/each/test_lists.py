@@ -10,10 +10,11 @@ import pytest
 
 from leasehold import Child, Each, Parallel, PipelineEntry, Registry
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.status import RunStatus
+from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import ChainError, InvalidEntryError, InvalidRequestError
 from leasehold.ports.documents import Query
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.purge import purge
 from leasehold.services.read_runs import RunFilter
 from leasehold.testing import FrozenClock, InProcessEngine
@@ -76,6 +77,10 @@ def test_a_run_of_which_more_fail_blocks_and_does_those_alone_once_more(
         "1 (odd_item), 3 (odd_item), 6 (odd_item)."
     )
 
+    hint = Hint(blocked.run_id, blocked.position.dispatch.generation)
+    assert execute_step(engine.engine, hint) is Outcome.BLOCKED  # one that comes late
+
+    assert engine.show(blocked.run_id).updated_at == blocked.updated_at
     FAILS["many"] = {6}
     engine.retry(blocked.run_id)
     run = engine.run_until_settled(blocked.run_id)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.change import Change, Draft, unchanged, with_index_fields
-from leasehold.domain.children import CHILDREN_BLOCKED, Children, flat, halved
+from leasehold.domain.children import CHILDREN_BLOCKED, ITEMS_MISSING, Children, flat, halved
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import question_task
 from leasehold.domain.lease import Fence, held_lease
@@ -115,6 +115,8 @@ def gather(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
     children = manifest.position.children
     if children is None or not manifest.is_resting or manifest.is_terminal or manifest.paused:
         return unchanged(manifest, Outcome.MOVED_ON)
+    if manifest.block is not None and manifest.block.code == ITEMS_MISSING:
+        return unchanged(manifest, Outcome.BLOCKED)  # a late hint finds no more than before
     draft = Draft(manifest, now, rules)
     draft.step = replace(draft.step, status=RunStatus.PENDING)
     draft.run = replace(draft.run, status=RunStatus.PENDING, block=None)
@@ -175,7 +177,7 @@ def stopped(draft: Draft, finding: str, code: str) -> Change:
 _REMEDIES: Final = {
     CHILDREN_BLOCKED: "Put right what they wait for, and `leasehold retry RUN` has all of them "
     "try again; what they have done is kept.",
-    "items_missing": "`leasehold retry RUN` does those alone once more; what is done is kept.",
+    ITEMS_MISSING: "`leasehold retry RUN` does those alone once more; what is done is kept.",
 }
 
 
