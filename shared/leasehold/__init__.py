@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from leasehold.registry.pipelines import PipelineEntry, TrialPolicy
     from leasehold.registry.plan import Child, Each, Parallel, Step, Wait
     from leasehold.registry.registry import Registry
+    from leasehold.registry.schedules import ScheduleEntry
     from leasehold.worker.context.mapped import CallRetry, Mapped
     from leasehold.worker.context.step_context import IncrementalState, StepContext
     from leasehold.worker.handler.gates import GateContext
@@ -73,6 +74,7 @@ __all__ = [
     "PipelineEntry",
     "Registry",
     "RetryPolicy",
+    "ScheduleEntry",
     "ShutdownCoordinator",
     "SignalAwaitedError",
     "SlackChannel",
@@ -120,6 +122,7 @@ _MODULES: Final = {
     "PipelineEntry": "registry.pipelines",
     "Registry": "registry.registry",
     "RetryPolicy": "registry.dispatch",
+    "ScheduleEntry": "registry.schedules",
     "SignalAwaitedError": "errors",
     "ShutdownCoordinator": "worker.stopping.shutdown",
     "SlackChannel": "registry.channels",

@@ -19,6 +19,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from leasehold.bootstrap import load_catalog
+from leasehold.domain.json_text import canonical
 from leasehold.errors import (
     CatalogError,
     EntryActionNotFoundError,
@@ -49,6 +50,7 @@ from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry, catalog_problems
 from leasehold.registry.registry import Registry
+from leasehold.registry.schedules import NO_SCHEDULES
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.services.check_chain import broken_links, misfit_reviewer, missing_fields
@@ -189,6 +191,7 @@ def unresolved(catalog: Catalog, name: str) -> Iterator[Finding]:
     yield from _gates(file, catalog.gates)
     yield from _summaries(file, catalog.pipelines)
     yield from _channels(file, catalog.channels)
+    yield from _schedules(file, catalog)
     yield from _gates_of_steps(catalog)
     yield from _chains(catalog)
 
@@ -209,7 +212,8 @@ def _registries(
         return
     steps, gates = module.STEPS, getattr(module, "GATES", NO_GATES)
     channels = getattr(module, "CHANNELS", NO_CHANNELS)
-    problems = [*catalog_problems(steps, module.PIPELINES, gates, channels)]
+    schedules = getattr(module, "SCHEDULES", NO_SCHEDULES)
+    problems = [*catalog_problems(steps, module.PIPELINES, gates, channels, schedules)]
     for problem in problems:
         yield _finding(problem, _line_with(file, problem.details["key"]))
     if all(problem.details["field"] != "class" for problem in problems):
@@ -218,6 +222,26 @@ def _registries(
         yield from _gates(file, gates)
         yield from _summaries(file, module.PIPELINES)
         yield from _channels(file, channels)
+
+
+def _schedules(file: str | None, catalog: Catalog) -> Iterator[Finding]:
+    """Yield the schedules whose input does not fit the first step of their pipeline."""
+    checks = ImportedHandlerChecks()
+    for one in catalog.schedules:
+        types = catalog.pipelines[one.pipeline].entries[0].step_types
+        first = catalog.steps.get(types[0]) if types else None
+        if first is None or first.handler == REMOTE:
+            continue
+        try:
+            misfit = checks.problem_with(first, canonical(one.input))
+        except LeaseholdError:  # another finding says that
+            continue
+        if misfit is not None:
+            message = (
+                f"input of {one.name!r} in the schedules registry does not fit {misfit.model} of "
+                f"step {first.step_type!r}: {misfit.problem}"
+            )
+            yield Finding("invalid_input", message, *_line_with(file, one.name))
 
 
 def _settings(environ: Mapping[str, str]) -> Iterator[Finding]:

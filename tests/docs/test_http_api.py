@@ -33,7 +33,7 @@ def test_each_field_of_the_api_is_described() -> None:
 def test_each_call_stands_on_the_page() -> None:
     rows = (*CALLS, *LEASE_CALLS)
     paths = [re.sub(r"<(?:path:)?run_id>", "{runId}", row.path) for row in rows]
-    paths = [path.replace("<step>", "{step}").replace("<path:name>", "{name}") for path in paths]
+    paths = [re.sub(r"<(?:path:)?(step|name)>", r"{\1}", path) for path in paths]
     expected = {f"{row.method} {path}" for row, path in zip(rows, paths, strict=True)}
 
     heads = [line for line in PAGE.splitlines() if line.startswith("### `")]

@@ -97,3 +97,28 @@ def test_small_runs_do_what_the_pages_say(page: str, output: str, tmp_path: Path
     assert [one.returncode for one in done] == [0, 0], done[-1].stderr
     run_id = re.findall(r"r-\w+", done[1].stdout)[0]
     assert json.loads(shell.run("output", run_id).stdout) == output
+
+
+def test_a_schedule_is_listed_triggered_paused_and_filled_back(tmp_path: Path) -> None:
+    shell, commands = project("schedule.md", tmp_path)
+
+    done = [shell.run(*shlex.split(line)[1:]) for line in commands]
+
+    assert [one.returncode for one in done] == [0] * 7, [one.stderr for one in done]
+    assert "nightly\tactive\tdigest\t0 6 * * *\tEurope/Zurich\t" in done[1].stdout
+    lines = done[-1].stdout
+    assert lines.count("\tstarted\t") == 3
+    assert "2026-01-01T05:00:00Z\tstarted\t" in lines
+    assert "triggered by " in lines
+    assert len(shell.json("runs", "--label", "schedule:nightly")["runs"]) == 3
+
+
+def test_a_test_moves_the_clock_to_the_time_of_a_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project("schedule.md", tmp_path)
+    text = (PAGES / "schedule.md").read_text()
+    source = re.findall(_BLOCK.format("python"), text, re.MULTILINE | re.DOTALL)[1]
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    exec(compile(source, "schedule.md", "exec"), {})  # noqa: S102 - the code of our own page

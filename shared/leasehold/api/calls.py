@@ -71,6 +71,13 @@ from leasehold.api.runs import (
     StartBody,
     TraceResponse,
 )
+from leasehold.api.schedules import (
+    BackfillBody,
+    PauseScheduleBody,
+    ScheduledRuns,
+    ScheduleResponse,
+    SchedulesResponse,
+)
 from leasehold.api.signals import SignalBody, SignalResponse
 from leasehold.api.upkeep import (
     AuditResponse,
@@ -83,8 +90,10 @@ from leasehold.domain.change import Change
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.status import Outcome
 from leasehold.domain.summary import Summary, summary_of
+from leasehold.domain.timestamps import time_or_date
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services import overrides as limits
+from leasehold.services import schedules as clock
 from leasehold.services.audit import audit as audit_runs
 from leasehold.services.audit import waiting_for_code
 from leasehold.services.batch import batch as change_runs
@@ -589,6 +598,80 @@ def resume_steps(engine: Engine, request: CallRequest[ResumePauseBody]) -> Resum
     return ResumedPause.of(resume_step(engine, request.given.step_type))
 
 
+@call("GET", "/schedules", SchedulesResponse, needs=Needs.CATALOG)
+def schedules(engine: Engine, _: CallRequest[None]) -> SchedulesResponse:
+    """The schedules, their next times, and what became of the last ones, newest first."""
+    found = [ScheduleResponse.of(one) for one in clock.list_schedules(engine)]
+    return SchedulesResponse(schedules=found)
+
+
+_OF_SCHEDULE: Final = (errors.UnknownKeyError,)
+
+
+@call("GET", "/schedules/<name>", ScheduleResponse, needs=Needs.CATALOG, refuses=_OF_SCHEDULE)
+def schedule(engine: Engine, request: CallRequest[None]) -> ScheduleResponse:
+    """A schedule, its next time, and what became of the last ones, newest first."""
+    return ScheduleResponse.of(clock.read_schedule(engine, request.name))
+
+
+@call(
+    "POST",
+    "/schedules/<name>:pause",
+    ScheduleResponse,
+    takes=PauseScheduleBody,
+    needs=Needs.BEGIN,
+    refuses=_OF_SCHEDULE,
+    names_actor=True,
+)
+def pause_schedule(engine: Engine, request: CallRequest[PauseScheduleBody]) -> ScheduleResponse:
+    """Its times are skipped, each with who paused it and why; runs go on."""
+    paused = clock.pause_schedule(engine, request.name, why=request.given.why, actor=request.actor)
+    return ScheduleResponse.of(paused)
+
+
+@call(
+    "POST",
+    "/schedules/<name>:resume",
+    ScheduleResponse,
+    needs=Needs.BEGIN,
+    refuses=_OF_SCHEDULE,
+)
+def resume_schedule(engine: Engine, request: CallRequest[None]) -> ScheduleResponse:
+    """Its next time starts a run again; those of the pause are not made up for."""
+    return ScheduleResponse.of(clock.resume_schedule(engine, request.name))
+
+
+@call(
+    "POST",
+    "/schedules/<name>:trigger",
+    ScheduledRuns,
+    needs=Needs.BEGIN,
+    refuses=_OF_SCHEDULE,
+    names_actor=True,
+)
+def trigger_schedule(engine: Engine, request: CallRequest[None]) -> ScheduledRuns:
+    """A run is started now, beside its times and whatever runs."""
+    run_id = clock.trigger_schedule(engine, request.name, actor=request.actor)
+    return ScheduledRuns(run_ids=[run_id])
+
+
+@call(
+    "POST",
+    "/schedules/<name>:backfill",
+    ScheduledRuns,
+    takes=BackfillBody,
+    needs=Needs.BEGIN,
+    refuses=_OF_SCHEDULE,
+    names_actor=True,
+    timeout_s=120.0,
+)
+def backfill_schedule(engine: Engine, request: CallRequest[BackfillBody]) -> ScheduledRuns:
+    """The runs of its times in a span of the past are started; one that was started stays so."""
+    first, last = time_or_date(request.given.first), time_or_date(request.given.last)
+    runs = clock.backfill_schedule(engine, request.name, first, last, actor=request.actor)
+    return ScheduledRuns(run_ids=runs)
+
+
 @call("GET", "/budgets", BudgetsResponse, needs=Needs.EXPLAIN)
 def budgets(engine: Engine, _: CallRequest[None]) -> BudgetsResponse:
     """The derived limits of all steps, as the last derivation left them."""
@@ -674,6 +757,12 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     pauses,
     pause_steps,
     resume_steps,
+    schedules,
+    schedule,
+    pause_schedule,
+    resume_schedule,
+    trigger_schedule,
+    backfill_schedule,
     budgets,
     limit,
     health,

@@ -15,7 +15,9 @@ from leasehold.services.pauses import ReleasedRuns
 _WHICH = "step, or all: true"
 
 
-class _Which(RequestModel):
+class ResumePauseBody(RequestModel):
+    """`POST /pauses:clear`: `step`, or `all`; the runs that it held go on at once."""
+
     step: Annotated[str, rules.printable(MAX_NAME)] | None = None
     all: Annotated[bool, rules.flag()] = False
 
@@ -31,14 +33,10 @@ class _Which(RequestModel):
         return self.step
 
 
-class PauseBody(_Which):
+class PauseBody(ResumePauseBody):
     """`POST /pauses:set`: `step`, or `all`, and `why`."""
 
     why: Annotated[str, rules.printable(MAX_REASON)]
-
-
-class ResumePauseBody(_Which):
-    """`POST /pauses:clear`: `step`, or `all`; the runs that it held go on at once."""
 
 
 class PauseReport(ResponseModel):

@@ -14,6 +14,7 @@ from leasehold.registry.dispatch import check_platform
 from leasehold.registry.gates import NO_GATES
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
+from leasehold.registry.schedules import NO_SCHEDULES
 from leasehold.registry.setting_texts import IN_PROCESS
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.worker.handler.user_modules import ImportRaisedError, import_users
@@ -45,7 +46,7 @@ def load_catalog(name: str) -> Catalog:
     for table, found in tables.items():
         if not isinstance(found, Registry):
             raise CatalogError(catalog=name, problem=f"it has no {table}, a Registry")
-    further = {"GATES": NO_GATES, "CHANNELS": NO_CHANNELS}
+    further = {"GATES": NO_GATES, "CHANNELS": NO_CHANNELS, "SCHEDULES": NO_SCHEDULES}
     for table, without in further.items():
         tables[table] = getattr(module, table, without)
         if not isinstance(tables[table], Registry):

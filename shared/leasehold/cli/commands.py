@@ -92,6 +92,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     "override": CommandRow(
         "limits", "Set other limits for STEP until a time; without options, show what is set."
     ),
+    "schedules": CommandRow(
+        "schedules", "List the schedules, or show what became of the last times of NAME."
+    ),
     "explain-limit": CommandRow(
         "explain_limit",
         "Show how long the attempts of STEP took, its limit, and what another one would have done.",

@@ -41,6 +41,12 @@ from leasehold.api.pauses import (
 from leasehold.api.registry import RegistryResponse
 from leasehold.api.results import CallReport, FileEntry, PageQuery
 from leasehold.api.runs import BudgetPart, RunsQuery, RunsResponse, StartBody
+from leasehold.api.schedules import (
+    BackfillBody,
+    PauseScheduleBody,
+    ScheduledRuns,
+    ScheduleResponse,
+)
 from leasehold.api.signals import SignalBody, SignalResponse
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
 from leasehold.bootstrap import system_clock
@@ -664,6 +670,34 @@ class Client:
             step: the step type; None: the pause of all.
         """
         return self.call(calls.resume_steps, ResumePauseBody.model_validate(_which(step)))
+
+    # -- schedules ---------------------------------------------------------------------------------
+
+    def schedules(self) -> list[ScheduleResponse]:
+        """Return the schedules, their next times, and what became of the last ones."""
+        return self.call(calls.schedules, None).schedules
+
+    def schedule(self, name: str) -> ScheduleResponse:
+        """Return a schedule, its next time, and what became of the last ones, newest first."""
+        return self.call(calls.schedule, None, name=name)
+
+    def pause_schedule(self, name: str, *, why: str) -> ScheduleResponse:
+        """Have the times of a schedule skipped, each with who paused it and why."""
+        given = PauseScheduleBody.model_validate({"why": why})
+        return self.call(calls.pause_schedule, given, name=name)
+
+    def resume_schedule(self, name: str) -> ScheduleResponse:
+        """Have the next time of a schedule start a run again."""
+        return self.call(calls.resume_schedule, None, name=name)
+
+    def trigger_schedule(self, name: str) -> ScheduledRuns:
+        """Start a run of a schedule now, beside its times and whatever runs."""
+        return self.call(calls.trigger_schedule, None, name=name)
+
+    def backfill_schedule(self, name: str, first: datetime, last: datetime) -> ScheduledRuns:
+        """Start the runs of its times in a span of the past; one that was started stays so."""
+        given = {"first": first.isoformat(), "last": last.isoformat()}
+        return self.call(calls.backfill_schedule, BackfillBody.model_validate(given), name=name)
 
     # -- what people on call ask -------------------------------------------------------------------
 

@@ -415,6 +415,14 @@ def _workers(at: PageRequest) -> Shown:
     return Shown("workers.html", "Workers", {"workers": at.ask(calls.workers).workers}, IDLE_S)
 
 
+def _schedules(at: PageRequest) -> Shown:
+    values = {
+        "schedules": at.ask(calls.schedules).schedules,
+        "may_change": Right.CHANGE in at.rights,
+    }
+    return Shown("schedules.html", "Schedules", values, IDLE_S)
+
+
 def _budgets(at: PageRequest) -> Shown:
     return Shown("budgets.html", "Budgets", {"budgets": at.ask(calls.budgets).budgets})
 
@@ -466,6 +474,7 @@ PAGES: Final[Mapping[AnyRow, Page]] = {
     calls.registry: Page(_registry),
     calls.audit: Page(_audit),
     calls.workers: Page(_workers),
+    calls.schedules: Page(_schedules),
     calls.budgets: Page(_budgets),
     calls.limit: Page(_limit),
 }

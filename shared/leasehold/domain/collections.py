@@ -71,6 +71,7 @@ BREAKERS: Final = Collection("breakers")
 LEDGER: Final = Collection("ledger", arrays=("stepTypes",), indexes=(("endedAt",),))
 BUDGETS: Final = Collection("budgets")
 OVERRIDES: Final = Collection("overrides")
+SCHEDULES: Final = Collection("schedules")
 WORKERS: Final = Collection("workers", indexes=(("seenAt",),))
 SLOTS: Final = Collection("slots", indexes=(("runId",),))
 IDENTITIES: Final = Collection("identities")
@@ -87,6 +88,7 @@ COLLECTIONS: Final[Mapping[str, Collection]] = {
         BREAKERS,
         LEDGER,
         BUDGETS,
+        SCHEDULES,
         WORKERS,
         SLOTS,
         IDENTITIES,

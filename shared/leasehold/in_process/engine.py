@@ -35,6 +35,7 @@ from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
+from leasehold.registry.schedules import NO_SCHEDULES, ScheduleEntry
 from leasehold.services.check_chain import check_chains
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step, has_lease, run_steps
@@ -159,6 +160,7 @@ class InProcessEngine:
         pipelines: the pipeline registry; given with `steps`.
         gates: the gate registry of those.
         channels: the channel registry of those.
+        schedules: the schedule registry of those.
         environ: the settings; None: those of the process.
         clock: in place of the machine's.
         workers: how many steps run at once.
@@ -174,6 +176,7 @@ class InProcessEngine:
         gates: Registry[GateEntry] = NO_GATES,
         channels: Registry[ChannelEntry] = NO_CHANNELS,
         *,
+        schedules: Registry[ScheduleEntry] = NO_SCHEDULES,
         environ: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         workers: int = 4,
@@ -185,7 +188,7 @@ class InProcessEngine:
             raise TypeError("steps and pipelines are given together, or neither")
         catalog = None
         if steps is not None and pipelines is not None:
-            catalog = Catalog(steps, pipelines, gates, channels)
+            catalog = Catalog(steps, pipelines, gates, channels, schedules)
         self._runs_by_hand = not workers
         self._listeners: list[Callable[[Manifest], object]] = []
         self._closing = threading.Event()

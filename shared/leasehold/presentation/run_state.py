@@ -29,7 +29,7 @@ class OverlayEntry:
         key: the field of a manifest, and of its summary, that is true while the overlay holds.
         label: the word behind the status.
         icon: one character, for screens.
-        colour: of the run while the overlay holds: red, yellow or grey.
+        colour: of the run while the overlay holds: red, yellow, blue or grey.
         tooltip: what it means, in whole sentences.
         hides_status: whether a screen shows icon and label in place of the status.
     """
@@ -55,8 +55,8 @@ OVERLAYS: Final = Registry(
         OverlayEntry(
             "held",
             "step paused",
-            "‖",
-            "yellow",
+            "◫",
+            "blue",
             "A person paused the step, or all steps. The run goes on once that is resumed.",
         ),
         OverlayEntry(

@@ -27,6 +27,7 @@ from leasehold.registry.plan import (
     placed,
 )
 from leasehold.registry.registry import Registry
+from leasehold.registry.schedules import NO_SCHEDULES, ScheduleEntry, schedule_problems
 
 # Trials: one step of a pipeline writes, a later one reviews, until the reviewer is content.
 
@@ -288,9 +289,12 @@ class Catalog:
     pipelines: Registry[PipelineEntry]
     gates: Registry[GateEntry] = NO_GATES
     channels: Registry[ChannelEntry] = NO_CHANNELS
+    schedules: Registry[ScheduleEntry] = NO_SCHEDULES
 
     def __post_init__(self) -> None:
-        for problem in catalog_problems(self.steps, self.pipelines, self.gates, self.channels):
+        for problem in catalog_problems(
+            self.steps, self.pipelines, self.gates, self.channels, self.schedules
+        ):
             raise problem
 
     @property
@@ -350,6 +354,7 @@ def catalog_problems(
     pipelines: Registry[PipelineEntry],
     gates: Registry[GateEntry],
     channels: Registry[ChannelEntry],
+    schedules: Registry[ScheduleEntry] = NO_SCHEDULES,
 ) -> Iterator[InvalidEntryError]:
     """Yield all that keeps registries from being a catalog."""
     classes = [
@@ -357,6 +362,7 @@ def catalog_problems(
         *_of_class(steps, "dispatch", StepDispatchEntry),
         *_of_class(pipelines, "pipelines", PipelineEntry),
         *_of_class(channels, "channels", ChannelEntry),
+        *_of_class(schedules, "schedules", ScheduleEntry),
     ]
     yield from classes
     if classes:
@@ -376,6 +382,7 @@ def catalog_problems(
                 yield _problem("dispatch", entry.key, "step_type", entry.key, allowed)
     yield from _limit_problems(steps)
     yield from _channel_problems(channels, pipelines)
+    yield from schedule_problems(schedules, pipelines)
 
 
 def _place_problems(

@@ -106,6 +106,13 @@ class Retention:
     tidied_at: float = -math.inf
 
 
+@dataclass(slots=True)
+class ScheduleClock:
+    """The times at which this process looks at schedules again: an idle sweep reads none."""
+
+    look_at: dict[str, datetime] = field(default_factory=dict)
+
+
 class KnownBreaker(NamedTuple):
     """The breaker of a channel as it was read or written, and when, by the monotonic time."""
 
@@ -208,6 +215,7 @@ class Engine:
         rules: what transitions need to know; those that may dispatch get `dispatch_rules()`.
         overrides: what people set for steps, which the rules look up as it is known here.
         retention: how long ended runs are kept.
+        schedules: when their next times are, as far as it is known here.
         telemetry: hears of the work, where that is switched on.
         budgets: how the limits of steps are derived, where a step does not say.
         shares: the turns of rates that this process has taken, by the name of their line.
@@ -231,6 +239,7 @@ class Engine:
     threads: Threads
     listeners: Listeners
     retention: Retention = field(default_factory=Retention)
+    schedules: ScheduleClock = field(default_factory=ScheduleClock)
     telemetry: Telemetry = NO_TELEMETRY
     budgets: BudgetSettings = field(default_factory=BudgetSettings)
     samples: SampleSource | None = None

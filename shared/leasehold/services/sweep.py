@@ -29,6 +29,7 @@ from leasehold.services.engine import Engine, announce, archive, publish
 from leasehold.services.paging import WHOLE_RUNS, pages
 from leasehold.services.pauses import continue_resumes, let_go_if_resumed
 from leasehold.services.purge import forget_old_runs, tidy_up
+from leasehold.services.schedules import attend_schedules
 from leasehold.services.worker_notes import steps_known_elsewhere
 
 # How long a sweep and each part of it may take, and how many runs it attends to at once.
@@ -342,6 +343,8 @@ def sweep(
     """
     work = _Sweep(engine, among, time.total_seconds(), width)
     purged = 0
+    if among is None and len(engine.catalog.schedules):
+        attend_schedules(engine, lambda: work.is_over)
     try:
         engine.threads.side_by_side(work.take, width)
         if among is None and not work.is_over:

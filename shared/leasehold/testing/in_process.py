@@ -433,6 +433,7 @@ def engine(
             known.pipelines,
             known.gates,
             known.channels,
+            schedules=known.schedules,
             environ=_environ_of(place, settings or {}, known),
             clock=clock,
             workers=workers,

@@ -109,6 +109,7 @@ class Operations:
     recreate = _operation(Client.recreate)
     signal = _twin(Client.signal)
     batch = _twin(Client.batch)
+    schedule = _twin(Client.schedule)
 
     def sweep(self: _InProcess) -> SweepResult:
         """Attend to each run of the store whose alarm is due, as Cloud Scheduler has it done."""

@@ -77,6 +77,9 @@ DONE: Final[Mapping[str, str]] = {
     "stack": "The worker is asked: the stack of the attempt comes with its next heartbeat.",
     "deliver": "The announcement is due again.",
     "override": "The override is set: it holds from the next dispatch on.",
+    "pauseSchedule": "The schedule is paused: its times are skipped.",
+    "resumeSchedule": "The schedule is resumed.",
+    "triggerSchedule": "A run is started.",
     "pauseSteps": "It is paused: no attempt begins from within 10 seconds on.",
     "resumeSteps": "It is resumed: the runs that it held go on.",
     "clearOverride": "The override is cleared: the step has its own limits again.",
@@ -213,7 +216,9 @@ def _answer_form(
 def _next_path(answer: Any, values: Mapping[str, str]) -> str:
     """Return where the outcome of a form is seen: at its run, or among the limits."""
     run_id = getattr(answer, "run_id", values.get("run_id"))
-    return _run_path(run_id) if run_id else "/registry"
+    if run_id:
+        return _run_path(run_id)
+    return "/schedules" if "name" in values else "/registry"
 
 
 def _run_path(run_id: str) -> str:

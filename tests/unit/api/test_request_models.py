@@ -25,9 +25,11 @@ from leasehold.api.operations import (
     RetryBody,
 )
 from leasehold.api.overrides import OverrideBody
+from leasehold.api.pauses import PauseBody, ResumePauseBody
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import PageQuery
 from leasehold.api.runs import RunsQuery, StartBody
+from leasehold.api.schedules import BackfillBody, PauseScheduleBody
 from leasehold.api.signals import SignalBody
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.trouble import Trouble
@@ -87,6 +89,10 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     DeliveriesQuery: {},
     DeliverBody: {"channel": "slack"},
     OverrideBody: {"until": "2027-01-01", "why": "slow day"},
+    PauseBody: {"step": "charge", "why": "slow day"},
+    ResumePauseBody: {"step": "charge"},
+    PauseScheduleBody: {"why": "slow day"},
+    BackfillBody: {"first": "2026-01-01", "last": "2026-01-02"},
 }
 LONG_NAME = f"a text of 1 to {MAX_NAME} printable characters"
 #: Each limit: the value that just fits, and the one that does not, with what is said of it.
@@ -105,6 +111,11 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (OverrideBody, "timeoutS", 0.5, float("nan"), "seconds from 0 to 604800"),
     (OverrideBody, "deadlineS", 15, 14, "a whole number from 15 to 604800"),
     (OverrideBody, "why", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable"),
+    (PauseBody, "why", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable"),
+    (ResumePauseBody, "step", "charge", "", "1 to 128 printable"),
+    (PauseScheduleBody, "why", "x" * MAX_REASON, "", "1 to 500 printable"),
+    (BackfillBody, "first", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
+    (BackfillBody, "last", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     (OverrideBody, "until", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     *(
         (model, "reason", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "at most 500 printable")
@@ -212,7 +223,7 @@ def test_each_amount_is_refused_in_one_line(
 def test_a_field_takes_no_value_of_another_type(model: type[RequestModel]) -> None:
     """Whatever is taken is as it was given: nothing is made of a text, a boolean or a fraction."""
     booleans = {"dryRun", "permanent", "continued", "deadLettered", "paused", "cancelled"}
-    booleans |= {"keepPartial", "anew", "keep", "failedItems"}
+    booleans |= {"keepPartial", "all", "anew", "keep", "failedItems"}
     empty = {"labels", "filter"}
     for name in names_of(model) - ANY_VALUE:
         for value in ODD:

@@ -1,0 +1,245 @@
+"""The state of a schedule: which of its times were decided, and how; one document each.
+
+A time is decided before its run is started, in one write, so that two processes decide it once. The
+start has the schedule and the time as its key, and is owed until it is recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import takewhile
+from typing import Final, Protocol
+
+from pydantic import AwareDatetime
+
+from leasehold.domain.stored import Document, Ref, Stored, StoredDocument, replace
+
+#: How many records a schedule keeps, the newest.
+LINES: Final = 50
+_MOST_MISSED: Final = 10_000
+
+
+class Fate(StrEnum):
+    """The outcome of a time of a schedule."""
+
+    STARTING = "starting"
+    STARTED = "started"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+    BUFFERED = "buffered"
+
+
+class ScheduleLine(Stored):
+    """A record: what became of a time, or of several that were missed in a row."""
+
+    time: AwareDatetime
+    fate: Fate
+    at: AwareDatetime
+    reason: str = ""
+    run_id: str | None = None
+    count: int = 1
+
+
+class ScheduleState(Stored):
+    """A schedule as it is stored.
+
+    Fields:
+        decided: the last time that was decided; those after it are due.
+        cron, tz: as they were then; where they change, no time of the past is due.
+        starting: the time whose run is owed, and its `run_id` once it is known.
+        last_run_id: the run that was started last, for the overlap.
+    """
+
+    name: str
+    cron: str
+    tz: str
+    decided: AwareDatetime
+    starting: AwareDatetime | None = None
+    problem: str = ""
+    buffered: AwareDatetime | None = None
+    last_run_id: str | None = None
+    paused: bool = False
+    paused_by: str = ""
+    paused_at: AwareDatetime | None = None
+    why: str = ""
+    lines: tuple[ScheduleLine, ...] = ()
+
+
+class Times(Protocol):
+    """A schedule of the catalog, as far as decisions need it."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - as an entry has it
+    @property
+    def cron(self) -> str: ...  # noqa: D102
+    @property
+    def tz(self) -> str: ...  # noqa: D102
+    @property
+    def overlap(self) -> str: ...  # noqa: D102
+    @property
+    def catch_up(self) -> timedelta: ...  # noqa: D102
+
+    def after(self, at: datetime) -> Iterator[datetime]: ...  # noqa: D102
+
+
+def schedule_ref(name: str) -> Ref:
+    """Return where the state of a schedule is stored."""
+    return Ref("schedules", name)
+
+
+def state_of(document: Document) -> ScheduleState:
+    """Return the state that a document is."""
+    if isinstance(document, StoredDocument) and isinstance(document.value, ScheduleState):
+        return document.value
+    return ScheduleState.model_validate(document)
+
+
+def schedule_key(name: str, time: datetime) -> str:
+    """Return the idempotency key of the run of a time."""
+    return f"schedule:{name}:{time:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def run_id_of(key: str) -> str:
+    """Return the id of the run that a start with this key makes."""
+    return f"r-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def began(entry: Times, now: datetime) -> ScheduleState:
+    """Return the state of a schedule that is new: its times before now are not due."""
+    return ScheduleState(name=entry.name, cron=entry.cron, tz=entry.tz, decided=now)
+
+
+def decide(
+    state: ScheduleState | None, entry: Times, now: datetime, *, is_live: bool
+) -> ScheduleState:
+    """Decide what becomes of the next time that is due; the same state: nothing is.
+
+    At most one run is to be started by it: `starting` is the time of that.
+
+    Args:
+        state: as it is stored; None: the schedule is new.
+        entry: the schedule as the catalog has it.
+        now: the store's time.
+        is_live: whether the run that was started last is not over.
+    """
+    if state is None:
+        return began(entry, now)
+    if (state.cron, state.tz) != (entry.cron, entry.tz):
+        state = replace(state, cron=entry.cron, tz=entry.tz, decided=now, buffered=None)
+    if state.starting is not None:
+        return state
+    if state.buffered is not None and not is_live and not state.paused:
+        return _starting(replace(state, buffered=None), state.buffered, now)
+    due = _due(entry, state.decided, now)
+    while due:
+        missed = [time for time in due if time < now - entry.catch_up - _GRACE]
+        if state.paused:
+            reason = _paused_words(state)
+            return _line(state, due[0], Fate.SKIPPED, now, reason, count=len(due), upto=due[-1])
+        if missed:
+            reason = f"no process attended to it within {entry.catch_up}"
+            state = _line(
+                state, missed[0], Fate.MISSED, now, reason, count=len(missed), upto=missed[-1]
+            )
+            due = due[len(missed) :]
+            continue
+        time = due.pop(0)
+        state = replace(state, decided=time)
+        if not is_live or entry.overlap in ("allow", "cancel_other"):
+            return _starting(state, time, now)
+        if entry.overlap == "buffer_one" and state.buffered is None:
+            state = replace(state, buffered=time)
+            state = _line(state, time, Fate.BUFFERED, now, _live_words(state))
+        else:
+            state = _line(state, time, Fate.SKIPPED, now, _live_words(state))
+    return state
+
+
+#: A time that is attended to so much later was not missed, whatever its catch_up.
+_GRACE: Final = timedelta(minutes=2)
+
+
+def next_look(state: ScheduleState, entry: Times) -> datetime | None:
+    """Return when a process is to look at the schedule again; None: as soon as it can."""
+    if state.starting is not None or state.buffered is not None:
+        return None
+    return next(iter(entry.after(state.decided)), None)
+
+
+def recorded(state: ScheduleState, time: datetime, run_id: str, now: datetime) -> ScheduleState:
+    """Record that the run of a time is started."""
+    if state.starting != time:
+        return state  # another process recorded it
+    lines = tuple(
+        replace(line, fate=Fate.STARTED, run_id=run_id, at=now)
+        if line.time == time and line.fate is Fate.STARTING
+        else line
+        for line in state.lines
+    )
+    return replace(state, starting=None, problem="", last_run_id=run_id, lines=lines)
+
+
+def failed(state: ScheduleState, time: datetime, problem: str) -> ScheduleState:
+    """Note why the run of a time cannot be started yet; it is owed still."""
+    if state.starting != time or state.problem == problem:
+        return state
+    return replace(state, problem=problem)
+
+
+def dropped(state: ScheduleState, entry: Times, now: datetime) -> ScheduleState:
+    """Give a start up that failed until the next time was due: that has its turn."""
+    time = state.starting
+    if time is None or not state.problem or not _due(entry, state.decided, now):
+        return state
+    lines = tuple(line for line in state.lines if (line.time, line.fate) != (time, Fate.STARTING))
+    state = replace(state, starting=None, lines=lines)
+    reason = f"it could not be started: {state.problem}"
+    return replace(_line(state, time, Fate.MISSED, now, reason), problem="", decided=state.decided)
+
+
+def ordered(state: ScheduleState, time: datetime, now: datetime, *, reason: str) -> ScheduleState:
+    """Have a run started for a time that a person names, whatever runs; it is owed from now on."""
+    return _starting(state, time, now, reason)
+
+
+def _due(entry: Times, since: datetime, now: datetime) -> list[datetime]:
+    found = []
+    for time in takewhile(lambda one: one <= now, entry.after(since)):
+        found.append(time)
+        if len(found) >= _MOST_MISSED:
+            break
+    return found
+
+
+def _starting(
+    state: ScheduleState, time: datetime, now: datetime, reason: str = ""
+) -> ScheduleState:
+    line = ScheduleLine(time=time, fate=Fate.STARTING, at=now, reason=reason)
+    return replace(state, starting=time, problem="", lines=(*state.lines, line)[-LINES:])
+
+
+def _line(
+    state: ScheduleState,
+    time: datetime,
+    fate: Fate,
+    now: datetime,
+    reason: str,
+    *,
+    count: int = 1,
+    upto: datetime | None = None,
+) -> ScheduleState:
+    line = ScheduleLine(time=time, fate=fate, at=now, reason=reason, count=count)
+    decided = max(state.decided, upto or time)
+    return replace(state, decided=decided, lines=(*state.lines, line)[-LINES:])
+
+
+def _live_words(state: ScheduleState) -> str:
+    return f"run {state.last_run_id} of the time before is not over"
+
+
+def _paused_words(state: ScheduleState) -> str:
+    by = f" by {state.paused_by}" if state.paused_by else ""
+    return f"the schedule is paused{by}: {state.why}"

@@ -1,0 +1,337 @@
+"""Schedules: their times are decided once, and their runs started once, by any sweep.
+
+A time is decided in one write of the schedule's document; the start has a key, and is owed until it
+is recorded. So two sweeps, and a sweep after a kill, start the same run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from pydantic import ValidationError
+
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.notes import said
+from leasehold.domain.schedule import (
+    Fate,
+    ScheduleState,
+    began,
+    decide,
+    dropped,
+    failed,
+    next_look,
+    ordered,
+    recorded,
+    run_id_of,
+    schedule_key,
+    schedule_ref,
+    state_of,
+)
+from leasehold.domain.stored import Document, StoredDocument, Write, replace
+from leasehold.errors import (
+    IdempotencyKeyReusedError,
+    InvalidRequestError,
+    LeaseholdError,
+    NotAllowedError,
+    StoreUnavailableError,
+    UnknownRunError,
+)
+from leasehold.ports.documents import Query
+from leasehold.registry.schedules import ScheduleEntry
+from leasehold.services.engine import Engine, find_run
+from leasehold.services.limits import MAX_REASON
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.start_run import StartRequest, start_run
+
+#: The most runs that one back-fill starts.
+MAX_BACKFILL: Final = 100
+#: How many times of one schedule a sweep attends to.
+_AT_ONCE: Final = 20
+#: When a start that failed is tried again.
+_AGAIN: Final = timedelta(seconds=30)
+_ALL: Final = Query("schedules", limit=1000)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleReport:
+    """A schedule: as the catalog has it, and as it is stored; either may be missing.
+
+    Args:
+        name: its name.
+        entry: None: this catalog has none of that name, and nothing starts it.
+        state: None: no sweep has seen it yet.
+        next_at: its next time; None: there is none.
+    """
+
+    name: str
+    entry: ScheduleEntry | None
+    state: ScheduleState | None
+    next_at: datetime | None
+
+
+def attend_schedules(engine: Engine, is_over: Callable[[], bool]) -> list[str]:
+    """Start the runs of all schedules that are due; return their ids.
+
+    Args:
+        engine: the parts.
+        is_over: whether nothing more is to be begun.
+    """
+    started = []
+    for entry in engine.catalog.schedules:
+        look_at = engine.schedules.look_at.get(entry.name)
+        if look_at is not None and engine.clock.now() < look_at:
+            continue
+        try:
+            started += _attend_times(engine, entry, is_over)
+        except Exception as error:  # noqa: BLE001 - one schedule must stop no other, and no run
+            problem = error if isinstance(error, LeaseholdError) else repr(error)
+            engine.listeners.log(f"schedule {entry.name} waits for the next sweep: {problem}")
+    return started
+
+
+def _attend_times(engine: Engine, entry: ScheduleEntry, is_over: Callable[[], bool]) -> list[str]:
+    started: list[str] = []
+    for _ in range(_AT_ONCE):
+        run_id = None if is_over() else _attend(engine, entry)
+        if run_id is None:
+            break
+        started.append(run_id)
+    return started
+
+
+def list_schedules(engine: Engine) -> Sequence[ScheduleReport]:
+    """Return all schedules, of the catalog and of the store, by their names."""
+    states = {}
+    for found in engine.documents.query(_ALL):
+        with contextlib.suppress(ValidationError):  # a person edited it
+            states[found.ref.id] = state_of(found.document)
+    names = sorted({*engine.catalog.schedules.keys(), *states})
+    return [_report(engine, name, states.get(name)) for name in names]
+
+
+def read_schedule(engine: Engine, name: str) -> ScheduleReport:
+    """Return a schedule, or raise UnknownKeyError where neither catalog nor store has it."""
+    found = engine.documents.get(schedule_ref(name)) if _is_name(name) else None
+    if found is None:
+        engine.catalog.schedules[name[:_MAX_NAME]]
+    return _report(engine, name, None if found is None else state_of(found.document))
+
+
+def pause_schedule(engine: Engine, name: str, *, why: str, actor: str) -> ScheduleReport:
+    """Have its times skipped, each with this reason, until it is resumed."""
+    if not 0 < len(why) <= MAX_REASON or not why.isprintable():
+        allowed = f"1 to {MAX_REASON} printable characters"
+        raise InvalidRequestError(field="why", value=why[:MAX_REASON], allowed=allowed)
+
+    def paused(state: ScheduleState, now: datetime) -> ScheduleState:
+        return replace(state, paused=True, paused_by=actor, paused_at=now, why=said(why))
+
+    return _change(engine, name, paused)
+
+
+def resume_schedule(engine: Engine, name: str) -> ScheduleReport:
+    """Have its next time start a run again; times of the pause are recorded as skipped."""
+    entry = engine.catalog.schedules[name]
+
+    def resumed(state: ScheduleState, now: datetime) -> ScheduleState:
+        if not state.paused:
+            return state
+        state = decide(state, entry, now, is_live=False)
+        return replace(state, paused=False, paused_by="", paused_at=None, why="")
+
+    return _change(engine, name, resumed)
+
+
+def trigger_schedule(engine: Engine, name: str, *, actor: str) -> str:
+    """Start its run now, beside its times and whatever runs; return the run's id.
+
+    Raises:
+        InvalidRequestError: a run of it is being started; try again.
+    """
+    entry = engine.catalog.schedules[name]
+    time = engine.clock.now().replace(microsecond=0)
+    return _order(engine, entry, time, f"triggered by {actor}")
+
+
+def backfill_schedule(
+    engine: Engine, name: str, first: datetime, last: datetime, *, actor: str
+) -> list[str]:
+    """Start the runs of its times from `first` to `last`; of those that were started, the same.
+
+    Returns:
+        The ids of the runs, by their times.
+
+    Raises:
+        InvalidRequestError: it is no span of the past, or it has too many times, or none.
+    """
+    entry = engine.catalog.schedules[name]
+    if not first <= last <= engine.clock.now():
+        allowed = "a span of the past: from, then to"
+        raise InvalidRequestError(field="from", value=first.isoformat(), allowed=allowed)
+    times: list[datetime] = []
+    for time in entry.after(first - timedelta(microseconds=1)):
+        if time > last or len(times) > MAX_BACKFILL:
+            break
+        times.append(time)
+    if not 0 < len(times) <= MAX_BACKFILL:
+        allowed = f"a span with 1 to {MAX_BACKFILL} times"
+        raise InvalidRequestError(field="to", value=last.isoformat(), allowed=allowed)
+    return [_order(engine, entry, time, f"back-filled by {actor}") for time in times]
+
+
+_MAX_NAME: Final = 63
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum()
+
+
+def _attend(engine: Engine, entry: ScheduleEntry) -> str | None:
+    """Decide the next time that is due, and start its run; None: no run was started."""
+    found = engine.documents.get(schedule_ref(entry.name))
+    before = None if found is None else state_of(found.document)
+    last = None if before is None else before.last_run_id
+    is_live = before is not None and _may_overlap(before, entry) and _is_live(engine, last)
+
+    def settle(document: Document | None, now: datetime) -> Write[ScheduleState]:
+        state = None if document is None else state_of(document)
+        if state is not None:
+            state = dropped(state, entry, now)
+        if state is not None and state.last_run_id != last:
+            return Write(state)  # another process started a run meanwhile: look again
+        decided = decide(state, entry, now, is_live=is_live)
+        is_same = document is not None and decided == state_of(document)
+        return Write(decided, None if is_same else StoredDocument(decided))
+
+    state = engine.documents.transact(schedule_ref(entry.name), settle).answer
+    run_id = None
+    if state.starting is not None:
+        run_id = _start(engine, entry, state)
+        if run_id is None:
+            engine.schedules.look_at[entry.name] = engine.clock.now() + _AGAIN
+            return None
+        state = replace(state, starting=None)
+    look_at = next_look(state, entry)
+    if look_at is None:
+        engine.schedules.look_at.pop(entry.name, None)
+    else:
+        engine.schedules.look_at[entry.name] = look_at
+    return run_id
+
+
+def _may_overlap(state: ScheduleState, entry: ScheduleEntry) -> bool:
+    return state.last_run_id is not None and entry.overlap != "allow"
+
+
+def _is_live(engine: Engine, run_id: str | None) -> bool:
+    if run_id is None:
+        return False
+    try:
+        return not find_run(engine, run_id).manifest.is_terminal
+    except UnknownRunError:  # it was purged
+        return False
+
+
+def _start(engine: Engine, entry: ScheduleEntry, state: ScheduleState) -> str | None:
+    """Start the run that is owed and record it; None: it cannot be started yet."""
+    time = state.starting
+    assert time is not None  # noqa: S101 - who calls has seen it
+    key, last = schedule_key(entry.name, time), state.last_run_id
+    if entry.overlap == "cancel_other" and last not in (None, run_id_of(key)):
+        _cancel(engine, str(last), entry.name)
+    labels = {"schedule": entry.name}
+    try:
+        request = StartRequest(entry.pipeline, entry.input, key, labels)
+        run_id = start_run(engine, request).manifest.run_id
+    except IdempotencyKeyReusedError:  # a deploy changed the input since it was started
+        run_id = run_id_of(key)
+    except StoreUnavailableError:
+        raise
+    except LeaseholdError as error:  # a wrong deploy: it is owed until that is put right
+        _record(engine, entry.name, partial(_failed, time, str(error)))
+        engine.listeners.log(f"schedule {entry.name} cannot start its run of {time}: {error}")
+        return None
+    _record(engine, entry.name, partial(_recorded, time, run_id))
+    return run_id
+
+
+def _recorded(time: datetime, run_id: str, state: ScheduleState, now: datetime) -> ScheduleState:
+    return recorded(state, time, run_id, now)
+
+
+def _failed(time: datetime, problem: str, state: ScheduleState, _: datetime) -> ScheduleState:
+    return failed(state, time, problem)
+
+
+def _cancel(engine: Engine, run_id: str, name: str) -> None:
+    request = OperationRequest(
+        Operation.CANCEL, actor=f"schedule {name}", reason="the next time is due (cancel_other)"
+    )
+    with contextlib.suppress(NotAllowedError, UnknownRunError):  # it is over
+        operate(engine, run_id, request)
+
+
+def _record(
+    engine: Engine, name: str, change: Callable[[ScheduleState, datetime], ScheduleState]
+) -> ScheduleState:
+    def write(document: Document | None, now: datetime) -> Write[ScheduleState]:
+        entry = engine.catalog.schedules.get(name)
+        if document is None and entry is None:
+            engine.catalog.schedules[name]
+        before = state_of(document) if document is not None else began(entry, now)  # type: ignore[arg-type]
+        after = change(before, now)
+        is_same = document is not None and after == before
+        return Write(after, None if is_same else StoredDocument(after))
+
+    return engine.documents.transact(schedule_ref(name), write).answer
+
+
+def _change(
+    engine: Engine, name: str, change: Callable[[ScheduleState, datetime], ScheduleState]
+) -> ScheduleReport:
+    engine.catalog.schedules[name[:_MAX_NAME]]
+    state = _record(engine, name, change)
+    engine.schedules.look_at.pop(name, None)
+    return _report(engine, name, state)
+
+
+def _order(engine: Engine, entry: ScheduleEntry, time: datetime, reason: str) -> str:
+    """Have the run of a time started that a person names; return its id."""
+
+    def order(state: ScheduleState, now: datetime) -> ScheduleState:
+        is_begun = any(
+            line.time == time and line.fate in (Fate.STARTING, Fate.STARTED) for line in state.lines
+        )
+        if is_begun:
+            return state
+        if state.starting is not None:
+            allowed = "one start at a time: try again in a moment"
+            raise InvalidRequestError(field="name", value=entry.name, allowed=allowed)
+        return ordered(state, time, now, reason=reason)
+
+    state = _record(engine, entry.name, order)
+    if state.starting == time:
+        run_id = _start(engine, _beside_others(entry), state)
+        if run_id is None:
+            problem = _record(engine, entry.name, lambda found, _: found).problem
+            raise InvalidRequestError(field="name", value=entry.name, allowed=problem)
+    return run_id_of(schedule_key(entry.name, time))
+
+
+def _beside_others(entry: ScheduleEntry) -> ScheduleEntry:
+    """Return the schedule for a run that a person orders: it cancels no other."""
+    return dataclasses.replace(entry, overlap="allow")
+
+
+def _report(engine: Engine, name: str, state: ScheduleState | None) -> ScheduleReport:
+    entry = engine.catalog.schedules.get(name)
+    next_at = None
+    if entry is not None:
+        next_at = next(iter(entry.after(engine.clock.now())), None)
+    return ScheduleReport(name, entry, state, next_at)

@@ -1,0 +1,356 @@
+"""Schedules on each store: each time is decided once, by whichever sweep, and through kills."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from leasehold import PipelineEntry, Registry, ScheduleEntry, StepContext, StepDispatchEntry
+from leasehold.bootstrap import boot
+from leasehold.domain.lifecycle import Operation
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.schedule import Fate, ScheduleState, schedule_key, schedule_ref, state_of
+from leasehold.domain.stored import Write
+from leasehold.errors import InvalidEntryError, InvalidRequestError, UnknownKeyError
+from leasehold.ports.documents import Documents, Query
+from leasehold.registry.pipelines import Catalog
+from leasehold.services import schedules
+from leasehold.services.engine import Engine
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.read_runs import get_run
+from leasehold.services.schedules import (
+    attend_schedules,
+    backfill_schedule,
+    list_schedules,
+    pause_schedule,
+    read_schedule,
+    resume_schedule,
+    trigger_schedule,
+)
+
+
+def work(_: StepContext, given: Any) -> Any:
+    return given
+
+
+Make = Callable[..., Engine]
+
+
+@pytest.fixture
+def make(documents: Documents, tmp_path: Path, unique: str) -> Make:
+    """Return what makes the engine of a process; its schedule has its own name."""
+    step = StepDispatchEntry(
+        step_type=unique,
+        handler=f"{__name__}:work",
+        agent_timeout=timedelta(minutes=1),
+        dispatch_deadline=timedelta(minutes=2),
+    )
+
+    def engine(**fields: Any) -> Engine:
+        fields = {"cron": "* * * * *", "pipeline": unique, **fields}
+        catalog = Catalog(
+            steps=Registry("dispatch", [step]),
+            pipelines=Registry("pipelines", [PipelineEntry(name=unique, steps=(unique,))]),
+            schedules=Registry("schedules", [ScheduleEntry(unique, **fields)]),
+        )
+        environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+        return boot(environ, catalog=catalog, documents=documents).engine
+
+    return engine
+
+
+def attend(engine: Engine) -> list[str]:
+    engine.schedules.look_at.clear()  # its clock is the machine's
+    return attend_schedules(engine, lambda: False)
+
+
+def let_pass(documents: Documents, name: str, by: timedelta) -> None:
+    """Have the last decision lie further back, as if so much time had passed."""
+
+    def earlier(document: Any, _: datetime) -> Write[None]:
+        state = state_of(document)
+        fields = state.model_copy(update={"decided": state.decided - by})
+        return Write(None, fields.model_dump(exclude_none=True, by_alias=True))
+
+    documents.transact(schedule_ref(name), earlier)
+
+
+def state(engine: Engine, name: str) -> ScheduleState:
+    found = read_schedule(engine, name).state
+    assert found is not None
+    return found
+
+
+def fates(engine: Engine, name: str) -> list[Fate]:
+    return [line.fate for line in state(engine, name).lines]
+
+
+def runs_of(engine: Engine, name: str) -> list[str]:
+    query = Query("runs", order_by="createdAt", contains=("labels", f"schedule:{name}"))
+    return [found.ref.id for found in engine.documents.query(query)]
+
+
+def end(engine: Engine, run_id: str) -> None:
+    operate(engine, run_id, OperationRequest(Operation.CANCEL, actor="test"))
+
+
+def due_once(engine: Engine, name: str) -> None:
+    """Have exactly one time of a schedule that fires each minute be due."""
+    attend(engine)
+    let_pass(engine.documents, name, timedelta(minutes=1))
+
+
+def test_a_new_schedule_starts_nothing_of_the_past_and_then_each_time_once(
+    make: Make, unique: str
+) -> None:
+    engine = make(input={"n": 1})
+
+    assert attend(engine) == []
+    let_pass(engine.documents, unique, timedelta(minutes=1))
+    started = attend(engine)
+
+    assert len(started) == 1
+    run = get_run(engine, started[0])
+    line = state(engine, unique).lines[-1]
+    assert run.idempotency_key == schedule_key(unique, line.time)
+    assert (line.fate, line.run_id) == (Fate.STARTED, run.run_id)
+    assert line.time.second == 0
+    assert attend(engine) == []
+
+
+def test_the_schedule_fired_twice_after_a_restart(
+    make: Make, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the start and its record: the next process starts the same run."""
+    engine = make()
+    due_once(engine, unique)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schedules, "_record", killed)
+        with pytest.raises(KeyboardInterrupt):
+            attend(engine)
+    begun = runs_of(engine, unique)
+    restarted = make()
+
+    assert attend(restarted) == begun
+    assert runs_of(restarted, unique) == begun
+    assert fates(restarted, unique) == [Fate.STARTED]
+    assert attend(restarted) == []
+
+
+def test_a_kill_between_the_decision_and_the_start_loses_no_run(
+    make: Make, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make()
+    due_once(engine, unique)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schedules, "start_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            attend(engine)
+
+    assert runs_of(engine, unique) == []
+    assert len(attend(make())) == 1
+
+
+def test_two_servers_and_a_sweep_at_once_start_one_run(make: Make, unique: str) -> None:
+    engines = [make() for _ in range(3)]
+    due_once(engines[0], unique)
+    ready = threading.Barrier(3)
+
+    def sweep(engine: Engine) -> None:
+        engine.schedules.look_at.clear()
+        ready.wait()
+        attend_schedules(engine, lambda: False)
+
+    threads = [threading.Thread(target=sweep, args=[one]) for one in engines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(runs_of(engines[0], unique)) == 1
+    assert attend(engines[0]) == []
+    assert fates(engines[0], unique) == [Fate.STARTED]
+
+
+def test_a_time_of_a_run_that_is_not_over_is_skipped_with_the_reason(
+    make: Make, unique: str
+) -> None:
+    engine = make()
+    due_once(engine, unique)
+    first = attend(engine)[0]
+    let_pass(engine.documents, unique, timedelta(minutes=1))
+
+    assert attend(engine) == []
+    skipped = state(engine, unique).lines[-1]
+    assert skipped.fate is Fate.SKIPPED
+    assert first in skipped.reason
+
+
+def test_one_time_is_buffered_until_the_run_is_over(make: Make, unique: str) -> None:
+    engine = make(overlap="buffer_one")
+    due_once(engine, unique)
+    first = attend(engine)[0]
+    let_pass(engine.documents, unique, timedelta(minutes=2))
+
+    assert attend(engine) == []
+    assert fates(engine, unique) == [Fate.STARTED, Fate.BUFFERED, Fate.SKIPPED]
+    end(engine, first)
+    assert len(attend(engine)) == 1
+    assert len(runs_of(engine, unique)) == 2
+
+
+@pytest.mark.parametrize(("overlap", "is_cancelled"), [("cancel_other", True), ("allow", False)])
+def test_a_run_beside_another_one(
+    make: Make, unique: str, overlap: str, *, is_cancelled: bool
+) -> None:
+    engine = make(overlap=overlap)
+    due_once(engine, unique)
+    let_pass(engine.documents, unique, timedelta(minutes=1))
+
+    first, second = attend(engine)
+
+    assert get_run(engine, first).cancelled is is_cancelled
+    assert not get_run(engine, second).cancelled
+
+
+def test_after_a_night_off_what_is_older_than_its_catch_up_is_missed_and_said(
+    make: Make, unique: str
+) -> None:
+    engine = make(cron="0 * * * *", catch_up=timedelta(hours=2), overlap="allow")
+    attend(engine)
+    let_pass(engine.documents, unique, timedelta(hours=8))
+
+    started = attend(engine)
+
+    assert len(started) in (2, 3)  # the last two hours, and the minutes since the last one
+    missed = state(engine, unique).lines[0]
+    assert (missed.fate, missed.count) == (Fate.MISSED, 8 - len(started))
+    assert "no process attended" in missed.reason
+
+
+def test_a_paused_schedule_skips_with_who_and_why_and_goes_on_after(
+    make: Make, unique: str
+) -> None:
+    engine = make()
+    attend(engine)
+    pause_schedule(engine, unique, why="the month is closed", actor="ann")
+    let_pass(engine.documents, unique, timedelta(minutes=3))
+
+    assert attend(engine) == []
+    skipped = state(engine, unique).lines[-1]
+    resume_schedule(engine, unique)
+    let_pass(engine.documents, unique, timedelta(minutes=1))
+
+    assert (skipped.fate, skipped.count) == (Fate.SKIPPED, 3)
+    assert skipped.reason == "the schedule is paused by ann: the month is closed"
+    assert len(attend(engine)) == 1
+
+
+def test_a_changed_cron_starts_nothing_of_the_past(make: Make, unique: str) -> None:
+    engine = make(cron="0 0 1 1 *")
+    attend(engine)
+    let_pass(engine.documents, unique, timedelta(hours=3))
+
+    changed = make(cron="* * * * *")
+
+    assert attend(changed) == []
+    assert state(changed, unique).cron == "* * * * *"
+
+
+def test_a_removed_schedule_starts_nothing_and_is_shown(make: Make, unique: str) -> None:
+    due_once(make(), unique)
+    catalog = Catalog(Registry("dispatch", []), Registry("pipelines", []))
+    engine = make()
+    engine = boot({}, catalog=catalog, documents=engine.documents).engine
+
+    assert attend(engine) == []
+    assert [one.entry for one in list_schedules(engine) if one.name == unique] == [None]
+    with pytest.raises(UnknownKeyError):
+        pause_schedule(engine, unique, why="x", actor="ann")
+
+
+def test_a_person_triggers_a_run_and_fills_a_span_back_once(make: Make, unique: str) -> None:
+    engine = make(cron="0 6 * * *")
+    first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 4, tzinfo=UTC)
+
+    triggered = trigger_schedule(engine, unique, actor="ann")
+    runs = backfill_schedule(engine, unique, first, last, actor="ann")
+    again = backfill_schedule(engine, unique, first, last, actor="bob")
+
+    assert get_run(engine, triggered).labels == (f"schedule:{unique}",)
+    assert len(set(runs)) == 3
+    assert again == runs
+    assert len(runs_of(engine, unique)) == 4
+    assert state(engine, unique).lines[-1].reason == "back-filled by ann"
+    for wrong in ((last, first), (first, datetime(2999, 1, 1, tzinfo=UTC)), (first, first)):
+        with pytest.raises(InvalidRequestError):
+            backfill_schedule(engine, unique, *wrong, actor="ann")
+
+
+def test_a_start_that_fails_is_owed_until_the_next_time_and_then_said(
+    make: Make, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make()
+    due_once(engine, unique)
+
+    def refuse(*_: object) -> Manifest:
+        raise InvalidRequestError(field="input", value="x", allowed="y")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schedules, "start_run", refuse)
+        assert attend(engine) == []
+        assert "input is" in state(engine, unique).problem
+        let_pass(engine.documents, unique, timedelta(minutes=1))
+        attend(engine)
+
+    assert fates(engine, unique)[0] is Fate.MISSED
+    assert len(attend(engine)) == 1
+
+
+def test_a_sweep_reads_no_schedule_before_its_time(make: Make) -> None:
+    engine = make(cron="0 0 1 1 *")
+    attend(engine)
+
+    class Unread:
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(name)
+
+    object.__setattr__(engine, "documents", cast(Documents, Unread()))
+
+    assert attend_schedules(engine, lambda: False) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"cron": "0 6 30 2 *"}, "never fires"),
+        ({"cron": "soon"}, "1 fields"),
+        ({"tz": "Europe/Nowhere"}, "a time zone"),
+        ({"tz": "../etc/passwd"}, "a time zone"),
+        ({"overlap": "queue"}, "skip, buffer_one, cancel_other, allow"),
+        ({"catch_up": 6}, "a timedelta"),
+        ({"catch_up": timedelta(days=-1)}, "a timedelta"),
+        ({"pipeline": "no-such"}, "pipelines of the catalog"),
+        ({"input": {1, 2}}, "JSON values"),
+    ],
+)
+def test_what_cannot_be_a_schedule_is_refused_in_one_line(
+    make: Make, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidEntryError, match=says) as refused:
+        make(**fields)
+
+    assert "\n" not in str(refused.value)
