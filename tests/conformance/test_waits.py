@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
@@ -19,7 +20,8 @@ from leasehold.bootstrap import boot
 from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import SignalRequest as Wanted
-from leasehold.ports.documents import Documents
+from leasehold.errors import StoreUnavailableError
+from leasehold.ports.documents import Committed, Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.remote_workers.manage_lease import LeaseCredentials, await_signal, complete_step
@@ -30,6 +32,7 @@ from leasehold.services.signal_run import SignalRequest, send_signal
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.conformance.remote_step import engine_of_remote_step
+from tests.worlds.wrapped import Wrapped
 
 pytestmark = pytest.mark.sandboxed
 
@@ -171,6 +174,33 @@ def test_senders_of_one_id_at_once_count_once(remote: Engine) -> None:
         outcomes = [one.result() for one in sent]
 
     assert sorted(outcomes) == ["signal_kept"] + ["signal_known"] * 7
+    assert len(get_run(remote, run_id).signals or ()) == 1
+
+
+class AnswerLost(Wrapped[Documents]):
+    """A store whose next commit stands, and whose answer to it is lost."""
+
+    is_lost = False
+
+    def transact(self, *given: Any, **named: Any) -> Committed[Any]:
+        committed = self.inner.transact(*given, **named)
+        if not self.is_lost:
+            self.is_lost = True
+            raise StoreUnavailableError(store="store", problem="the answer was lost")
+        return committed
+
+
+def test_a_sender_that_hears_no_answer_sends_again(remote: Engine) -> None:
+    """The run has gone on with it by then: the same id counts once."""
+    run_id = begun(remote, "away")
+    await_signal(remote, claimed(remote, run_id), Wanted("approval"))
+    deaf = replace(remote, documents=AnswerLost(remote.documents))
+    with pytest.raises(StoreUnavailableError):
+        send(deaf, run_id, {"approved": True}, "n-1")
+
+    assert send(remote, run_id, {"approved": True}, "n-1") == "signal_known"
+    found, _ = await_signal(remote, claimed(remote, run_id), Wanted("approval"))
+    assert found is not None
     assert len(get_run(remote, run_id).signals or ()) == 1
 
 
