@@ -21,7 +21,7 @@ from werkzeug.datastructures import Headers
 from leasehold.api.call_row import ACTOR_HEADER, BODY_BYTES
 from leasehold.bootstrap import system_clock
 from leasehold.domain.printable import one_line
-from leasehold.domain.signal_link import is_link
+from leasehold.domain.signal_link import LINK, is_link
 from leasehold.errors import (
     CallerNotAllowedError,
     InvalidRequestError,
@@ -117,7 +117,8 @@ class CallerCheck:
             return None
         is_of_page = not _OF_BROWSERS.isdisjoint(request.environ)
         refused = refusal_of_page(request.environ) if is_of_page else None
-        if refused is None and not is_link(request.path):  # whose signature is checked with the run
+        path = request.path  # of a link the signature is checked with the run
+        if refused is None and not (path.endswith(LINK) and is_link(path)):
             refused = self._noted(request)
         if refused is not None:
             drop_rest(request, BODY_BYTES)

@@ -43,7 +43,7 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
         provider.note_presence()
         engine = provider.engine
         if _OF_TASK not in request.headers:  # how long another caller waits is not known
-            engine = replace(engine, process=replace(engine.process, may_continue=lambda: False))
+            engine = replace(engine, process=replace(engine.process, may_continue=bool))  # False
         outcome = execute_step(engine, hint)
     except Exception as error:  # noqa: BLE001 - logged whole, but for an outage; the task comes again
         if isinstance(error, LeaseholdError) and error.retryable:

@@ -64,14 +64,10 @@ def arrive(
         return take_over(draft, lease, lease_id=lease_id, holder=holder)
     if has_left:
         return _not_here(draft)
-    if stopped := hold(draft, pause) if pause else _given_up(draft):
+    verdict = None if pause else verdict_on(manifest, now, rules)
+    if stopped := hold(draft, pause) if pause else verdict and dead_letter(draft, verdict):
         return stopped
     return acquire(draft, RunEvent.LEASE_ACQUIRED, lease_id=lease_id, holder=holder)
-
-
-def _given_up(draft: Draft) -> Change | None:
-    verdict = verdict_on(draft.before, draft.now, draft.rules)
-    return None if verdict is None else dead_letter(draft, verdict)
 
 
 def may_begin(manifest: Manifest, now: datetime, rules: Rules) -> bool:
