@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -18,12 +19,13 @@ from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
 from tests.api.each.lists import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.waiting import until
 
 WORKERS = 3
 
 
 @pytest.mark.parametrize(
-    ("kills", "count"), [(3, 100), pytest.param(40, 1500, marks=pytest.mark.nightly)]
+    ("kills", "count"), [(2, 120), pytest.param(40, 2500, marks=pytest.mark.nightly)]
 )
 def test_each_item_is_recorded_once_however_often_its_workers_are_killed(
     kills: int, count: int, tmp_path: Path
@@ -33,17 +35,16 @@ def test_each_item_is_recorded_once_however_often_its_workers_are_killed(
     with opened(tmp_path, workers=0) as engine:
         run_id = engine.start("noted", {"name": str(noted), "count": count}).run_id
 
-    midway = 0
     for _ in range(kills):
+        before = lines(noted)
         worker = multiprocessing.get_context("fork").Process(target=work, args=(tmp_path,))
         worker.start()
-        time.sleep(chance.uniform(0.06, 0.2))
+        until(partial(has_grown, noted, before))
+        time.sleep(chance.uniform(0, 0.05))
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()
-        midway += noted.exists() and len(set(noted.read_text().split())) < count
 
-    assert midway
     with opened(tmp_path, workers=WORKERS) as engine:
         engine.adopt_all()
         run = engine.wait(run_id, 60)
@@ -56,6 +57,14 @@ def test_each_item_is_recorded_once_however_often_its_workers_are_killed(
     done = Counter(noted.read_text().split())
     assert sorted(map(int, done)) == list(range(count))
     assert sum(done.values()) <= count + kills * WORKERS  # a kill costs the items at hand
+
+
+def lines(file: Path) -> int:
+    return len(file.read_text().split()) if file.exists() else 0
+
+
+def has_grown(file: Path, before: int) -> bool:
+    return lines(file) > before
 
 
 def work(folder: Path) -> None:
