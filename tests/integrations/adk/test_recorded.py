@@ -114,12 +114,12 @@ def test_an_error_of_a_tool_is_not_recorded(engine: InProcessEngine, tmp_path: P
     assert (run.dead_lettered, MADE) == (True, ["agent 1", *["fails 1"] * 4])
 
 
-def test_a_result_that_cannot_be_recorded_fails_the_step_and_is_not_told_to_the_model(
+def test_a_result_that_cannot_be_recorded_blocks_the_run_and_is_not_told_to_the_model(
     engine: InProcessEngine, tmp_path: Path
 ) -> None:
     run = played(engine, "odd_result", tmp_path)
 
-    assert (run.dead_lettered, MADE) == (True, ["agent 1", "odd 1"])
+    assert (run.status, MADE) == ("BLOCKED", ["agent 1", "odd 1"])
     assert run.error is not None
     assert run.error.code == "unrestorable_result"
 

@@ -119,12 +119,12 @@ def test_an_error_of_a_tool_is_told_to_the_model_and_not_recorded(
 
 
 @pytest.mark.parametrize("scene", ["odd_result", "odd_result_streamed"])
-def test_a_result_that_cannot_be_recorded_fails_the_step_and_is_not_told_to_the_model(
+def test_a_result_that_cannot_be_recorded_blocks_the_run_and_is_not_told_to_the_model(
     engine: InProcessEngine, tmp_path: Path, scene: str
 ) -> None:
     run = played(engine, scene, tmp_path)
 
-    assert (run.dead_lettered, set(MADE)) == (True, {"agent 1", "odd 1"})
+    assert (run.status, set(MADE)) == ("BLOCKED", {"agent 1", "odd 1"})
     assert run.error is not None
     assert run.error.message.startswith("The result of the call 'agent-0eb2e8c3/odd/call-0' cannot")
 
