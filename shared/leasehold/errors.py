@@ -130,7 +130,19 @@ class LimitKeyError(LeaseholdError):
     """A limit has no key for a run."""
 
     code = "limit_key"
+    is_mistake = True
     text = "Limit {limit!r} of step {step!r} has no key for this run: {part} {problem}."
+
+
+class UnknownLimitError(LeaseholdError):
+    """A handler asks for a limit that its step does not declare."""
+
+    code = "limit_unknown"
+    text = (
+        "ctx.limit({limit!r}): step {step!r} has no Limit({limit!r}, per_call=True); "
+        "known: {known}."
+    )
+    is_mistake = True
 
 
 class LimitFieldError(LeaseholdError):

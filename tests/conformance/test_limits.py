@@ -41,6 +41,8 @@ from leasehold.services.sweep import sweep
 GO: dict[str, threading.Event] = {}
 AT_WORK: dict[str, threading.Event] = {}
 
+ASKS = "tests.conformance.limited_calls:asks"
+
 TWO = Limit("model:{given.model}", at_once=2)
 RATE = Limit("rate:{given.model}", per_minute=3)
 TENANT = Limit("tenant:{labels.tenant}", at_once=3)
@@ -58,14 +60,18 @@ def quick(ctx: StepContext, given: Any) -> Any:
     return given["name"]
 
 
+def mistaken(ctx: StepContext, given: Any) -> Any:
+    with ctx.limit("provider"):
+        return given
+
+
 def step(name: str, **fields: Any) -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
-        handler=f"{__name__}:{fields.pop('calls', name)}",
+        handler=fields.pop("handler", f"{__name__}:{fields.pop('calls', name)}"),
         agent_timeout=timedelta(seconds=60),
         dispatch_deadline=timedelta(seconds=120),
-        isolation="inline",
-        **fields,
+        **{"isolation": "inline", **fields},
     )
 
 
@@ -75,6 +81,12 @@ STEPS = Registry(
         step("work", limits=(TWO,)),
         step("quick", limits=(TWO,)),
         step("paced", calls="quick", limits=(RATE,)),
+        step(
+            "asks",
+            handler=ASKS,
+            limits=(Limit("provider:{given.model}", at_once=1, per_call=True),),
+        ),
+        step("mistaken"),
         step("fair", calls="quick", limits=(TWO, TENANT)),
     ],
 )
@@ -388,7 +400,43 @@ def test_a_process_spends_its_share_without_a_read_or_a_write(
             lambda *args, real=real, name=name, **how: asked.append(name) or real(*args, **how),
         )
 
-    assert [slots.take(engine, attempt, bound, "") for _ in range(2)] == [True, True]
+    assert [slots.take(engine, attempt, bound, "") for _ in range(2)] == [(), ()]
     assert asked == []
-    assert slots.take(engine, attempt, bound, "")
+    assert slots.take(engine, attempt, bound, "") == ()
     assert asked
+
+
+def test_a_handler_ends_where_its_limit_has_no_room_and_has_the_slot_when_it_is_called(
+    world: World, engine: Engine
+) -> None:
+    holder, run_id = world.start("quick"), world.start("asks")
+    attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(holder, 1)))
+    limit = Limit("provider:{given.model}", at_once=1, per_call=True)
+    bound = Bound(limit, f"provider:{world.model}", is_rate=False, most=1)
+    (held,) = slots.take(engine, attempt, bound, "") or ()
+
+    outcome = world.hint(run_id)
+    assert outcome == "awaits_slot"
+    waiting = world.run(run_id)
+    assert waiting.position.lease is None
+    slots.give_back(engine, attempt, held)
+
+    assert not world.waits(run_id)
+    assert world.hint(run_id) == "completed"
+    calls = world.run(run_id).steps["asks"].calls
+    assert calls is not None
+    assert (calls.made, calls.spared) == (2, 1)
+    found = engine.documents.get(slot_ref(bound.key, 0))
+    assert found is not None
+    assert Slot.model_validate(found.document).run_id == "", "it is free after the block"
+
+
+def test_a_limit_that_the_step_does_not_declare_blocks_the_run(world: World) -> None:
+    run_id = world.start("mistaken")
+
+    assert world.hint(run_id) == "blocked"
+
+    block = world.run(run_id).block
+    assert block is not None
+    assert block.heals
+    assert "step 'mistaken' has no Limit('provider', per_call=True); known: none" in block.finding

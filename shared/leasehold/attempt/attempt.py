@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
 
 from leasehold.attempt.outage import outlast, pause
 from leasehold.attempt.phases import PhaseClock
@@ -90,6 +90,18 @@ _NOT_IN_CODE: Final = (
 _REMOTE: Final = "A remote worker runs the attempt, and it alone knows what that does."
 
 
+class LimitsOfAttempt(Protocol):
+    """The limits that the handler of an attempt asks for."""
+
+    def take(self, name: str) -> bool:
+        """Take a limit; False: it has no room, and the attempt is to end."""
+        ...
+
+    def free(self, name: str) -> None:
+        """Free a limit that was taken."""
+        ...
+
+
 class UserCall(NamedTuple):
     """A call of a handler or a gate: which of them, its path, and the thread that waits for it."""
 
@@ -133,6 +145,7 @@ class Attempt:
             which the worker that serves it listens to.
         output: what the gates judge now; None: nothing, or there are none.
         slots: what it holds of the limits of its step; None: that has none.
+        limits: takes those that its handler asks for; None: its step has none.
         phases: how long it takes until its first tool call, and from there to its result.
         unconfirmed_call: a call that a person is to be asked about; None: there is none.
         settled: what ended the attempt; None: nothing has, or it was lost.
@@ -148,7 +161,8 @@ class Attempt:
     stack_of_process: Callable[[], ThreadStack] | None = None
     silence: Silence | None = None
     output: MadeOutput | None = None
-    slots: tuple[Any, ...] | None = None
+    slots: list[Any] | None = None
+    limits: LimitsOfAttempt | None = None
     settled: Committed[Change] | None = None
     is_settled = False
     _progress: Progress | None = None

@@ -21,7 +21,7 @@ from leasehold.domain.spend import Spend
 from leasehold.domain.traceparent import attempt_traceparent
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import findings_in, last_review, record_with_output
-from leasehold.errors import InvalidRequestError
+from leasehold.errors import InvalidRequestError, UnknownLimitError
 
 if TYPE_CHECKING:  # the process of a handler has no attempt, and asks the worker that has
     from leasehold.attempt.attempt import Attempt
@@ -186,6 +186,18 @@ class ContextCalls(Protocol):
         """Return the signal of a name, which is the step's from now on; None: it has not come."""
         ...
 
+    def take_limit(self, name: str) -> bool:
+        """Take a limit of the step; False: it has no room, and the attempt is to end.
+
+        Raises:
+            UnknownLimitError: the step declares none of this name for its handler.
+        """
+        ...
+
+    def free_limit(self, name: str) -> None:
+        """Free a limit that was taken."""
+        ...
+
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""
         ...
@@ -275,6 +287,18 @@ class AttemptCalls:
     def mark_execution(self) -> None:
         """Note that the handler has its result."""
         self._attempt.phases.mark_execution(self._attempt.engine.clock.monotonic())
+
+    def take_limit(self, name: str) -> bool:
+        """Take a limit of the step; False: it has no room, and the attempt is to end."""
+        limits = self._attempt.limits
+        if limits is None:
+            raise UnknownLimitError(limit=name, step=self._run.step_type, known="none")
+        return limits.take(name)
+
+    def free_limit(self, name: str) -> None:
+        """Free a limit that was taken."""
+        if self._attempt.limits is not None:
+            self._attempt.limits.free(name)
 
     def find_signal(self, name: str) -> FoundSignal | None:
         """Return the signal of a name, which is the step's from now on; None: it has not come."""

@@ -39,11 +39,14 @@ class Limit:
             given, and for labels of the run.
         at_once: how many attempts hold a slot of the key at a time; None: any number.
         per_minute: how many begin in any 60 seconds; None: any number.
+        per_call: whether the handler takes it, by `ctx.limit(key)`; else each attempt of the step
+            takes it before its handler begins, and has it to its end.
     """
 
     key: str
     at_once: int | None = None
     per_minute: int | None = None
+    per_call: bool = False
 
     def problems(self) -> Iterator[Problem]:
         """Yield what keeps it from being a limit."""
@@ -58,6 +61,8 @@ class Limit:
             yield "limits.key", self.key, "a key whose braces are closed"
         yield from _number_problems("limits.at_once", self.at_once, MAX_AT_ONCE)
         yield from _number_problems("limits.per_minute", self.per_minute, MAX_PER_MINUTE)
+        if not isinstance(self.per_call, bool):
+            yield "limits.per_call", self.per_call, "True or False"
         if self.at_once is None and self.per_minute is None:
             yield "limits", self.key, "a limit with at_once or per_minute"
 

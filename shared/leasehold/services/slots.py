@@ -7,6 +7,7 @@ call is a hint, and the sweep looks at those that wait.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from leasehold.domain.limit import MAX_AT_ONCE, Bound, Limit, bounds_of
 from leasehold.domain.manifest import Manifest, manifest_of, read_as, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.rate import LATE_S, Grant, Rate, grant, parts_of, rate_ref
-from leasehold.domain.result import Unable, Waiting
+from leasehold.domain.result import Continued, Result, Unable, Waiting
 from leasehold.domain.slots import (
     Slot,
     SlotWait,
@@ -36,6 +37,8 @@ from leasehold.domain.status import BlockCode, Outcome
 from leasehold.domain.stored import Document, Ref, Write, make, replace
 from leasehold.errors import (
     LimitKeyError,
+    StoreUnavailableError,
+    UnknownLimitError,
     UnknownRunError,
     UnreadableRunError,
     VersionConflictError,
@@ -94,8 +97,10 @@ def take_slots(
     Raises:
         StoreUnavailableError: the store did not answer; what was taken goes with the lease.
     """
-    run, wanted = attempt.manifest, entry.limits
-    attempt.slots = ()
+    run, waited = attempt.manifest, attempt.manifest.position.slot_wait
+    attempt.slots = []
+    attempt.limits = HandlerLimits(engine, attempt, entry, given)
+    wanted = [one for one in entry.limits if not one.per_call]
     try:
         keys = {limit: key_of(limit, run, given) for limit in wanted}
     except LimitKeyError as error:
@@ -103,9 +108,74 @@ def take_slots(
     bounds = [bound for limit in wanted for bound in bounds_of(limit, keys[limit])]
     for bound in sorted(bounds, key=lambda one: (one.is_rate, one.key)):  # a turn is not kept
         group = group_of(sorted({key for key in keys.values() if key != bound.key}))
-        if not take(engine, attempt, bound, group):
+        if take(engine, attempt, bound, group) is None:
             return Waiting(bound, group)
+    if waited is not None and waited.called:
+        attempt.limits.take_called(waited)
     return None
+
+
+def or_waiting(attempt: Attempt, result: Result) -> Result:
+    """Return that an attempt waits for a limit that had no room, where its handler ended for it."""
+    limits = attempt.limits
+    if not isinstance(limits, HandlerLimits) or limits.waiting is None:
+        return result
+    return limits.waiting if isinstance(result, Continued) else result
+
+
+class HandlerLimits:
+    """The limits that a handler takes itself, by `ctx.limit`; any thread may call.
+
+    Attributes:
+        waiting: the limit that had no room: the attempt ends, and its run waits for it.
+    """
+
+    def __init__(
+        self, engine: Engine, attempt: Attempt, entry: StepDispatchEntry, given: str
+    ) -> None:
+        self._engine, self._attempt, self._given = engine, attempt, given
+        self._limits = {limit.key: limit for limit in entry.limits if limit.per_call}
+        self._taken: dict[str, list[HeldSlot]] = {}
+        self._kept: dict[str, tuple[HeldSlot, ...]] = {}  # taken for the handler before it began
+        self.waiting: Waiting | None = None
+
+    def take_called(self, waited: SlotWait) -> None:
+        """Take what the attempt before waited for: its turn would be over for another one."""
+        limit = self._limits.get(waited.limit)
+        if limit is not None and (slots := self._take(limit)) is not None:
+            self._kept[limit.key] = slots
+
+    def take(self, name: str) -> bool:
+        """Take a limit; False: it has no room, and the attempt is to end."""
+        self._attempt.check_lease()
+        limit = self._limits.get(name)
+        if limit is None:
+            step, known = self._attempt.manifest.step_type, ", ".join(self._limits) or "none"
+            raise UnknownLimitError(limit=name, step=step, known=known)
+        slots = self._kept.pop(name, None)
+        if slots is None and (slots := self._take(limit)) is None:
+            return False
+        self._taken.setdefault(name, []).extend(slots)
+        return True
+
+    def free(self, name: str) -> None:
+        """Free a slot of a limit; where the store is away it goes with the lease."""
+        held = self._taken.get(name)
+        if held:
+            with contextlib.suppress(StoreUnavailableError):
+                give_back(self._engine, self._attempt, held.pop())
+
+    def _take(self, limit: Limit) -> tuple[HeldSlot, ...] | None:
+        """Return the slots of a limit; None: it has no room. Its turn comes last: none is kept."""
+        key = key_of(limit, self._attempt.manifest, self._given)
+        taken: list[HeldSlot] = []
+        for bound in bounds_of(limit, key):
+            found = take(self._engine, self._attempt, bound, "")
+            if found is None:
+                self.waiting = self.waiting or Waiting(bound)
+                return None
+            taken += found
+        return tuple(taken)
 
 
 def key_of(limit: Limit, run: Manifest, given: str) -> str:
@@ -121,23 +191,25 @@ def key_of(limit: Limit, run: Manifest, given: str) -> str:
     return limit.key_for(run.position.step, labels, read)
 
 
-def take(engine: Engine, attempt: Attempt, bound: Bound, group: str) -> bool:
-    """Take a slot, or a turn, for an attempt; False: it has to wait.
+def take(engine: Engine, attempt: Attempt, bound: Bound, group: str) -> tuple[HeldSlot, ...] | None:
+    """Take a slot, or a turn, which leaves nothing to hold; None: the attempt has to wait.
 
     A run that comes anew waits behind those of its own class that wait.
     """
     wait = attempt.manifest.position.slot_wait
     called = wait if wait is not None and wait.called and wait.name == bound.name else None
     if bound.is_rate:
-        return _take_turn(engine, attempt, bound, called)
+        return () if _take_turn(engine, attempt, bound, called) else None
     if called is None and _has_to_wait(engine, attempt.manifest, bound):
-        return False
+        return None
     first = called.slot if called is not None else None
     number = take_slot(engine, attempt, bound, group, first)
     if number is None:
-        return False
-    attempt.slots = (*(attempt.slots or ()), HeldSlot(bound, number, group))
-    return True
+        return None
+    held = HeldSlot(bound, number, group)
+    attempt.slots = [] if attempt.slots is None else attempt.slots
+    attempt.slots.append(held)  # at once, in whichever thread
+    return (held,)
 
 
 def _has_to_wait(engine: Engine, run: Manifest, bound: Bound) -> bool:
@@ -226,7 +298,8 @@ def give_back(engine: Engine, attempt: Attempt, held: HeldSlot) -> None:
         return Write(True, to_document(make(Slot, key=slot.key, group=slot.group)))
 
     ref = slot_ref(held.bound.key, held.number)
-    attempt.slots = tuple(one for one in attempt.slots or () if one is not held)
+    with contextlib.suppress(ValueError):
+        (attempt.slots or []).remove(held)
     if engine.documents.transact(ref, freed).answer:
         call_next(engine, held.bound, after=held.group, slot=held.number)
 

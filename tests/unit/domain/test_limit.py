@@ -77,6 +77,7 @@ def test_a_part_that_no_key_can_have_is_refused(limit: str, given: Any, problem:
         (Limit("openai", at_once=1001), "a whole number from 1 to 1,000, or None"),
         (Limit("openai", per_minute=-1), "a whole number from 1 to 100,000, or None"),
         (Limit("openai", per_minute=1.5), "a whole number"),  # type: ignore[arg-type]
+        (Limit("openai", at_once=1, per_call=1), "True or False"),  # type: ignore[arg-type]
     ],
 )
 def test_a_limit_that_cannot_be_used_is_refused_at_the_catalog(limit: Any, problem: str) -> None:

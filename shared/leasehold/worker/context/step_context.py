@@ -6,7 +6,15 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+)
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -254,6 +262,35 @@ class StepContext:
             ContinuedError: always. Let it pass: what the handler returns in its place counts.
         """
         raise ContinuedError
+
+    @contextlib.contextmanager
+    def limit(self, name: str) -> Iterator[None]:
+        """Hold a limit of the step while the block runs: `with ctx.limit("openai"):`.
+
+        It is one of the `limits` of the step, with `per_call=True`, by its key as it stands there.
+        Where it has no room, the attempt ends: its run waits without a lease, and the next attempt
+        has the slot when it begins. A call that `once` has recorded is not made again.
+
+        Raises:
+            ContinuedError: it has no room. Let it pass.
+            UnknownLimitError: the step declares no such limit; the run is blocked until it does.
+        """
+        if not self._calls.take_limit(name):
+            raise ContinuedError
+        try:
+            yield
+        finally:
+            self._calls.free_limit(name)
+
+    @contextlib.asynccontextmanager
+    async def alimit(self, name: str) -> AsyncIterator[None]:
+        """Do what `limit` does, without blocking the handler's loop."""
+        if not await in_thread(partial(self._calls.take_limit, name)):
+            raise ContinuedError
+        try:
+            yield
+        finally:
+            await in_thread(partial(self._calls.free_limit, name))
 
     def _keep_rest(self) -> None:
         """Keep what the loops have done and not kept yet, now that the handler has raised.

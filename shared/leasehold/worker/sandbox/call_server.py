@@ -31,6 +31,7 @@ from leasehold.worker.sandbox.wire.messages import (
     FindingsCall,
     FindResultCall,
     ForgetIntentCall,
+    FreeLimitCall,
     GetCall,
     KeptCheckpointCall,
     ListCall,
@@ -42,6 +43,7 @@ from leasehold.worker.sandbox.wire.messages import (
     RejectCall,
     SignalCall,
     StatusCall,
+    TakeLimitCall,
 )
 
 _MAX_WORDS: Final = 2000
@@ -135,6 +137,10 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
         case SignalCall(name=name):
             if found := calls.find_signal(name):
                 value, text = found.is_missed, found.text.encode()
+        case TakeLimitCall(name=name):
+            value = calls.take_limit(name)
+        case FreeLimitCall(name=name):
+            calls.free_limit(name)
         case OutputCall(step_type=step_type):
             text = calls.output_of(step_type).encode()
         case StatusCall(step_type=step_type):

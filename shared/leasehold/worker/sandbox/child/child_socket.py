@@ -50,6 +50,7 @@ from leasehold.worker.sandbox.wire.messages import (
     FindingsCall,
     FindResultCall,
     ForgetIntentCall,
+    FreeLimitCall,
     GetCall,
     Job,
     KeptCheckpointCall,
@@ -64,6 +65,7 @@ from leasehold.worker.sandbox.wire.messages import (
     SignalCall,
     SpendNote,
     StatusCall,
+    TakeLimitCall,
     from_worker,
 )
 
@@ -450,6 +452,14 @@ class ChildCalls:
         answer = self._link.ask(SignalCall(name=name))
         is_missed = _value(answer.message)
         return None if is_missed is None else FoundSignal(answer.body.decode(), bool(is_missed))
+
+    def take_limit(self, name: str) -> bool:
+        """Take a limit of the step; False: it has no room, and the attempt is to end."""
+        return bool(_value(self._link.ask(TakeLimitCall(name=name)).message))
+
+    def free_limit(self, name: str) -> None:
+        """Free a limit that was taken."""
+        self._link.ask(FreeLimitCall(name=name))
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""

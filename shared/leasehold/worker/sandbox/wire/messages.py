@@ -221,6 +221,20 @@ class SignalCall(Call):
     name: _SignalName
 
 
+class TakeLimitCall(Call):
+    """Request for a limit of the step."""
+
+    kind: Literal["take_limit"] = "take_limit"
+    name: _Name
+
+
+class FreeLimitCall(Call):
+    """The limit is free again."""
+
+    kind: Literal["free_limit"] = "free_limit"
+    name: _Name
+
+
 class OutputCall(Call):
     """What is the output of an earlier step?"""
 
@@ -403,6 +417,8 @@ AnyCall = (
     | ForgetIntentCall
     | RecordResultCall
     | SignalCall
+    | TakeLimitCall
+    | FreeLimitCall
     | OutputCall
     | StatusCall
     | FindingsCall

@@ -1,0 +1,57 @@
+"""A handler in its own process takes a limit through its worker."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from leasehold import Limit, PipelineEntry, Registry, StepDispatchEntry
+from leasehold.bootstrap import boot
+from leasehold.domain.slots import Slot, slot_ref
+from leasehold.ports.documents import Documents
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.read_runs import get_run
+from leasehold.services.start_run import StartRequest, start_run
+
+STEPS = Registry(
+    "dispatch",
+    [
+        StepDispatchEntry(
+            step_type="asks",
+            handler="tests.conformance.limited_calls:asks",
+            agent_timeout=timedelta(seconds=60),
+            dispatch_deadline=timedelta(seconds=120),
+            limits=(Limit("provider:{given.model}", at_once=1, per_call=True),),
+        )
+    ],
+)
+PIPELINES = Registry("pipelines", [PipelineEntry(name="asks", steps=("asks",))])
+
+
+@pytest.mark.sandboxed
+def test_its_slot_is_taken_for_the_block_and_free_after_it(
+    documents: Documents, tmp_path: Path, unique: str
+) -> None:
+    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"}
+    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
+    bundle = boot(settings, catalog=catalog, documents=documents)
+    try:
+        started = start_run(bundle.engine, StartRequest("asks", {"model": unique}))
+        run_id = started.manifest.run_id
+
+        outcome = execute_step(bundle.engine, Hint(run_id, 1))
+
+        assert outcome == "completed"
+        calls = get_run(bundle.engine, run_id).steps["asks"].calls
+        assert calls is not None
+        assert calls.made == 2
+        found = documents.get(slot_ref(f"provider:{unique}", 0))
+        assert found is not None
+        slot = Slot.model_validate(found.document)
+        assert (slot.run_id, slot.key) == ("", f"provider:{unique}")
+    finally:
+        bundle.processes.close()
+        bundle.engine.leases.close()
