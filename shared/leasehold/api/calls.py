@@ -736,7 +736,6 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     output,
     step_output,
     once,
-    children,
     files,
     file,
     run_deliveries,
