@@ -21,7 +21,7 @@ def count_of(documents: Documents, ref: Ref) -> int:
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_threads_lose_no_update(documents: Documents, ref: Ref, in_transaction: bool) -> None:
     """Each answer is there once: no two of them decided on the same document."""
-    how_many, end = 8, 400
+    how_many, end = 8, 160
 
     def count(_: int) -> int:
         return documents.transact(ref, one_more, in_transaction=in_transaction).answer

@@ -52,7 +52,7 @@ def test_a_store_that_does_not_answer_is_told_in_time(
         with pytest.raises(StoreUnavailableError) as raised:
             call(documents)
 
-        assert clock.monotonic() - begun < 3
+        assert clock.monotonic() - begun < 10  # the deadline of a call is 20 where none is given
         assert raised.value.retryable
         assert "projects/p-1/databases/(default)" in str(raised.value)
         documents.close()
