@@ -353,9 +353,10 @@ def test_what_cannot_be_true_is_refused_in_one_line_that_names_the_source(
     server: Server, behave: Callable[..., None], problem: str
 ) -> None:
     server.behave = behave
+    patience_s = 0.5 if "0.5 s" in problem else 20.0  # a busy machine answers late, and wrong
 
     with pytest.raises(MetricsUnavailableError, match=problem) as caught:
-        source(server.url, patience_s=0.5).samples("draft", NOW - WINDOW)
+        source(server.url, patience_s=patience_s).samples("draft", NOW - WINDOW)
 
     line = caught.value.message
     assert line.startswith(f"the metrics source {server.url}/prefix cannot be used: ")
