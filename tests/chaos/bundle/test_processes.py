@@ -88,9 +88,10 @@ def test_no_holder_keeps_it_from_starting(begin: Begin, tmp_path: Path) -> None:
     until(lambda: all(calls(tmp_path, run_id)[1:] for run_id in odd))
     everything = servers_of(process)
     process.kill()  # first: it would end the lease of a worker that dies before it
-    for running_ in everything:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(running_, signal.SIGKILL)
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none is to hear of the death of another
+        for running_ in everything:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(running_, number)
     until(lambda: not running(everything))
     for run_id, pid in odd.items():
         set_holder(tmp_path, run_id, f"{host_name()}/{pid}@x")
