@@ -774,6 +774,7 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             partial(lifecycle.note_archive, **rules, life=run.life, failed={}, is_over=True),
             "archive_owed" if run.owed else "moved_on",
         ),
+        "release_hold": (partial(lifecycle.release_hold, **rules, pause="p"), "moved_on"),
         "redispatch": (partial(lifecycle.redispatch, **task), "moved_on"),
         "not_created": (
             partial(lifecycle.not_created, **rules, generation=1, lost=0),

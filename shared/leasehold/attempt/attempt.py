@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from leasehold.attempt.outage import outlast, pause
 from leasehold.attempt.phases import PhaseClock
@@ -90,16 +91,16 @@ _NOT_IN_CODE: Final = (
 _REMOTE: Final = "A remote worker runs the attempt, and it alone knows what that does."
 
 
-class LimitsOfAttempt(Protocol):
+class LimitsOfAttempt(ABC):
     """The limits that the handler of an attempt asks for."""
 
+    @abstractmethod
     def take(self, name: str) -> bool:
         """Take a limit; False: it has no room, and the attempt is to end."""
-        ...
 
+    @abstractmethod
     def free(self, name: str) -> None:
         """Free a limit that was taken."""
-        ...
 
 
 class UserCall(NamedTuple):

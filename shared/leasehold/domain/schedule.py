@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import takewhile
-from typing import Final, Protocol
+from typing import Final
 
 from pydantic import AwareDatetime
 
@@ -68,21 +68,18 @@ class ScheduleState(Stored):
     lines: tuple[ScheduleLine, ...] = ()
 
 
-class Times(Protocol):
+class Times:
     """A schedule of the catalog, as far as decisions need it."""
 
-    @property
-    def name(self) -> str: ...  # noqa: D102 - as an entry has it
-    @property
-    def cron(self) -> str: ...  # noqa: D102
-    @property
-    def tz(self) -> str: ...  # noqa: D102
-    @property
-    def overlap(self) -> str: ...  # noqa: D102
-    @property
-    def catch_up(self) -> timedelta: ...  # noqa: D102
+    name: str
+    cron: str
+    tz: str
+    overlap: str
+    catch_up: timedelta
 
-    def after(self, at: datetime) -> Iterator[datetime]: ...  # noqa: D102
+    def after(self, at: datetime) -> Iterator[datetime]:
+        """Yield its times after a moment, in UTC."""
+        raise NotImplementedError
 
 
 def schedule_ref(name: str) -> Ref:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from leasehold.domain.cron import Cron, CronError, parse_cron
 from leasehold.domain.json_text import canonical
+from leasehold.domain.schedule import Times
 from leasehold.errors import InvalidEntryError
 from leasehold.registry.registry import Registry
 
@@ -22,7 +23,7 @@ _LONGEST_CATCH_UP: Final = timedelta(days=31)
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleEntry:
+class ScheduleEntry(Times):
     """A pipeline that is started at the times of a cron expression, each time once.
 
     Args:

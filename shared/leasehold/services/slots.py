@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.attempt import Attempt, LimitsOfAttempt
 from leasehold.domain import lifecycle
 from leasehold.domain.limit import MAX_AT_ONCE, Bound, Limit, bounds_of
 from leasehold.domain.manifest import Manifest, manifest_of, read_as, to_document
@@ -99,7 +99,7 @@ def take_slots(
     """
     run, waited = attempt.manifest, attempt.manifest.position.slot_wait
     attempt.slots = []
-    attempt.limits = HandlerLimits(engine, attempt, entry, given)
+    attempt.limits = limits = HandlerLimits(engine, attempt, entry, given)
     wanted = [one for one in entry.limits if not one.per_call]
     try:
         keys = {limit: key_of(limit, run, given) for limit in wanted}
@@ -111,7 +111,7 @@ def take_slots(
         if take(engine, attempt, bound, group) is None:
             return Waiting(bound, group)
     if waited is not None and waited.called:
-        attempt.limits.take_called(waited)
+        limits.take_called(waited)
     return None
 
 
@@ -123,7 +123,7 @@ def or_waiting(attempt: Attempt, result: Result) -> Result:
     return limits.waiting if isinstance(result, Continued) else result
 
 
-class HandlerLimits:
+class HandlerLimits(LimitsOfAttempt):
     """The limits that a handler takes itself, by `ctx.limit`; any thread may call.
 
     Attributes:

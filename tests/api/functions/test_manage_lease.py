@@ -225,6 +225,7 @@ def test_a_claim_gives_the_lease_and_all_that_a_worker_needs(
         200,
         {
             "runId": run.run_id,
+            "step": "count",
             "stepType": "count",
             "attempt": 1,
             "trial": 1,

@@ -17,6 +17,7 @@ SUMMARY = {
     "updatedAt",
     "completedAt",
     "paused",
+    "held",
     "cancelled",
     "deadLettered",
     "deadLetteredAt",

@@ -90,21 +90,21 @@ def test_a_killed_worker_leaves_what_it_recorded(engine: InProcessEngine) -> Non
     assert counted(done) == CallCount(made=3, spared=3)
 
 
-def test_a_call_of_another_type_than_recorded_is_an_error(engine: InProcessEngine) -> None:
-    """As after a deploy. Once the old type is back, so is the result."""
+def test_a_call_of_another_type_than_recorded_blocks(engine: InProcessEngine) -> None:
+    """As after a deploy: no call is made again until the handler is put right."""
     run = engine.start("asks", {"names": NAMES, "fails": [2], "counts": 2})
     engine.run_until_idle()
     engine.advance(1)
     engine.run_until_idle()
-    failed = get_run(engine.engine, run.run_id)
-    done = engine.run_until_settled(run.run_id)
+    blocked = get_run(engine.engine, run.run_id)
 
-    assert failed.error is not None
-    assert failed.error.message == (
-        "The result of the call 'one' was recorded as str, and the call returns int "
-        "now: give a call of another type another key."
-    )
-    assert (done.status, MADE) == ("COMPLETED", [*NAMES, "told"])
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", "handler_mistake")
+    assert (
+        "The result of the call 'one' was recorded as str, and the call returns int now: "
+        "give a call of another type another key."
+    ) in blocked.block.finding
+    assert MADE == ["one", "two"]
 
 
 # -- large results -------------------------------------------------------------------------------

@@ -254,8 +254,10 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
         return next_item(draft, event, draft.before.lane)
     if draft.before.trials is not None and end_trial(draft):
         return _open_trial(draft)
-    now, skip_to = draft.now, draft.steps[draft.position.step].skip_to
-    following = (draft.before if skip_to is None else draft.run).next_step
+    now, step = draft.now, draft.position.step
+    skip_to = draft.steps[step].skip_to
+    is_first = skip_to is None and draft.before.position.step == step  # no wait was passed on
+    following = (draft.before if is_first else draft.run).next_step
     if following is None:
         return _end(draft, RunEvent.LAST_STEP_DONE)
     draft.step = replace(draft.step, status=RunStatus.COMPLETED, handed_off_at=now)
