@@ -116,7 +116,7 @@ def worker(
     ("pipeline", "line"),
     [
         ("sleeps", "the line it sleeps on"),
-        ("computes_in_c", "the line it computes on"),
+        ("computes_in_c", "in computes_in_c"),  # two of its lines release the lock
         ("awaits", "the line it awaits on"),
         ("spins-inline", "while not _is_there(given):"),
         ("awaits-inline", "the line it awaits on"),
