@@ -197,7 +197,7 @@ def test_what_is_not_sent_yet_is_sent_at_sigterm(
     engine = execute_step.provider.engine
     run = start_run(engine, StartRequest("letters", {"text": "tulips"})).manifest
     leased = arrive(engine, Hint(run.run_id, 1)).answer.manifest
-    operate(engine, run.run_id, OperationRequest(Operation.CANCEL, actor="ada"))
+    operate(engine, run.run_id, OperationRequest(Operation.CANCEL, actor="hanna"))
 
     SHUTDOWN.request()  # as the signal does, which would end this process
 
@@ -205,4 +205,4 @@ def test_what_is_not_sent_yet_is_sent_at_sigterm(
     cut = next(span for span in spans if span.name == "step draft")
     assert facts_of(cut)["cause"] == "cancelled"
     assert cut.span_id.hex() == span_of(leased.position.lease.lease_id)
-    assert "ada" not in receiver.texts
+    assert "hanna" not in receiver.texts
