@@ -7,6 +7,7 @@ start has the schedule and the time as its key, and is owed until it is recorded
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -68,7 +69,7 @@ class ScheduleState(Stored):
     lines: tuple[ScheduleLine, ...] = ()
 
 
-class Times:
+class Times(ABC):
     """A schedule of the catalog, as far as decisions need it."""
 
     name: str
@@ -77,9 +78,9 @@ class Times:
     overlap: str
     catch_up: timedelta
 
+    @abstractmethod
     def after(self, at: datetime) -> Iterator[datetime]:
         """Yield its times after a moment, in UTC."""
-        raise NotImplementedError
 
 
 def schedule_ref(name: str) -> Ref:
