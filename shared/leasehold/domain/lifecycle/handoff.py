@@ -10,7 +10,7 @@ from leasehold.domain.checkpoint import CALL_UNCONFIRMED, UnconfirmedCall
 from leasehold.domain.children import ItemError, ItemRecord, Lane, flat, without_unit
 from leasehold.domain.dispatch import dispatch_of, provisional_dispatch
 from leasehold.domain.manifest import Manifest, Position
-from leasehold.domain.manifest_parts import Block, Dispatch, ErrorRecord, SkippedStep
+from leasehold.domain.manifest_parts import Block, Dispatch, ErrorRecord, SkippedStep, StepRecord
 from leasehold.domain.recorded_calls import outlasting
 from leasehold.domain.signal import (
     WAITING,
@@ -304,6 +304,26 @@ def _end(draft: Draft, event: RunEvent) -> Change:
     return draft.commit(Outcome.COMPLETED)
 
 
+def to_run_again(record: StepRecord) -> StepRecord:
+    """Return the record of a step that is to run once more, without what its last attempt left."""
+    return replace(
+        record,
+        status=RunStatus.PENDING,
+        completed_at=None,
+        bootstrap_seconds=None,
+        execution_seconds=None,
+        cold_start=None,
+        first_tool=None,
+        output=None,
+        output_ref=None,
+        output_status=None,
+        summary=None,
+        skip_to=None,
+        rejected=None,
+        verdict=None,
+    )
+
+
 # A lane goes on to its next item. What became of the one before is a document beside its parent,
 # written by the same commit: so it is written once, and the lane's document stays small.
 
@@ -345,22 +365,7 @@ def next_item(
         ),
         owed=draft.run.owed[-_MOST_OWED:],
     )
-    draft.step = replace(
-        draft.step,
-        status=RunStatus.PENDING,
-        completed_at=None,
-        bootstrap_seconds=None,
-        execution_seconds=None,
-        cold_start=None,
-        first_tool=None,
-        output=None,
-        output_ref=None,
-        output_status=None,
-        summary=None,
-        progress=None,
-        rejected=None,
-        verdict=None,
-    )
+    draft.step = replace(to_run_again(draft.step), progress=None)
     if not todo:
         return _end(draft, RunEvent.LAST_ITEM_LEFT if failed else RunEvent.LAST_STEP_DONE)._replace(
             item=item

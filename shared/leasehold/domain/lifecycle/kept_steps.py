@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from leasehold.domain.checkpoint import CallResult, Checkpoint, KeptCounts
 from leasehold.domain.kept_checkpoint import may_read
-from leasehold.domain.lifecycle.handoff import to_be_judged
+from leasehold.domain.lifecycle.handoff import to_be_judged, to_run_again
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, StepRecord
@@ -16,26 +16,6 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import replace
 from leasehold.domain.trials import trial_at, trials_of, with_finished_trial
 from leasehold.errors import InvalidRequestError, PartialOutputError
-
-
-def to_run_again(record: StepRecord) -> StepRecord:
-    """Return the record of a step that is to run once more, without what its last attempt left."""
-    return replace(
-        record,
-        status=RunStatus.PENDING,
-        completed_at=None,
-        bootstrap_seconds=None,
-        execution_seconds=None,
-        cold_start=None,
-        first_tool=None,
-        output=None,
-        output_ref=None,
-        output_status=None,
-        summary=None,
-        skip_to=None,
-        rejected=None,
-        verdict=None,
-    )
 
 
 def begins_at(old: Manifest, new: NewRun, from_step: str | None) -> str:

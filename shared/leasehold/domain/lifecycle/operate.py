@@ -14,14 +14,13 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import question_task
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.block import look
-from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next, hand_off
+from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next, hand_off, to_run_again
 from leasehold.domain.lifecycle.kept_steps import (
     begins_at,
     goes_on,
     kept_counts,
     kept_steps,
     steps_to_go_on,
-    to_run_again,
     with_work_of,
     without_own_work,
 )
