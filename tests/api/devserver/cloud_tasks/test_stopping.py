@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,11 +25,21 @@ def create(url: str, target: Target, count: int = 1) -> None:
             client.create_task(parent=QUEUE, task={"http_request": request})
 
 
-def threads() -> set[str]:
-    return {it.name for it in threading.enumerate() if it.name.startswith("tasks-")}
+@pytest.fixture
+def threads() -> Callable[[], set[str]]:
+    """What threads run for this test's doubles: one of another test may still be ending."""
+    others = set(threading.enumerate())
+
+    def of_this_test() -> set[str]:
+        started = (it.name for it in threading.enumerate() if it not in others)
+        return {name for name in started if name.startswith("tasks-")}
+
+    return of_this_test
 
 
-def test_a_stop_waits_for_the_deliveries_that_run_and_takes_their_tasks(target: Target) -> None:
+def test_a_stop_waits_for_the_deliveries_that_run_and_takes_their_tasks(
+    target: Target, threads: Callable[[], set[str]]
+) -> None:
     double = CloudTasksDouble()
     url = double.start()
     target.hold()
@@ -62,7 +73,9 @@ def test_tasks_are_taken_but_not_delivered_before_the_stop(target: Target) -> No
         assert target.answered == 1
 
 
-def test_a_stop_leaves_a_delivery_that_takes_too_long(target: Target) -> None:
+def test_a_stop_leaves_a_delivery_that_takes_too_long(
+    target: Target, threads: Callable[[], set[str]]
+) -> None:
     double = CloudTasksDouble()
     target.hold()
     create(double.start(), target)
@@ -129,7 +142,9 @@ def test_a_port_can_be_had_again_at_once(target: Target) -> None:
         target.wait_for(2)
 
 
-def test_no_more_deliveries_run_than_there_are_threads(target: Target) -> None:
+def test_no_more_deliveries_run_than_there_are_threads(
+    target: Target, threads: Callable[[], set[str]]
+) -> None:
     target.hold()
     double = CloudTasksDouble(threads=3)
     url = double.start()
