@@ -18,7 +18,7 @@ from leasehold.deploy.installation import Installation
 from leasehold.deploy.tables import Tables
 from leasehold.errors import PlatformLimitError, SettingError
 from leasehold.registry.function_table import FUNCTIONS
-from leasehold.registry.functions import FunctionEntry, Secret
+from leasehold.registry.functions import FunctionEntry, FunctionTable, Secret
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.settings import read_settings
 from tests.api.in_process.sample import PIPELINES, STEPS
@@ -108,6 +108,21 @@ def test_the_secrets_of_a_row_are_for_its_function_in_the_version_that_it_names(
 
     assert of_step == (Secret("OPENAI_API_KEY"),)
     assert of_notifier == (secrets[1], *map(Secret, HOOK))
+
+
+def test_the_secret_of_links_is_for_who_signs_and_who_checks_alone(catalog: Catalog) -> None:
+    secret = Secret("LEASEHOLD_LINK_SECRET")
+    of_links = ("serve_api", "deliver_notification")
+    rows = (replace(row, secrets=(secret,) if row.name in of_links else ()) for row in FUNCTIONS)
+    table = FunctionTable(rows)
+    place = replace(PLACE, tables=Tables(table))
+
+    environments = [environment_of(function, place, catalog) for function in table]
+
+    assert [it.name for it in table.secrets_with(catalog)[secret]] == [*of_links]
+    assert all(secret.variable not in environment for environment in environments)
+    for function, environment in zip(table, environments, strict=True):
+        settings_command.check(function, environment)
 
 
 def test_a_secret_may_not_have_the_name_of_what_the_deployment_sets(catalog: Catalog) -> None:

@@ -13,8 +13,10 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
 from leasehold.errors import LeaseholdError, SettingError
 from leasehold.google_clients.clients import EMULATOR
-from leasehold.registry.channels import FILE_SUFFIX
+from leasehold.registry.channels import FILE_SUFFIX, LogChannel
+from leasehold.registry.functions import LINK_SECRET
 from leasehold.registry.pipelines import Catalog
+from leasehold.registry.plan import Wait
 from leasehold.registry.settings import ON_CLOUD_RUN, SETTINGS, check_artifacts, check_functions
 
 _PREFIXES: Final = ("LEASEHOLD_", "PIPELINE_")
@@ -125,6 +127,7 @@ def _of_functions(setup: Setup) -> Iterator[Finding]:
             "addresses of private networks, and over http://."
         )
         yield Finding("local_channels", message, "unset LEASEHOLD_ALLOW_LOCAL_CHANNELS")
+    yield from _links(setup)
     if setup.settings["LEASEHOLD_ISOLATION"] == "inline":
         message = "LEASEHOLD_ISOLATION=inline: no limit of a step can stop its handler."
         yield Finding("no_isolation", message, "unset LEASEHOLD_ISOLATION", kind=Kind.WARNING)
@@ -154,3 +157,21 @@ def _addresses(setup: Setup) -> Iterator[Finding]:
         message = "LEASEHOLD_PUBLIC_URL is not set: the links of announcements are paths."
         repair = "export LEASEHOLD_PUBLIC_URL=https://serve-api-NUMBER.REGION.run.app"
         yield Finding("no_public_url", message, repair, kind=Kind.WARNING)
+
+
+def _links(setup: Setup) -> Iterator[Finding]:
+    """Yield a warning where a wait is announced without a link that answers it."""
+    waiting = [
+        it.name for it in setup.catalog.pipelines if any(isinstance(e, Wait) for e in it.entries)
+    ]
+    is_signed = setup.settings[LINK_SECRET] or any(
+        secret.variable == LINK_SECRET for it in setup.functions for secret in it.secrets
+    )
+    is_linked = any(not isinstance(it, LogChannel) for it in setup.channels)
+    if waiting and is_linked and not is_signed:
+        message = (
+            f"Runs of {', '.join(waiting)} wait for a signal, and their announcements have no link "
+            f"that sends it: the rows of deliver_notification and serve_api in deployment.py need "
+            f'secrets=(Secret("{LINK_SECRET}"),), if people are to answer without signing in.'
+        )
+        yield Finding("no_link_secret", message, kind=Kind.WARNING)

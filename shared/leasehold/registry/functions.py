@@ -32,6 +32,8 @@ _ROLE_WORDS: Final = (
     "a tuple of roles, each once, as 'roles/aiplatform.user': no basic role, and none of Secret "
     "Manager, which `secrets` gives for each secret alone"
 )
+#: The setting that signs links for people: the function that announces signs, and the API checks.
+LINK_SECRET: Final = "LEASEHOLD_LINK_SECRET"  # noqa: S105 - its name
 _CRON: Final = re.compile(r"[\w*/,-]+( [\w*/,-]+){4}", re.ASCII)
 
 #: The most MiB of memory of an instance with at least this share of a CPU.
@@ -292,7 +294,8 @@ class FunctionTable(Registry[FunctionEntry]):
 
     Raises:
         DuplicateKeyError: two rows have the same name.
-        InvalidEntryError: it is not exactly one that tasks call: all of them go to one address.
+        InvalidEntryError: it is not exactly one that tasks call: all of them go to one address;
+            or links are signed by one function, and not checked by another with the same secret.
     """
 
     def __init__(self, entries: Iterable[FunctionEntry]) -> None:
@@ -305,6 +308,24 @@ class FunctionTable(Registry[FunctionEntry]):
                 field="trigger",
                 value=str(Trigger.TASKS),
                 allowed="exactly one row with Trigger.TASKS",
+            )
+        self._check_link_secret()
+
+    def _check_link_secret(self) -> None:
+        """Refuse a secret of links that is not that of all who sign and check them."""
+        having = {
+            one.name: [it for it in one.secrets if it.variable == LINK_SECRET] for one in self
+        }
+        needing = [it.name for it in self if Use.CHANNELS in it.uses or it.name == "serve_api"]
+        found = [having[name] for name in needing]
+        if any(having.values()) and (not all(found) or found.count(found[0]) != len(found)):
+            raise InvalidEntryError(
+                registry=self.name,
+                key=next((name for name in needing if not having[name]), needing[0]),
+                field="secrets",
+                value="[not shown]",
+                allowed=f"the same version of {LINK_SECRET} as in the rows of "
+                f"{' and '.join(needing)}: one signs links, and another checks them",
             )
 
     def called_by(self, trigger: Trigger) -> tuple[FunctionEntry, ...]:

@@ -169,6 +169,27 @@ def test_settings_that_no_function_can_work_with_are_found_before_a_deploy(shell
     assert found == ["bad_setting", "events_in_process", "function_url", "local_channels"]
 
 
+def test_waits_whose_announcements_have_no_link_are_warned_of(shell: Shell) -> None:
+    """A row of the table gives the secret; where it is set here, it is known as well."""
+    text = (shell.folder / "letters.py").read_text()
+    told = text + (
+        "\nfrom leasehold import PipelineEntry, SlackChannel, Wait\n"
+        'CHANNELS = Registry("channels", [SlackChannel(name="team", url_variable="TEAM_URL")])\n'
+        'PIPELINES = Registry("pipelines", [*PIPELINES, PipelineEntry(name="asked", '
+        'steps=(next(iter(STEPS)).step_type, Wait("approval")))])\n'
+    )
+    (shell.folder / "told.py").write_text(told)
+    settings = DEPLOYED | {"LEASEHOLD_CATALOG": "told", "LEASEHOLD_PUBLIC_URL": "https://x.example"}
+
+    without = shell.run("doctor", **settings).stderr
+    with_one = warned(shell, LEASEHOLD_LINK_SECRET="-".join(["of", "links"] * 4), **settings)
+
+    (line,) = [line for line in without.splitlines() if "signal" in line]
+    assert line.startswith("warning: Runs of asked wait for a signal, and their announcements")
+    assert 'secrets=(Secret("LEASEHOLD_LINK_SECRET"),)' in line
+    assert "no_link_secret" not in with_one
+
+
 def test_an_override_that_does_not_hold_is_found_and_one_that_is_over_is_warned_of(
     shell: Shell,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -158,3 +159,35 @@ def test_functions_are_found_by_what_calls_them() -> None:
 def test_every_schedule_comes_round() -> None:
     for row in FUNCTIONS.called_by(Trigger.SCHEDULE):
         assert next(CronSim(row.schedule, SystemClock().now()))
+
+
+@pytest.mark.parametrize(
+    ("having", "refused"),
+    [
+        ({}, ""),
+        ({"serve_api": "latest", "deliver_notification": "latest"}, ""),
+        ({"deliver_notification": "latest"}, "serve_api"),
+        ({"serve_api": "latest"}, "deliver_notification"),
+        ({"execute_step": "latest"}, "serve_api"),
+        ({"serve_api": "1", "deliver_notification": "2"}, "serve_api"),
+    ],
+)
+def test_the_secret_of_links_is_that_of_who_signs_and_of_who_checks(
+    having: dict[str, str], refused: str
+) -> None:
+    """With one of them alone each link that is sent would be refused."""
+
+    def table() -> FunctionTable:
+        return FunctionTable(
+            replace(row, secrets=(Secret("LEASEHOLD_LINK_SECRET", having[row.name]),))
+            if row.name in having
+            else row
+            for row in FUNCTIONS
+        )
+
+    if not refused:
+        assert table()
+        return
+    with pytest.raises(InvalidEntryError, match=f"secrets of '{refused}'") as found:
+        table()
+    assert "serve_api and deliver_notification: one signs links" in found.value.message
