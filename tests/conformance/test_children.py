@@ -31,7 +31,7 @@ from leasehold.services.engine import Engine, find_run
 from leasehold.services.execute_step import Hint, arrive, execute_step, run_attempt
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import delete_run
-from leasehold.services.read_runs import RunFilter, get_run, list_summaries
+from leasehold.services.read_runs import RunFilter, get_run, list_summaries, run_mark
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.api.each.lists import DONE, PIPELINES, STEPS
@@ -91,6 +91,21 @@ def test_a_list_is_done_item_by_item_and_joined_once(
     assert outcomes.count(Outcome.COMPLETED) == 1 + len(lanes(engine, run))
     assert not [one for one in list_summaries(engine, RunFilter(pipeline="squares")).runs
                 if one.run_id.startswith("l-")]  # fmt: skip
+
+
+def test_the_mark_of_a_run_that_rests_changes_with_each_of_its_lanes(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """A page that is polled would show lanes as they were when the run was written last."""
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    before, resting = run_mark(engine, run.run_id), get_run(engine, run.run_id)
+
+    execute_step(engine, Hint(lanes(engine, run)[0].run_id, 1))
+
+    assert get_run(engine, run.run_id) == resting
+    assert run_mark(engine, run.run_id) != before
+    drain(engine, queue)
 
 
 def test_the_lost_chord_decrement(engine: Engine, queue: Queue, unique: str) -> None:

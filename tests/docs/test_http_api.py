@@ -14,6 +14,8 @@ import pytest
 
 from docs.http_api import missing_meanings
 from leasehold import errors
+from leasehold.api import calls
+from leasehold.api.call_row import CallRow
 from leasehold.api.calls import CALLS
 from leasehold.api.errors import status_of
 from leasehold.remote_workers.calls import LEASE_CALLS
@@ -28,6 +30,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
 def test_each_field_of_the_api_is_described() -> None:
     """One that is missing here is described in api/openapi.py."""
     assert missing_meanings() == []
+
+
+def test_each_call_that_is_defined_is_served() -> None:
+    """A client has its method, and got 404 from every server."""
+    defined = {row.name for row in vars(calls).values() if isinstance(row, CallRow) and row.path}
+
+    assert defined <= {row.name for row in CALLS}
 
 
 def test_each_call_stands_on_the_page() -> None:

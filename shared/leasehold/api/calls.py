@@ -736,6 +736,7 @@ CALLS: Final[tuple[AnyRow, ...]] = (
     output,
     step_output,
     once,
+    children,
     files,
     file,
     run_deliveries,

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from leasehold.api import calls
 from leasehold.api.call_row import AnyRow, CallRequest, Needs, call
+from leasehold.api.children import ChildrenResponse
 from leasehold.api.results import FilesResponse, PageQuery
 from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
@@ -281,10 +282,16 @@ def _run(at: PageRequest) -> Shown:
                 (it for it in reversed(events) if it.type is TraceType.STACK_TAKEN), None
             ),
             "trials": _trials(run),
+            "children": _children(at, run),
             "spared": sum(one.calls.spared for one in run.steps.values() if one.calls),
         },
         poll_s=MOVING_S if run.is_moving else IDLE_S if owes or not run.is_terminal else 0,
     )
+
+
+def _children(at: PageRequest, run: Manifest) -> ChildrenResponse | None:
+    """Return the small runs that it waits for; None: it waits for none."""
+    return at.ask(calls.children, run_id=at.run_id) if run.is_resting else None
 
 
 def _files(at: PageRequest, run: Manifest) -> tuple[FilesResponse | None, str]:

@@ -464,4 +464,5 @@ def _waiting_words(waiting: Sequence[Snapshot]) -> str:
         block = one.document.get("block") or {}
         why = "paused" if one.document.get("paused") else str(block.get("finding", "blocked"))
         told.append(f"{one.ref.id}: {why.rstrip('.')}")
-    return f"{counted(len(waiting), 'child', 'children')} wait for a person: {_named(told)}."
+    waits = "waits" if len(waiting) == 1 else "wait"
+    return f"{counted(len(waiting), 'child', 'children')} {waits} for a person: {_named(told)}."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.printable import counted
+from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import replace
 from leasehold.services.children import children_of
 from leasehold.services.engine import Engine
@@ -50,8 +51,10 @@ class ReadChildren:
         if not self.items:
             return ", ".join(f"{_name(run)} is {run.state}" for run in self.runs)
         failed = f", {self.failed} failed" if self.failed else ""
-        at_work = len(self.runs) - self.ended
-        return f"{self.done} of {self.items} items done{failed}, {counted(at_work, 'lane')} at work"
+        stopped = sum(run.status is RunStatus.BLOCKED for run in self.runs if not run.is_terminal)
+        at_work = counted(len(self.runs) - self.ended - stopped, "lane")
+        blocked = f", {counted(stopped, 'lane')} blocked" if stopped else ""
+        return f"{self.done} of {self.items} items done{failed}, {at_work} at work{blocked}"
 
 
 def with_progress_of_children(run: Manifest, fraction: float, words: str) -> Manifest:

@@ -286,6 +286,9 @@ def _steps_of(run: Document) -> Iterator[str]:
 #: What is another one after each write of a run, and what tells that it is gone.
 _MARKS: Final = ("updatedAt", "traced", "position.dispatch.generation", "purgedAt")
 
+#: What tells that a run waits for small runs, which change while it does not.
+_CHILDREN: Final = ("position.children.since", "position.children.over")
+
 #: What `is_wanted` looks at.
 _FILTERED: Final = (
     "runId",
@@ -304,7 +307,8 @@ _FILTERED: Final = (
 def run_mark(engine: Engine, run_id: str) -> str:
     """Return a text that is another one after each write of a run, from one read of a few fields.
 
-    The passing of time, such as the end of its lease, does not change it.
+    The passing of time, such as the end of its lease, does not change it. That of a run that waits
+    for small runs changes with each of those, which a second query reads.
 
     Raises:
         UnknownRunError: there is no such run.
@@ -312,12 +316,20 @@ def run_mark(engine: Engine, run_id: str) -> str:
     """
     found: Sequence[Snapshot] = ()
     if is_run_id(run_id):
-        query = Query("runs", id_prefix=run_id, limit=1, fields=_MARKS)
+        query = Query("runs", id_prefix=run_id, limit=1, fields=(*_MARKS, *_CHILDREN))
         found = engine.documents.query(query)
     for one in found:  # of all ids that begin so, the shortest comes first
         if one.ref.id == run_id and one.document.get("purgedAt") is None:
-            return _digest_of([_mark_of_run(one)])
+            return _digest_of([_mark_of_run(one), *_marks_of_children(engine, one)])
     raise UnknownRunError(run_id=run_id[:MAX_NAME])
+
+
+def _marks_of_children(engine: Engine, run: Snapshot) -> Iterator[str]:
+    position = run.document.get("position")
+    children = position.get("children") if isinstance(position, Mapping) else None
+    if isinstance(children, Mapping) and not children.get("over"):
+        query = Query("runs", equal={"parentId": run.ref.id}, limit=WHOLE_RUNS, fields=_MARKS)
+        yield from map(_mark_of_run, scan(engine.documents, query))
 
 
 def page_mark(
