@@ -97,7 +97,7 @@ coverage: .venv/.coverage ## which lines and branches of the package the tests o
 
 .PHONY: storm
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
-	LEASEHOLD_STORM=1 $(BIN)/python -m tests.worlds.emulators $(BIN)/pytest tests/properties tests/unit/worker/test_failures.py tests/chaos/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/chaos/storm/test_deploys.py tests/chaos/storm/test_split_traffic.py
+	LEASEHOLD_STORM=1 $(BIN)/python -m tests.worlds.emulators $(BIN)/pytest tests/properties tests/unit/worker/test_failures.py tests/chaos/kills tests/conformance/test_trials.py tests/conformance/test_purges_at_once.py tests/chaos/storm/test_deploys.py tests/chaos/storm/test_split_traffic.py tests/chaos/patterns
 
 # A commit to be measured beside: this one had the most throughput so far.
 BESIDE ?= 63a42df

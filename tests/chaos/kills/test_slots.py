@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import pytest
 
 from leasehold.services.read_runs import get_run
 from tests.chaos.kills.slot_worker import engine_of, settings
+from tests.chaos.patterns.spans import Span, longest_idle, most_at_once
 
 #: A slot of a worker that was killed is taken up by the next look of another one, and its run
 #: begins anew; machines that run other tests are slow.
@@ -28,13 +28,6 @@ class Storm(NamedTuple):
     limit: int
     processes: int
     kills: int
-
-
-class Span(NamedTuple):
-    """One attempt: when it began, and ended or was killed."""
-
-    begun: float
-    ended: float
 
 
 def spawn(folder: Path, limit: int) -> subprocess.Popen[str]:
@@ -56,29 +49,8 @@ def spans_of(folder: Path, killed: dict[int, float]) -> list[Span]:
             begun[run_id, pid] = float(at)
         else:
             spans.append(Span(begun.pop((run_id, pid)), float(at)))
-    return spans + [Span(at, killed[int(pid)]) for (_, pid), at in begun.items()]
-
-
-def at_work(spans: list[Span]) -> Iterator[tuple[float, int]]:
-    """Yield each moment at which an attempt begins or ends, and how many are at work then."""
-    moves = sorted([(one.begun, 1) for one in spans] + [(one.ended, -1) for one in spans])
-    count = 0
-    for at, move in moves:
-        count += move
-        yield at, count
-
-
-def longest_idle(spans: list[Span], least: int) -> float:
-    """Return for how long fewer than so many were at work, while runs waited to begin."""
-    last_begun = max(one.begun for one in spans)
-    longest, since = 0.0, None
-    for at, count in at_work(spans):
-        if at > last_begun:
-            break
-        if since is not None:
-            longest = max(longest, at - since)
-        since = (since if since is not None else at) if count < least else None
-    return longest
+    cut = [Span(at, killed[int(pid)]) for (_, pid), at in begun.items()]
+    return spans + [one for one in cut if one.begun < one.ended]
 
 
 @pytest.mark.parametrize(
@@ -99,9 +71,9 @@ def test_never_more_than_the_limit_and_no_slot_leaks(tmp_path: Path, storm: Stor
             for _ in range(storm.kills):
                 time.sleep(chance.uniform(0.3, 1.2))
                 worker = workers.pop(chance.randrange(len(workers)))
+                killed[worker.pid] = time.monotonic()  # others take its slots as soon as it is gone
                 worker.send_signal(signal.SIGKILL)
                 worker.wait()
-                killed[worker.pid] = time.monotonic()
                 workers.append(spawn(tmp_path, storm.limit))
             over_at = time.monotonic() + 30 + storm.runs / 2
             left = set(runs)
@@ -118,5 +90,5 @@ def test_never_more_than_the_limit_and_no_slot_leaks(tmp_path: Path, storm: Stor
     spans = spans_of(tmp_path, killed)
     assert {run.state for run in ended} == {"COMPLETED"}
     assert len(spans) >= storm.runs
-    assert max(count for _, count in at_work(spans)) == storm.limit
+    assert most_at_once(spans) == storm.limit
     assert longest_idle(spans, storm.limit - 1) < IDLE_S

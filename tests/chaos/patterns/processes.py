@@ -1,0 +1,153 @@
+"""Processes of the storm of patterns: workers, sweeps, senders, and those that pause and resume."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from leasehold.bootstrap import Bundle, Hooks
+from leasehold.errors import LeaseholdError, SignalNotAwaitedError, UnknownRunError
+from leasehold.in_process import InProcessEngine
+from leasehold.ports.clock import Clock
+from leasehold.registry.pipelines import Catalog
+from leasehold.services.pauses import list_pauses, pause_step, resume_step
+from leasehold.services.signal_run import SignalRequest, send_signal
+from leasehold.services.sweep import sweep
+from tests.chaos.patterns.catalog import NOTES, PIPELINES, SCHEDULES, STEPS, note
+
+TICK_S: Final = 0.3
+WORKERS: Final = 4
+LEASE_S: Final = 3.0
+
+#: What is paused in the storm; None: all steps.
+PAUSED: Final = ("make", "call", "ask", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a storm is.
+
+    Args:
+        folder: of its notes, and of its store if that is a file.
+        environ: the settings of its engines.
+    """
+
+    folder: Path
+    environ: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A signal that is to be sent, however often."""
+
+    run_id: str
+    name: str
+    id: str
+
+
+def place_in(folder: Path, store: Mapping[str, str]) -> Place:
+    """Return a place whose waits are short: a test cannot wait for a minute."""
+    environ = {
+        **store,
+        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
+        "LEASEHOLD_ARTIFACTS_SHARED": "yes",  # by processes of one machine
+        "LEASEHOLD_ISOLATION": "inline",
+        "PIPELINE_LEASE_TTL_S": f"{LEASE_S:g}",
+        "PIPELINE_HEARTBEAT_S": "1",
+        "PIPELINE_DISPATCH_GRACE_S": "1",
+        "PIPELINE_MIN_BACKOFF_S": "0.2",
+        "PIPELINE_MAX_INTERRUPTIONS": "1000",
+        NOTES: f"{folder}/notes",
+    }
+    return Place(folder, environ)
+
+
+class Engine(InProcessEngine):
+    """The engine of a process on the store of a place.
+
+    Args:
+        place: the place.
+        workers: how many steps run at once.
+        in_request: the next step has to fit into what is left of a request, as in the functions.
+    """
+
+    def __init__(self, place: Place, workers: int, *, in_request: bool = False) -> None:
+        self._in_request = in_request
+        os.environ.update(place.environ)
+        super().__init__(
+            STEPS,
+            PIPELINES,
+            schedules=SCHEDULES,
+            environ=place.environ,
+            workers=workers,
+            warn=lambda _: None,
+            report=lambda _: None,  # each kill is a warning
+        )
+
+    def _boot(
+        self, environ: Mapping[str, str] | None, catalog: Catalog | None, clock: Clock, hooks: Hooks
+    ) -> Bundle:
+        return super()._boot(environ, catalog, clock, replace(hooks, in_request=self._in_request))
+
+
+def work(place: Place, *, in_request: bool) -> None:
+    """Work on whatever there is, until this process is killed."""
+    with Engine(place, WORKERS, in_request=in_request) as engine:
+        engine.look_after_every_run(TICK_S)
+        engine.adopt_all()
+        note(event="ready")
+        time.sleep(3600)
+
+
+def sweep_on(place: Place) -> None:
+    """Sweep again and again, as the function does, until this process is killed."""
+    with Engine(place, 0) as engine:
+        while True:
+            with contextlib.suppress(LeaseholdError):
+                sweep(engine.engine)
+            time.sleep(TICK_S)
+
+
+def send(place: Place, signals: Sequence[Sent], seed: int) -> None:
+    """Send each signal some times, in any order, until this process is killed."""
+    chance = random.Random(seed)  # noqa: S311 - a storm that can be repeated
+    left = [one for one in signals for _ in range(2)]
+    chance.shuffle(left)
+    with Engine(place, 0) as engine:
+        while left:
+            one = left.pop()
+            request = SignalRequest(one.name, {"word": one.id}, "storm", one.id)
+            try:
+                outcome = send_signal(engine.engine, one.run_id, request)[0].outcome
+                note(event="sent", run=one.run_id, id=one.id, outcome=outcome)
+            except (SignalNotAwaitedError, UnknownRunError):
+                note(event="sent", run=one.run_id, id=one.id, outcome="over")
+            except LeaseholdError:
+                left.insert(0, one)
+            time.sleep(chance.uniform(0, 0.05))
+        note(event="all sent")
+        time.sleep(3600)
+
+
+def pause_on(place: Place, seed: int) -> None:
+    """Pause steps and resume them, until this process is killed; resume first what is paused."""
+    chance = random.Random(seed)  # noqa: S311 - as above
+    with Engine(place, 0) as engine:
+        while True:
+            with contextlib.suppress(LeaseholdError):
+                resume_all(engine)
+                time.sleep(chance.uniform(0, 0.5))
+                pause_step(engine.engine, chance.choice(PAUSED), why="storm", actor="storm")
+            time.sleep(chance.uniform(0, 0.5))
+
+
+def resume_all(engine: InProcessEngine) -> None:
+    """Resume whatever is paused."""
+    for pause in list_pauses(engine.engine):
+        resume_step(engine.engine, pause.step_type)

@@ -1,0 +1,305 @@
+"""The storm of patterns: all of them at once, while the processes that move them are killed.
+
+The checks read what handlers wrote down, and what the store has at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Final
+
+from leasehold.domain.manifest import Manifest, manifest_of
+from leasehold.domain.schedule import Fate, run_id_of, schedule_key
+from leasehold.ports.documents import Query
+from leasehold.services.read_runs import get_run
+from leasehold.services.schedules import pause_schedule, read_schedule
+from tests.chaos.patterns.catalog import (
+    NOTES,
+    SCHEDULES,
+)
+from tests.chaos.patterns.processes import (
+    LEASE_S,
+    Engine,
+    Place,
+    Sent,
+    pause_on,
+    place_in,
+    resume_all,
+    send,
+    sweep_on,
+    work,
+)
+from tests.chaos.patterns.spans import Span
+from tests.chaos.storm.processes import forked
+from tests.worlds.emulators import firestore_host
+from tests.worlds.waiting import freeze, until
+
+Note = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """A storm.
+
+    Args:
+        kind: of the store.
+        rounds: how many runs of each pipeline there are.
+        kills: how many processes are killed; every fifth worker is frozen in place of that, until
+            its leases are over.
+        seed: what happens by chance.
+        items: how many each list has.
+        patience_s: how long the runs may take to end, once no process is killed any more.
+        workers: how many processes work; half of them as in the requests of a queue.
+        calls: how many runs with limits there are for each of the other pipelines.
+    """
+
+    kind: str
+    rounds: int
+    kills: int
+    seed: int = 1
+    items: int = 7
+    patience_s: float = 60.0
+    workers: int = 2
+    calls: int = 2
+
+
+#: The pipelines that are started, and the signals that each run of them gets.
+STARTED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "orders": (("approval", "yes"),),
+    "asking": (("reply", "first"), ("reply", "second")),
+    "tolerant": (),
+    "batches": (),
+    "calls": (),
+    "rates": (),
+    "news": (),
+}
+#: How often the schedule is to fire at least.
+TICKS: Final = 2
+LIMITED: Final = ("calls", "rates")
+
+
+@dataclass(slots=True)
+class Aftermath:
+    """The result of a storm.
+
+    Args:
+        runs: those that were started, by their ids, as they ended.
+        ticks: those of the schedule, by its times; None: it has none.
+        labelled: how many runs name the schedule.
+        notes: what handlers wrote down.
+        killed: when each process was killed, or frozen beyond its leases.
+        frozen: how many were.
+    """
+
+    runs: dict[str, Manifest] = field(default_factory=dict)
+    ticks: dict[str, Manifest | None] = field(default_factory=dict)
+    labelled: int = 0
+    notes: list[Note] = field(default_factory=list)
+    killed: dict[int, float] = field(default_factory=dict)
+    frozen: int = 0
+
+    def begun(self, step: str, run_id: str | None = None) -> list[Note]:
+        """Return the attempts of a step that began."""
+        return [
+            one
+            for one in self.notes
+            if one["event"] == "begin" and one["step"] == step and run_id in (None, one["run"])
+        ]
+
+    def spans(self, what: str) -> list[Span]:
+        """Return when attempts did this; to the moment at which their process was killed.
+
+        One that its own successor overtook had lost its lease, and does not count.
+        """
+        ends = {one["token"]: one["at"] for one in self.notes if one["event"] == "end"}
+        spans, last = [], {}
+        begun = [one for one in self.notes if one["event"] == "begin" and one["what"] == what]
+        for one in sorted(begun, key=lambda it: -it["at"]):
+            over = min(
+                ends.get(one["token"], float("inf")), self.killed.get(one["pid"], float("inf"))
+            )
+            if over > one["at"] and last.get(one["run"], float("inf")) >= over:
+                spans.append(Span(one["at"], over))
+            last[one["run"]] = one["at"]
+        return spans
+
+
+def survive(storm: Storm, folder: Path, say: Callable[[str], object] = str) -> Aftermath:
+    """Have the storm, until each run is over; return what came of it."""
+    place = place_in(folder, _store(storm.kind, folder))
+    Path(place.environ[NOTES]).touch()
+    with ExitStack() as stack:
+        engine = stack.enter_context(Engine(place, 0))
+        fleet = Fleet(place, storm)
+        stack.callback(fleet.close)
+        run_ids = fleet.start(engine)
+        fleet.rage(say)
+        times = fleet.calm(engine)
+        after = Aftermath(killed=fleet.killed, frozen=fleet.frozen)
+        until(
+            lambda: all(get_run(engine.engine, one).is_terminal for one in run_ids),
+            storm.patience_s,
+        )
+        after.runs = {one: get_run(engine.engine, one) for one in run_ids}
+        _read_ticks(engine, after, times, storm.patience_s)
+    after.notes = [json.loads(line) for line in Path(place.environ[NOTES]).read_text().splitlines()]
+    return after
+
+
+def _store(kind: str, folder: Path) -> dict[str, str]:
+    if kind == "sqlite":
+        return {"LEASEHOLD_STORE": f"sqlite:///{folder}/runs.db"}
+    return {
+        "LEASEHOLD_STORE": f"firestore://patterns-{secrets.token_hex(4)}/(default)",
+        "FIRESTORE_EMULATOR_HOST": firestore_host(),
+    }
+
+
+class Fleet:
+    """The processes of a storm.
+
+    Attributes:
+        killed: when each was killed, or frozen beyond its leases.
+        frozen: how many were.
+    """
+
+    def __init__(self, place: Place, storm: Storm) -> None:
+        self._place, self._storm = place, storm
+        self._chance = random.Random(storm.seed)  # noqa: S311 - a storm that can be repeated
+        self._signals: list[Sent] = []
+        self._processes: list[tuple[str, Any]] = []
+        self._thaws: list[tuple[float, signal.Signals, Any]] = []
+        self.killed: dict[int, float] = {}
+        self.frozen = 0
+
+    def start(self, engine: Engine) -> list[str]:
+        """Start all runs, then the processes."""
+        run_ids = []
+        for number in range(self._storm.rounds):
+            for pipeline, signals in STARTED.items():
+                for copy in range(self._storm.calls if pipeline in LIMITED else 1):
+                    key = f"{pipeline}-{number}-{copy}"
+                    given = {"key": key, "model": "small", "items": self._storm.items}
+                    if pipeline == "news":
+                        given["items"] = number % 2
+                    run_id = engine.start(pipeline, given, idempotency_key=key).run_id
+                    run_ids.append(run_id)
+                    self._signals += [Sent(run_id, name, f"{key}-{word}") for name, word in signals]
+        kinds = ["worker", "request"] * self._storm.workers
+        for kind in (*kinds[: self._storm.workers], "sweep", "sender", "pauser"):
+            self._begin(kind)
+        return run_ids
+
+    def rage(self, say: Callable[[str], object]) -> None:
+        """Kill processes at random; each comes again."""
+        notes = Path(self._place.environ[NOTES])
+        until(lambda: notes.read_text().count('"ready"') >= self._storm.workers, 60)
+        for number in range(self._storm.kills):
+            time.sleep(self._chance.uniform(0.1, 0.5))
+            self._thaw()
+            at = self._chance.randrange(len(self._processes))
+            kind, process = self._processes.pop(at)
+            if kind in ("worker", "request") and self._chance.random() < 0.2:
+                self._freeze(process)
+            else:
+                self.killed[process.pid] = time.monotonic()
+                process.kill()
+                process.join()
+            say(f"{number}: {kind}")
+            self._begin(kind)
+
+    def calm(self, engine: Engine) -> Sequence[datetime]:
+        """Have the rest be done: no process is killed and no step paused any more.
+
+        Returns:
+            The times of the schedule, which is paused then.
+        """
+        for at in [at for at, (kind, _) in enumerate(self._processes) if kind == "pauser"]:
+            _, process = self._processes.pop(at)
+            process.kill()
+            process.join()
+        while self._thaws:
+            self._thaw()
+            time.sleep(0.1)
+        resume_all(engine)
+        until(lambda: len(_times(engine)) >= TICKS, self._storm.patience_s)
+        pause_schedule(engine.engine, "often", why="the storm is over", actor="storm")
+        return _times(engine)
+
+    def close(self) -> None:
+        """End all processes."""
+        frozen = [process for _, _, process in self._thaws]
+        for process in [*frozen, *(process for _, process in self._processes)]:
+            process.kill()
+            process.join()
+
+    def _begin(self, kind: str) -> None:
+        seed = self._chance.randrange(1 << 30)
+        target: Callable[..., object] = {
+            "worker": partial(work, in_request=False),
+            "request": partial(work, in_request=True),
+            "sweep": sweep_on,
+            "sender": partial(send, signals=self._signals, seed=seed),
+            "pauser": partial(pause_on, seed=seed),
+        }[kind]
+        self._processes.append((kind, forked(target, self._place)))
+
+    def _freeze(self, process: Any) -> None:
+        """Stop a worker until its leases are over, and have it wake as one that lost them."""
+        self.frozen += 1
+        self.killed[process.pid] = time.monotonic()
+        if self._storm.kind == "sqlite":
+            freeze([process.pid], self._place.folder / "runs.db")
+        else:
+            os.kill(process.pid, signal.SIGSTOP)
+        self._thaws.append((time.monotonic() + LEASE_S + 1.5, signal.SIGCONT, process))
+
+    def _thaw(self) -> None:
+        """Have those go on that were frozen for long enough; each is killed a second later."""
+        now = time.monotonic()
+        for at, number, process in tuple(self._thaws):
+            if now < at:
+                continue
+            self._thaws.remove((at, number, process))
+            os.kill(process.pid, number)
+            if number is signal.SIGCONT:
+                self._thaws.append((now + 1, signal.SIGKILL, process))
+            else:
+                process.join()
+
+
+def _read_ticks(
+    engine: Engine, after: Aftermath, times: Sequence[datetime], patience_s: float
+) -> None:
+    """Read the runs of the schedule, once all of them are over."""
+    query = Query("runs", order_by="createdAt", contains=("labels", "schedule:often"), limit=1000)
+
+    def over() -> list[Manifest]:
+        runs = [manifest_of(it.ref.id, it.document) for it in engine.engine.documents.query(query)]
+        return runs if all(run.is_terminal for run in runs) else []
+
+    runs = {run.run_id: run for run in until(over, patience_s)}
+    after.labelled = len(runs)
+    after.ticks = {at.isoformat(): runs.get(run_id_of(schedule_key("often", at))) for at in times}
+
+
+def _times(engine: Engine) -> Sequence[datetime]:
+    """Return the times of the schedule that were to start runs so far."""
+    state = read_schedule(engine.engine, "often").state
+    lines = [] if state is None else state.lines
+    started = [one.time for one in lines if one.fate in (Fate.STARTING, Fate.STARTED)]
+    (entry,) = SCHEDULES
+    after_first = entry.after(started[0] - timedelta.resolution) if started else iter(())
+    return list(takewhile(lambda at: at <= started[-1], after_first))
