@@ -108,12 +108,20 @@ class Lane(Stored):
         """How many items are not done, those at hand among them."""
         return sum(end - first for first, end in self.todo)
 
+    @property
+    def waiting(self) -> tuple[Span, ...]:
+        """The items behind those at hand."""
+        (first, end), *others = self.todo
+        following = first + self.batch
+        return ((following, end), *others) if following < end else tuple(others)
 
-def without_unit(todo: tuple[Span, ...], batch: int) -> tuple[Span, ...]:
-    """Return what is to be done after the items at hand."""
-    (first, end), *others = todo
-    following = first + batch
-    return ((following, end), *others) if following < end else tuple(others)
+    def without_unit(self, *, failed: bool) -> Lane:
+        """Return the lane after the items at hand, which are done, or have failed."""
+        first, end = self.unit
+        done, left = (0, end - first) if failed else (end - first, 0)
+        return replace(
+            self, ahead=flat(self.waiting), done=self.done + done, failed=self.failed + left
+        )
 
 
 def halved(lane: Lane) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
@@ -122,7 +130,7 @@ def halved(lane: Lane) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
     Nothing is to be taken where that is less than one attempt's items.
     """
     first, end = lane.unit
-    ahead = without_unit(lane.todo, lane.batch)
+    ahead = lane.waiting
     waiting = sum(stop - start for start, stop in ahead)
     take = waiting // 2 // lane.batch * lane.batch or (waiting if waiting <= lane.batch else 0)
     kept: list[Span] = [(first, end)]

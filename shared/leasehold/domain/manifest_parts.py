@@ -126,6 +126,11 @@ class Block(Stored):
         end = "" if self.finding.endswith((".", "!", "?")) else "."
         return f"{self.finding}{end} {self.remediation}"
 
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """The facts of it that a trace event has."""
+        return {"reason": self.code, "detail": self.finding, "remediation": self.remediation}
+
 
 #: The fields of a `Dispatch` that are the entry's of the step, as it was at the dispatch.
 ENTRY_OPTIONS: Final = ("cleanup_ms", "memory_limit_bytes", "silence_limit_ms", "budget")
@@ -201,6 +206,23 @@ class Dispatch(Stored):
     def cleanup(self) -> timedelta:
         """How long a handler may clean up: what its step says, at most half of its hard limit."""
         return timedelta(milliseconds=min(self.cleanup_ms, self.timeout_ms / 2))
+
+    @property
+    def under_next_generation(self) -> Dispatch:
+        """The same under another generation, for a run that stops.
+
+        A generation names one attempt or one block, and never two: a decision that names it cannot
+        hit a block that its caller has not seen.
+        """
+        return replace(self, generation=self.generation + 1)
+
+    def to_be_judged(self, block: Block | None) -> Dispatch:
+        """Return that of a step whose output is there: it is judged here, not elsewhere.
+
+        Args:
+            block: for which it could not be judged so far; None: no block kept it from that.
+        """
+        return replace(self, remote=False, schedule_to_start_s=None, after_block=block)
 
 
 class Attempts(Stored):
@@ -326,6 +348,25 @@ class StepRecord(Stored):
         if self.output is None and self.output_ref is None:
             return None
         return KeptValue(text=self.output, ref=self.output_ref)
+
+    def to_run_again(self) -> StepRecord:
+        """Return that of a step that is to run once more, without what its last attempt left."""
+        return replace(
+            self,
+            status=RunStatus.PENDING,
+            completed_at=None,
+            bootstrap_seconds=None,
+            execution_seconds=None,
+            cold_start=None,
+            first_tool=None,
+            output=None,
+            output_ref=None,
+            output_status=None,
+            summary=None,
+            skip_to=None,
+            rejected=None,
+            verdict=None,
+        )
 
 
 class ErrorRecord(Stored):

@@ -89,11 +89,20 @@ def record_with_output(run: Manifest, step: str) -> StepRecord | TrialRecord | N
     return before[-1] if before else None
 
 
-def ends_trials(run: Manifest) -> TrialsEnd | None:
-    """Return why no further trial begins after the current step; None: one does.
+def is_reviewed(run: Manifest) -> bool:
+    """Return whether the current step is a reviewer that has judged its trial."""
+    return reviewed_step(run) is not None and run.steps[run.position.step].verdict is not None
 
-    Only of a run whose current step is a reviewer with a verdict.
-    """
+
+def opening_words(run: Manifest) -> str:
+    """Say why a further trial begins after the current step."""
+    reviewer, verdict = run.position.step, run.steps[run.position.step].verdict
+    score = "" if verdict is None else f", score {verdict.score:g}"
+    return f"step {reviewer} did not settle{score}"
+
+
+def ends_trials(run: Manifest) -> TrialsEnd | None:
+    """Return why no further trial begins after a step that `is_reviewed`; None: one does."""
     rule, verdict = run.trials, run.steps[run.position.step].verdict
     assert rule is not None  # noqa: S101 - it has a reviewer
     assert verdict is not None  # noqa: S101 - the caller says so

@@ -14,14 +14,15 @@ from typing import Final
 from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle.handoff import dispatch_next, under_next_generation
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.settle import first_answer
+from leasehold.domain.lifecycle.stop import stop
 from leasehold.domain.lifecycle.termination import note_error
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.retry import doubling
-from leasehold.domain.status import BlockCode, Outcome, RunEvent, RunStatus, after
+from leasehold.domain.status import BlockCode, Outcome, RunEvent, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 
@@ -80,15 +81,13 @@ def block_attempt(
     if not block.looks:
         draft.trace(
             TraceType.STEP_BLOCKED,
-            reason=block.code,
-            detail=block.finding,
-            remediation=block.remediation,
+            **block.facts,
             validation_issues=error.validation_issues,
             origin=error.origin,
             traceback=error.traceback,
         )
     note_error(draft, error)
-    return _block(draft, block, RunEvent.CANNOT_RUN)
+    return stop(draft, block, RunEvent.CANNOT_RUN)
 
 
 def block_unknown_step(draft: Draft) -> Change:
@@ -96,13 +95,8 @@ def block_unknown_step(draft: Draft) -> Change:
     finding = f"No catalog that is deployed has the step {draft.position.step!r}."
     block = _found(draft, BlockCode.STEP_UNKNOWN, finding, draft.position.dispatch.after_block)
     if not block.looks:
-        draft.trace(
-            TraceType.STEP_UNKNOWN,
-            reason=block.code,
-            detail=block.finding,
-            remediation=block.remediation,
-        )
-    return _block(draft, block, RunEvent.STEP_UNKNOWN)
+        draft.trace(TraceType.STEP_UNKNOWN, **block.facts)
+    return stop(draft, block, RunEvent.STEP_UNKNOWN)
 
 
 def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool = False) -> Change:
@@ -173,15 +167,3 @@ def _found(draft: Draft, code: BlockCode, finding: str, before: Block | None) ->
         codes_before=others or None,
         code_hash=draft.rules.code_hash or None,
     )
-
-
-def _block(draft: Draft, block: Block, event: RunEvent) -> Change:
-    run = draft.run
-    draft.step = replace(draft.step, status=RunStatus.BLOCKED)
-    draft.run = replace(draft.run, status=after(run.status, event), block=block)
-    draft.position = replace(
-        draft.position,
-        lease=None,
-        dispatch=replace(under_next_generation(run.position.dispatch), after_block=None),
-    )
-    return draft.commit(Outcome.BLOCKED)

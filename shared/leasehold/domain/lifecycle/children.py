@@ -11,10 +11,11 @@ from leasehold.domain.children import CHILDREN_BLOCKED, ITEMS_MISSING, Children,
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import question_task
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle.handoff import dispatch_next, under_next_generation
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.operate import Operation, cancel, is_allowed, pause, resume, retry
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
+from leasehold.domain.lifecycle.stop import stop
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, StepRecord
 from leasehold.domain.notes import NO_NOTES, Notes
@@ -65,7 +66,7 @@ def begin_children(
     held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    dispatch = under_next_generation(draft.position.dispatch)
+    dispatch = draft.position.dispatch.under_next_generation
     children = Children(
         kind=kind, items=items, runs=len(runs), since=now, look_at=now + rules.grace
     )
@@ -133,7 +134,7 @@ def block_at_children(
         return unchanged(manifest, Outcome.MOVED_ON)
     if manifest.status is RunStatus.BLOCKED:
         return unchanged(manifest, Outcome.BLOCKED)
-    return stopped(Draft(manifest, now, rules), finding, code)
+    return _stopped(Draft(manifest, now, rules), finding, code)
 
 
 def block_gathering(
@@ -154,24 +155,13 @@ def block_gathering(
     draft.note(notes)
     draft.run = replace(draft.run, status=after(manifest.status, RunEvent.CHILDREN_BEGUN))
     children = draft.position.children
-    draft.position = replace(
-        draft.position, lease=None, children=children and replace(children, over=False)
-    )
-    return stopped(draft, finding, code)
+    draft.position = replace(draft.position, children=children and replace(children, over=False))
+    return _stopped(draft, finding, code)
 
 
-def stopped(draft: Draft, finding: str, code: str) -> Change:
-    """Block the drafted run."""
+def _stopped(draft: Draft, finding: str, code: str) -> Change:
     block = Block(code=code, finding=finding, remediation=_REMEDIES[code])
-    draft.step = replace(draft.step, status=RunStatus.BLOCKED)
-    status = after(draft.run.status, RunEvent.CHILDREN_STOPPED)
-    draft.run = replace(draft.run, status=status, block=block)
-    dispatch = under_next_generation(draft.position.dispatch)
-    draft.position = replace(draft.position, dispatch=replace(dispatch, after_block=None))
-    draft.trace_next(
-        TraceType.CHILDREN_BLOCKED, reason=code, detail=finding, remediation=block.remediation
-    )
-    return draft.commit(Outcome.BLOCKED)
+    return stop(draft, block, RunEvent.CHILDREN_STOPPED, traced=TraceType.CHILDREN_BLOCKED)
 
 
 _REMEDIES: Final = {

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 
 from leasehold.domain.checkpoint import CallResult, Checkpoint, KeptCounts
 from leasehold.domain.kept_checkpoint import may_read
-from leasehold.domain.lifecycle.handoff import to_be_judged, to_run_again
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, StepRecord
@@ -86,7 +85,7 @@ def steps_to_go_on(
     if from_step not in old.looped_steps:  # attempts of filed trials are counted with the step's
         again = replace(again, attempts=Attempts(), calls=None)
     if not old.has_unjudged_output:
-        again = replace(to_run_again(again), started_at=None, progress=None)
+        again = replace(again.to_run_again(), started_at=None, progress=None)
     known = {step: old.steps.get(step, fresh) for step in new.plan} | {from_step: again}
     steps = {step: replace(record, spared=None) for step, record in known.items()}
     if _loop(new.plan, new) == old.looped_steps:
@@ -110,7 +109,7 @@ def with_work_of(old: Manifest, created: Manifest, lost: Collection[str]) -> Man
     dispatch = replace(created.position.dispatch, trial=trial)
     if old.has_unjudged_output:
         block = old.block or old.position.dispatch.after_block
-        dispatch = to_be_judged(dispatch, block and replace(block, looks=0))
+        dispatch = dispatch.to_be_judged(block and replace(block, looks=0))
     kept = replace(
         created,
         signals=_kept_signals(old, trial, gone),

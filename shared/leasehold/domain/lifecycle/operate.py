@@ -14,7 +14,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import question_task
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.block import look
-from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next, hand_off, to_run_again
+from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next, hand_off
 from leasehold.domain.lifecycle.kept_steps import (
     begins_at,
     goes_on,
@@ -266,7 +266,7 @@ def _retry_children(draft: Draft) -> Change:
 
 def _go_on(draft: Draft, event: RunEvent, outcome: Outcome) -> Change:
     """Dispatch the next attempt of a step that a person has looked at."""
-    draft.step = to_run_again(draft.step)
+    draft.step = draft.step.to_run_again()
     draft.run = replace(draft.run, status=after(draft.before.status, event), block=None)
     dispatch = replace(draft.before.position.dispatch, after_block=None)
     draft.position = replace(draft.position, dispatch=dispatch, unconfirmed_call=None, wait=None)

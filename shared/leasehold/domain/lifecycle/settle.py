@@ -15,7 +15,8 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.give_up_rules import verdict_on
 from leasehold.domain.lease import Fence, held_lease, is_past_deadline, is_silent, own_lease
-from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off, under_next_generation
+from leasehold.domain.lifecycle.handoff import dispatch_next, hand_off
+from leasehold.domain.lifecycle.stop import stop
 from leasehold.domain.lifecycle.termination import (
     GONE,
     KILLED,
@@ -103,19 +104,12 @@ def block(
     draft.note(notes)
     draft.trace(
         TraceType.GATE_BLOCKED,
-        reason=found.code,
-        detail=found.finding,
+        **found.facts,
         check_id=found.check_id,
         finding=found.finding,
-        remediation=found.remediation,
     )
     draft.keep_output(MadeOutput(output, output_status, verdict, summary, skip_to))
-    draft.step = replace(draft.step, status=RunStatus.BLOCKED)
-    draft.run = replace(draft.run, status=after(manifest.status, RunEvent.GATE_FAILED), block=found)
-    draft.position = replace(
-        draft.position, lease=None, dispatch=under_next_generation(manifest.position.dispatch)
-    )
-    return draft.commit(Outcome.BLOCKED)
+    return stop(draft, found, RunEvent.GATE_FAILED)
 
 
 def fail(

@@ -8,7 +8,7 @@ from typing import Final
 from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence, own_lease
-from leasehold.domain.lifecycle.handoff import dispatch_next, under_next_generation
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.limit import Bound
 from leasehold.domain.manifest import Manifest
@@ -69,7 +69,7 @@ def await_slot(
     draft.position = replace(
         draft.position,
         lease=None,
-        dispatch=under_next_generation(draft.position.dispatch),
+        dispatch=draft.position.dispatch.under_next_generation,
         slot_wait=wait,
     )
     if not draft.position.attempts.ended:  # it has not begun

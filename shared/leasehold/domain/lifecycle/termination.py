@@ -11,7 +11,8 @@ from typing import Final
 from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.children import CHILD_FAILED
 from leasehold.domain.give_up_rules import Verdict
-from leasehold.domain.lifecycle.handoff import next_item, under_next_generation
+from leasehold.domain.lifecycle.handoff import next_item
+from leasehold.domain.lifecycle.stop import stop
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord, Lease
 from leasehold.domain.retry import is_listed
@@ -164,15 +165,8 @@ def _fail_child(draft: Draft, verdict: Verdict) -> Change:
         remediation=_CHILD_REMEDY,
     )
     draft.trace(TraceType.CHILD_FAILED, reason=verdict.reason.value, detail=verdict.detail)
-    draft.step = replace(draft.step, status=RunStatus.BLOCKED)
-    draft.run = replace(draft.run, status=after(run.status, RunEvent.CHILD_FAILED), block=block)
-    draft.position = replace(
-        draft.position,
-        dispatch=replace(
-            under_next_generation(draft.position.dispatch), after_block=None, redispatched=0
-        ),
-    )
-    return draft.commit(Outcome.BLOCKED)
+    dispatch = replace(draft.position.dispatch.under_next_generation, redispatched=0)
+    return stop(draft, block, RunEvent.CHILD_FAILED, dispatch=dispatch)
 
 
 _CHILD_REMEDY: Final = (

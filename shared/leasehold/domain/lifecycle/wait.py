@@ -13,8 +13,9 @@ from leasehold.domain.change import Change, Draft, unchanged
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.give_up_rules import Verdict
 from leasehold.domain.lease import Fence, held_lease
-from leasehold.domain.lifecycle.handoff import dispatch_next, under_next_generation, wait_words
+from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.settle import end_attempt, first_answer
+from leasehold.domain.lifecycle.stop import wait_words
 from leasehold.domain.lifecycle.termination import dead_letter, note_error
 from leasehold.domain.manifest import Manifest, fits_inline
 from leasehold.domain.manifest_parts import Block, ErrorRecord
@@ -207,6 +208,6 @@ def _leave_to_person(draft: Draft, wait: Wait) -> Change:
     block = Block(code=WAITING, finding=wait_words(wait), remediation=_LATE.format(wait.name))
     draft.run = replace(draft.run, block=block)
     draft.position = replace(
-        draft.position, wait=wait, dispatch=under_next_generation(draft.position.dispatch)
+        draft.position, wait=wait, dispatch=draft.position.dispatch.under_next_generation
     )
     return draft.commit(Outcome.WAIT_TIMED_OUT)
