@@ -27,14 +27,16 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
+from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.execute_step import Hint, arrive, execute_step, run_attempt
+from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import delete_run
 from leasehold.services.read_runs import RunFilter, get_run, list_summaries, run_mark
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.api.each.lists import DONE, PIPELINES, STEPS
+from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.builders import let_pass
 
 COUNT = 6
@@ -146,6 +148,65 @@ def test_the_join_finalised_while_children_run(engine: Engine, queue: Queue, uni
     sweep(engine, among={run.run_id, first.run_id})
     drain(engine, queue)
     assert total(engine, run) == (55, COUNT)
+
+
+def test_the_task_of_a_lane_that_comes_again_asks_what_its_killed_worker_did_not(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """The run waits for no alarm of its own, which may be ten minutes away."""
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    play_lanes_alone(engine, queue, run)
+    count = len(lanes(engine, run))
+    last = [task for task in queue.created if task.run_id != run.run_id][-1]
+
+    execute_step(engine, Hint(last.run_id, last.generation))
+    drain(engine, queue)
+
+    assert total(engine, run) == (55, COUNT)
+    assert len(lanes(engine, run)) == count
+
+
+def test_a_blocked_parent_asks_by_its_alarm_for_a_lane_that_a_person_had_go_on(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """The hint of that lane's end is lost: the parent would always say that it waits."""
+    FAILS[unique] = {2}
+    run = start(engine, unique)
+    drain(engine, queue)
+    blocked = get_run(engine, run.run_id)
+    open_lane = next(lane for lane in lanes(engine, run) if not lane.is_terminal)
+    del FAILS[unique]
+
+    operate(engine, open_lane.run_id, OperationRequest(lifecycle.Operation.RETRY, actor="ada"))
+    play_lanes_alone(engine, queue, run)
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+
+    assert blocked.block is not None
+    assert (blocked.block.code, blocked.alarm_at is None) == ("children_blocked", False)
+    assert total(engine, run) == (55, COUNT)
+
+
+def test_a_blocked_parent_asks_ever_later_and_announces_nothing_more(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    FAILS[unique] = {2}
+    run = start(engine, unique)
+    drain(engine, queue)
+    before = get_run(engine, run.run_id)
+
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+
+    after = get_run(engine, run.run_id)
+    assert after.alarm_at is not None
+    assert after.alarm_at - after.updated_at == timedelta(minutes=2)
+    assert (after.state, after.announcement) == ("BLOCKED", before.announcement)
+    why = explain_run(engine, run.run_id, is_gone=lambda _: False)
+    assert lifecycle.Operation.RETRY in why.explanation.operations
+    assert "a person to decide" in why.explanation.words
+    assert [found for found in audit(engine) if found.run_id == run.run_id] == []
 
 
 def test_a_zombie_lane_records_nothing_after_it_was_taken_over(

@@ -21,10 +21,11 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.limit import Bound
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.rate import rate_ref
-from leasehold.domain.result import Waiting
+from leasehold.domain.result import Finished, Waiting
 from leasehold.domain.slots import Slot, slot_ref
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Write, replace
+from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services import slots
@@ -248,6 +249,43 @@ def test_a_slot_that_came_free_while_a_run_stood_in_line_is_not_lost(
 
     assert not world.waits(run_id)
     assert world.hint(run_id) == "completed"
+
+
+def test_a_store_that_is_away_for_a_call_costs_the_attempt_nothing(
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is settled by then; its worker would lose the lease of the next step, and its answer."""
+
+    def away(*_: object, **__: object) -> bool:
+        raise StoreUnavailableError(store="store", problem="it is away")
+
+    monkeypatch.setattr(slots, "call_next", away)
+
+    assert world.hint(world.start("quick")) == "completed"
+
+
+def test_a_slot_whose_giving_back_failed_is_passed_on_at_the_end_of_its_attempt(
+    world: World, engine: Engine, bound: Bound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(world.start(), 1)))
+    held = slots.take(engine, attempt, bound, "")
+    waiting = [world.start("quick") for _ in range(2)]
+    other = engine.leases.attempt_of(engine, arrive(engine, Hint(world.start(), 1)))
+    assert held
+    assert slots.take(engine, other, bound, "")
+    assert world.hint(waiting[0]) == "awaits_slot"
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailableError(store="store", problem="it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(engine.documents), "transact", away)
+        with pytest.raises(StoreUnavailableError):
+            slots.give_back(engine, attempt, held[0])
+    engine.publish_or_leave(attempt.settle(ending_of(attempt, Finished("null"))).answer)
+    slots.pass_on(engine, attempt)
+
+    assert not world.waits(waiting[0])
 
 
 def test_the_sweep_calls_who_was_not_called(

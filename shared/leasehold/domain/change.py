@@ -101,8 +101,8 @@ class Change(NamedTuple):
         owed = owed_effects(self.manifest) + (owed_effects(self.created) if self.created else ())
         if self.children:
             owed += tuple(effect for child in self.children for effect in owed_effects(child))
-        if self.manifest.parent is not None and self.changed:
-            owed += child_ends(self.manifest)
+        if self.manifest.parent is not None:
+            owed += child_ends(self.manifest, is_repeated=not self.changed)
         if not self.deliveries:
             return owed
         others = (effect for effect in owed if not isinstance(effect, EventMessage))
@@ -237,7 +237,7 @@ def alarm_for(
         return lease.expires_at
     if manifest.is_idle:
         return _alarm_of_idle(manifest, grace, written_at)
-    if manifest.status is RunStatus.BLOCKED:
+    if manifest.status is RunStatus.BLOCKED and manifest.asks_at is None:
         return manifest.look_at or manifest.wait_until
     if put_off := _look_of_put_off(manifest, written_at + grace):
         return put_off

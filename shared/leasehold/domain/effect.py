@@ -97,9 +97,11 @@ class ChildEnd:
 
     Args:
         child: the run.
+        is_repeated: whether this is no news: who ended it may have been killed before it asked.
     """
 
     child: Manifest
+    is_repeated: bool = False
 
     @property
     def question(self) -> Task:
@@ -118,12 +120,12 @@ class ChildEnd:
         )
 
 
-def child_ends(manifest: Manifest) -> tuple[ChildEnd, ...]:
+def child_ends(manifest: Manifest, *, is_repeated: bool = False) -> tuple[ChildEnd, ...]:
     """Return the end of a child, of which its parent is to hear; none, where it goes on."""
     stands = manifest.status is RunStatus.BLOCKED and manifest.look_at is None
     if manifest.parent is None or not (manifest.is_terminal or stands):
         return ()
-    return (ChildEnd(manifest),)
+    return (ChildEnd(manifest, is_repeated),)
 
 
 def _task(manifest: Manifest, name: str, not_before: datetime) -> Task:

@@ -104,7 +104,7 @@ def explain(
             children=children,
         )
     )
-    until = manifest.alarm_at
+    until = manifest.alarm_at if broken or manifest.asks_at is None else None
     if manifest.waits_for is not None and not (broken or manifest.paused):
         ends = None if until is None else _at(manifest, max(now, until), rules).outcome
         words = f"Run {manifest.run_id} waits for {what}."

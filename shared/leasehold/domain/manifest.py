@@ -25,7 +25,7 @@ from leasehold.domain.checkpoint import (
     KeptValue,
     UnconfirmedCall,
 )
-from leasehold.domain.children import ChildLink, Children, ItemsOf, Lane
+from leasehold.domain.children import CHILDREN_BLOCKED, ChildLink, Children, ItemsOf, Lane
 from leasehold.domain.manifest_parts import (
     NONE_ENDED,
     Attempts,
@@ -234,7 +234,9 @@ class Manifest(RunFields):
     @property
     def is_idle(self) -> bool:
         """Whether no time moves the run: terminal, or waiting for a person without a lease."""
-        blocked = self.status is RunStatus.BLOCKED and not (self.look_at or self.wait_until)
+        blocked = self.status is RunStatus.BLOCKED and not (
+            self.look_at or self.wait_until or self.asks_at
+        )
         return self.is_terminal or ((self.paused or blocked) and self.position.lease is None)
 
     @property
@@ -255,6 +257,18 @@ class Manifest(RunFields):
         if block is None or not block.heals:
             return None
         return block.look_at or self.updated_at
+
+    @property
+    def asks_at(self) -> datetime | None:
+        """When a run that is blocked by its children asks for them; None: none blocks it.
+
+        A person may have one of them go on by itself, and the hint of its end may be lost.
+        """
+        children, block = self.position.children, self.block
+        is_kept = self.status is RunStatus.BLOCKED and not (self.paused or self.is_terminal)
+        if children is None or block is None or not is_kept or block.code != CHILDREN_BLOCKED:
+            return None
+        return children.look_at
 
     @property
     def waits_for(self) -> Wait | None:

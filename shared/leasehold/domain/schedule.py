@@ -68,6 +68,12 @@ class ScheduleState(Stored):
     why: str = ""
     lines: tuple[ScheduleLine, ...] = ()
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a person ordered the run that is owed: it begins beside whatever runs."""
+        starts = (line for line in self.lines if line.fate is Fate.STARTING)
+        return any(line.time == self.starting and bool(line.reason) for line in starts)
+
 
 class Times(ABC):
     """A schedule of the catalog, as far as decisions need it."""

@@ -7,7 +7,6 @@ is recorded. So two sweeps, and a sweep after a kill, start the same run.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -55,6 +54,11 @@ MAX_BACKFILL: Final = 100
 _AT_ONCE: Final = 20
 #: When a start that failed is tried again.
 _AGAIN: Final = timedelta(seconds=30)
+#: So often a person's order first starts a run that is owed already: its process may be gone.
+_TRIES: Final = 3
+#: A process looks at a schedule so often at least: another one may have been killed after a person
+#: ordered a run and before it was started.
+_LATEST_LOOK: Final = timedelta(minutes=10)
 _ALL: Final = Query("schedules", limit=1000)
 
 
@@ -221,7 +225,7 @@ def _attend(engine: Engine, entry: ScheduleEntry) -> str | None:
     if look_at is None:
         engine.schedules.look_at.pop(entry.name, None)
     else:
-        engine.schedules.look_at[entry.name] = look_at
+        engine.schedules.look_at[entry.name] = min(look_at, engine.clock.now() + _LATEST_LOOK)
     return run_id
 
 
@@ -243,7 +247,8 @@ def _start(engine: Engine, entry: ScheduleEntry, state: ScheduleState) -> str | 
     time = state.starting
     assert time is not None  # noqa: S101 - who calls has seen it
     key, last = schedule_key(entry.name, time), state.last_run_id
-    if entry.overlap == "cancel_other" and last not in (None, run_id_of(key)):
+    cancels = entry.overlap == "cancel_other" and not state.is_ordered
+    if cancels and last not in (None, run_id_of(key)):
         _cancel(engine, str(last), entry.name)
     labels = {"schedule": entry.name}
     try:
@@ -308,25 +313,24 @@ def _order(engine: Engine, entry: ScheduleEntry, time: datetime, reason: str) ->
         is_begun = any(
             line.time == time and line.fate in (Fate.STARTING, Fate.STARTED) for line in state.lines
         )
-        if is_begun:
+        if is_begun or state.starting is not None:
             return state
-        if state.starting is not None:
-            allowed = "one start at a time: try again in a moment"
-            raise InvalidRequestError(field="name", value=entry.name, allowed=allowed)
         return ordered(state, time, now, reason=reason)
 
-    state = _record(engine, entry.name, order)
-    if state.starting == time:
-        run_id = _start(engine, _beside_others(entry), state)
-        if run_id is None:
+    for _ in range(_TRIES):
+        state = _record(engine, entry.name, order)
+        owed = state.starting
+        if owed is None:
+            break
+        if _start(engine, entry, state) is None:
             problem = _record(engine, entry.name, lambda found, _: found).problem
             raise InvalidRequestError(field="name", value=entry.name, allowed=problem)
+        if owed == time:
+            break
+    else:
+        allowed = "one start at a time: try again in a moment"
+        raise InvalidRequestError(field="name", value=entry.name, allowed=allowed)
     return run_id_of(schedule_key(entry.name, time))
-
-
-def _beside_others(entry: ScheduleEntry) -> ScheduleEntry:
-    """Return the schedule for a run that a person orders: it cancels no other."""
-    return dataclasses.replace(entry, overlap="allow")
 
 
 def _report(engine: Engine, name: str, state: ScheduleState | None) -> ScheduleReport:

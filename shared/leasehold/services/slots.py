@@ -36,6 +36,7 @@ from leasehold.domain.slots import (
 from leasehold.domain.status import BlockCode, Outcome
 from leasehold.domain.stored import Document, Ref, Write, make, replace
 from leasehold.errors import (
+    LeaseholdError,
     LimitKeyError,
     StoreUnavailableError,
     UnknownLimitError,
@@ -298,9 +299,10 @@ def give_back(engine: Engine, attempt: Attempt, held: HeldSlot) -> None:
         return Write(True, to_document(make(Slot, key=slot.key, group=slot.group)))
 
     ref = slot_ref(held.bound.key, held.number)
-    with contextlib.suppress(ValueError):
+    is_freed = engine.documents.transact(ref, freed).answer
+    with contextlib.suppress(ValueError):  # until then the end of the attempt calls who is next
         (attempt.slots or []).remove(held)
-    if engine.documents.transact(ref, freed).answer:
+    if is_freed:
         call_next(engine, held.bound, after=held.group, slot=held.number)
 
 
@@ -312,7 +314,16 @@ def pass_on(engine: Engine, attempt: Attempt) -> None:
 
     And where the run itself waits by now, look whether a slot came free before it stood in line:
     the worker that freed it saw no run there.
+
+    What fails is left to the sweep: the attempt is settled, and its worker may have the next lease.
     """
+    try:
+        _pass_on(engine, attempt)
+    except LeaseholdError as error:
+        engine.listeners.log(f"those that wait for a limit are called later: {error}")
+
+
+def _pass_on(engine: Engine, attempt: Attempt) -> None:
     for held in attempt.slots or ():
         call_next(engine, held.bound, after=held.group, slot=held.number)
     run = attempt.manifest

@@ -77,11 +77,11 @@ def _open(parts: Parts, parent_id: str) -> list[Snapshot]:
 def follow_end(parts: Parts, end: ChildEnd) -> Change | None:
     """Return the change that takes half of what the longest lane has ahead for a new lane.
 
-    Only a lane that is through takes items, and only where each lane has begun: another one waits
-    for a worker already. None: nothing is worth it.
+    Only a lane that is through takes items, once, and only where each lane has begun: another one
+    waits for a worker already. None: nothing is worth it.
     """
     child = end.child
-    if child.lane is None or child.status is not RunStatus.COMPLETED:
+    if child.lane is None or child.status is not RunStatus.COMPLETED or end.is_repeated:
         return None
     others = [one for one in _open(parts, _parent_of(child)) if _is_beside(one.document, child)]
     if any(not one.document.get("fencingToken") for one in others):

@@ -26,6 +26,8 @@ from leasehold.domain.trace import TraceType
 
 #: A parent that hears nothing asks by itself: a minute after its children began, and ever later.
 LONGEST_LOOK: Final = timedelta(minutes=10)
+#: Likewise where all of them wait for a person, who may take days.
+LONGEST_LOOK_OF_BLOCKED: Final = timedelta(hours=1)
 
 #: Who says what children hear.
 PARENT: Final = "parent"
@@ -104,7 +106,8 @@ def ask_again(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
         return unchanged(manifest, Outcome.MOVED_ON)
     draft = Draft(manifest, now, rules)
     looks = children.looks + 1
-    waits = doubling(rules.grace, max(rules.grace, LONGEST_LOOK)).wait(looks + 1)
+    longest = LONGEST_LOOK if manifest.asks_at is None else LONGEST_LOOK_OF_BLOCKED
+    waits = doubling(rules.grace, max(rules.grace, longest)).wait(looks + 1)
     children = replace(children, looks=looks, look_at=now + waits)
     draft.position = replace(draft.position, children=children)
     change = draft.commit(Outcome.ASKED)
@@ -134,7 +137,11 @@ def block_at_children(
         return unchanged(manifest, Outcome.MOVED_ON)
     if manifest.status is RunStatus.BLOCKED:
         return unchanged(manifest, Outcome.BLOCKED)
-    return _stopped(Draft(manifest, now, rules), finding, code)
+    draft = Draft(manifest, now, rules)
+    if (children := draft.position.children) is not None:
+        later = replace(children, looks=0, look_at=now + rules.grace)
+        draft.position = replace(draft.position, children=later)
+    return _stopped(draft, finding, code)
 
 
 def block_gathering(
