@@ -7,20 +7,22 @@ a page is compressed, and what is in it each time could be guessed from its leng
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from leasehold.api.call_row import AnyRow
 from leasehold.api.request_model import fields_of
 from leasehold.api.runs import RunsQuery
+from leasehold.domain.json_text import json_value
 from leasehold.domain.timestamps import stamp
 from leasehold.errors import InvalidRequestError
 
 _SECRET_BYTES: Final = 16
+_LONGEST_WHY: Final = 100
 _LONGEST_HOURS: Final = 24 * 366
 #: Fields of a list, and not of its filter.
 _OF_LISTS: Final = ("limit", "pageToken")
@@ -86,14 +88,13 @@ def _number(name: str, read: Callable[[str], float]) -> Callable[[str], float]:
     return number
 
 
-def _json(name: str) -> Callable[[str], Any]:
-    def value(text: str) -> Any:
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            raise InvalidRequestError(field=name, value=text[:100], allowed="JSON") from None
-
-    return value
+def json_field(name: str, text: str) -> Any:
+    """Return the JSON value that a person typed into a field, or raise InvalidRequestError."""
+    try:
+        return json_value(text)
+    except ValueError as error:
+        allowed = f"JSON ({str(error)[:_LONGEST_WHY]})"
+        raise InvalidRequestError(field=name, value=text[:100], allowed=allowed) from None
 
 
 def _hours(text: str) -> float:
@@ -122,9 +123,9 @@ _FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "all": _flag,
     "dryRun": _flag,
     "keepPartial": _flag,
-    "input": _json("input"),
-    "output": _json("output"),
-    "value": _json("value"),
+    "input": partial(json_field, "input"),
+    "output": partial(json_field, "output"),
+    "value": partial(json_field, "value"),
     "filter": _filter,
 }
 

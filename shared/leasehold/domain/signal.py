@@ -26,7 +26,7 @@ SHORTEST_WAIT: Final = timedelta(seconds=1)
 LONGEST_WAIT: Final = timedelta(days=3660)
 #: So many characters may a name and an id have.
 MAX_NAME: Final = 128
-NAME_WORDS: Final = "1 to 128 of a-z A-Z 0-9 _ - ."
+NAME_WORDS: Final = "1 to 128 of a-z A-Z 0-9 . _ -, and not . or .. alone"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 #: And so many are kept of the path of a model, and of why a signal was refused.
 MAX_TYPE_PATH: Final = 300

@@ -102,8 +102,8 @@ def make_app(
 
 def _body_limit(callers: ServerCallers, head: Mapping[str, str]) -> int:
     """Return how many bytes the body of a request may have; 0: it is refused, whatever it has."""
-    row = _ROUTES.row_at(head["REQUEST_METHOD"], head["PATH_INFO"])
-    return callers.body_limit(dict(head), 0 if row is None else row.limit)
+    most = _ROUTES.body_limit(head["REQUEST_METHOD"], head["PATH_INFO"])
+    return callers.body_limit(dict(head), most)
 
 
 @entry

@@ -175,9 +175,11 @@ def backfill_schedule(
         InvalidRequestError: it is no span of the past, or it has too many times, or none.
     """
     entry = engine.catalog.schedules[name]
-    if not first <= last <= engine.clock.now():
-        allowed = "a span of the past: from, then to"
-        raise InvalidRequestError(field="from", value=first.isoformat(), allowed=allowed)
+    now = engine.clock.now()
+    if not first <= last <= now:
+        field, value = ("last", last) if last > now else ("first", first)
+        allowed = "a span of the past: first, then last"
+        raise InvalidRequestError(field=field, value=value.isoformat(), allowed=allowed)
     times: list[datetime] = []
     for time in entry.after(first - timedelta(microseconds=1)):
         if time > last or len(times) > MAX_BACKFILL:
@@ -185,7 +187,7 @@ def backfill_schedule(
         times.append(time)
     if not 0 < len(times) <= MAX_BACKFILL:
         allowed = f"a span with 1 to {MAX_BACKFILL} times"
-        raise InvalidRequestError(field="to", value=last.isoformat(), allowed=allowed)
+        raise InvalidRequestError(field="last", value=last.isoformat(), allowed=allowed)
     return [_order(engine, entry, time, f"back-filled by {actor}") for time in times]
 
 

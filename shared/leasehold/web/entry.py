@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
 import flask
 import pydantic_core
@@ -46,6 +47,7 @@ _OUTAGE: Final = 503
 #: Blocks in which a body is read, and the rest of it dropped: one of any size takes no memory.
 _BLOCK_BYTES: Final = 64 * 1024
 _MOST_SHOWN: Final = 60
+_MOST_FIELDS: Final = 100
 #: So long no byte of a body may come, and of one that is not read.
 _SILENCE_S: Final = 10.0
 _HURRY_S: Final = 1.0
@@ -224,6 +226,21 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
         return json_object(text) if text.strip() else {}
     except ValueError as error:
         raise _refused(str(error)[:200], "a JSON object") from None
+
+
+def form_of(request: Request, limit: int) -> dict[str, str]:
+    """Return the fields of a form of at most `limit` bytes; of one that is there twice, the first.
+
+    Raises:
+        TooLargeError: it is too large.
+        InvalidRequestError: it did not come whole, or has more fields than any page sends.
+    """
+    text = _read(request, limit).decode(errors="replace")
+    try:
+        fields = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise _refused("a form with too many fields", "the form of a page") from None
+    return dict(reversed(fields))
 
 
 def drop_rest(request: Request, most: float = math.inf) -> None:

@@ -46,7 +46,7 @@ from leasehold.errors import (
 )
 from leasehold.registry.setting_texts import Right
 from leasehold.web.callers import actor_of, caller_of, check_right, page_rights
-from leasehold.web.entry import ASSETS
+from leasehold.web.entry import ASSETS, form_of
 from leasehold.web.loopback_guard import is_same_origin
 from leasehold.web.plain_page import AGAIN_S, PAGE_HEADERS, looks_again, remedy_of, title_of
 
@@ -195,7 +195,8 @@ def _answer_form(
     if size > row.limit:  # it was not read, and what it asks for is not known
         problem = f"The form has {size:,} bytes, and at most {row.limit:,} are read."
         return _error_page(request, 413, problem)
-    form, secret = request.form.to_dict(), request.cookies.get(_cookie(request, _FORM_COOKIE), "")
+    form = form_of(request, row.limit)
+    secret = request.cookies.get(_cookie(request, _FORM_COOKIE), "")
     if not (is_same_origin(request) and forms.is_token_of(form.get("formToken", ""), secret)):
         problem = "the form is not of this server, or the browser has dropped its cookie"
         raise CallerNotAllowedError(problem=f"{problem}; open the page again")

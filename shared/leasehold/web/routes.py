@@ -25,7 +25,7 @@ from leasehold.api.call_row import (
 )
 from leasehold.api.request_model import RequestModel, fields_of
 from leasehold.api.results import SIZE_HEADER
-from leasehold.domain.signal_link import is_link
+from leasehold.domain.signal_link import LINK_BYTES, is_link
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.paging import SCAN_PAGE
@@ -103,6 +103,13 @@ class Routes:
             return None
         return row
 
+    def body_limit(self, method: str, path: str) -> int:
+        """Return how many bytes a body sent there may have; 0: nothing takes one."""
+        if self._has_pages and is_link(path):
+            return LINK_BYTES
+        row = self.row_at(method, path)
+        return 0 if row is None else row.limit
+
     def match(self, request: flask.Request) -> tuple[AnyRow, Mapping[str, str]]:
         """Return the row of a request, and the parts of its path, or raise HTTPException."""
         row, values = self._map.bind_to_environ(request.environ).match()
@@ -157,6 +164,8 @@ def _given(row: AnyRow, request: flask.Request) -> Any:
         for name, value in request.args.items():
             raise InvalidRequestError(field=name, value=value[:200], allowed="no parameters")
     if takes is None:
+        for name in json_body(request, row.limit) if row.method == "POST" else ():
+            raise InvalidRequestError(field=name[:200], value="given", allowed="no fields")
         return None
     if row.method == "POST":
         return takes.read(json_body(request, row.limit))

@@ -5,7 +5,6 @@ To open it changes nothing, as programs open links of messages, too. One link co
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
 from html import escape
@@ -15,19 +14,19 @@ import flask
 
 from leasehold.api.call_row import CallRequest, CallRow, Needs
 from leasehold.api.errors import status_of
+from leasehold.dashboard.forms import json_field
 from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.signal_link import LINK, PATH, SignalLink
-from leasehold.errors import CallerNotAllowedError, InvalidRequestError, LeaseholdError
+from leasehold.domain.signal_link import LINK, LINK_BYTES, PATH, SignalLink
+from leasehold.errors import CallerNotAllowedError, LeaseholdError
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 from leasehold.services.signal_run import SignalRequest, send_signal
-from leasehold.web.entry import refuse_method
+from leasehold.web.entry import form_of, refuse_method
 from leasehold.web.plain_page import PAGE_HEADERS, plain_page, title_of
 
 _ACTOR: Final = "link"
 _BAD: Final = "the link is over, or was changed; ask for a new one"
-_MAX_BODY: Final = 16 * 1024
 
 
 class _Given(NamedTuple):
@@ -45,14 +44,11 @@ def answer_link(source: Any, request: flask.Request) -> flask.Response:
     run_id, name = found.groups()
     if request.method not in ("GET", "HEAD", "POST"):
         return refuse_method(request.path, "GET, POST")
-    is_sent = request.method == "POST" and (request.content_length or 0) <= _MAX_BODY
-    given = _Given(
-        request.args.get("until", ""),
-        request.args.get("key", ""),
-        request.form.get("value", "") if is_sent else "",
-    )
+    given = _Given(request.args.get("until", ""), request.args.get("key", ""))
     row = _SEND if request.method == "POST" else _ASK
     try:
+        if row is _SEND:
+            given = given._replace(value=form_of(request, LINK_BYTES).get("value", ""))
         title, content = source.answer(row, CallRequest(given, run_id=run_id, name=name))
     except LeaseholdError as error:
         status = status_of(error.code)
@@ -104,11 +100,7 @@ def _ask(engine: Engine, request: CallRequest[_Given]) -> tuple[str, str]:
 def _send(engine: Engine, request: CallRequest[_Given]) -> tuple[str, str]:
     """Send what the form has; the same link counts once."""
     _checked(engine, request)
-    try:
-        value = json.loads(request.given.value)
-    except (ValueError, RecursionError):
-        shown = request.given.value[:100]
-        raise InvalidRequestError(field="value", value=shown, allowed="JSON") from None
+    value = json_field("value", request.given.value)
     link_id = f"link-{digest(request.given.key)[:16]}"
     sent = SignalRequest(request.name, value, _ACTOR, link_id)
     send_signal(engine, request.run_id, sent)

@@ -62,6 +62,13 @@ BODIES: dict[str, dict[str, list[str]]] = {
         "/runs/r-none:pause": ["reason"],
         "/runs/r-none:recreate": ["reason", "fromStep", "input", "labels"],
         "/runs:batch": ["action", "filter", "limit", "dryRun", "reason", "fromStep"],
+        "/runs/r-none/signals/go": ["value", "id"],
+        "/pauses:set": ["step", "all", "why"],
+        "/pauses:clear": ["step", "all"],
+        "/schedules/none:pause": ["why"],
+        "/schedules/none:resume": [],
+        "/schedules/none:trigger": [],
+        "/schedules/none:backfill": ["first", "last"],
     },
     "execute_step": {"/": ["runId", "generation"]},
     "manage_lease": {
@@ -79,6 +86,7 @@ BODIES: dict[str, dict[str, list[str]]] = {
         "/leases:complete": ["runId", "leaseId", "fencingToken", "output", "status"],
         "/leases:fail": ["runId", "leaseId", "fencingToken", "error", "permanent"],
         "/leases:release": ["runId", "leaseId", "fencingToken"],
+        "/leases:await": ["runId", "leaseId", "fencingToken", "name", "timeoutS", "otherwise"],
     },
 }
 #: Values that are right, beside the one that is not.
@@ -98,6 +106,11 @@ RIGHT: dict[str, Any] = {
     "partialResults": 1,
     "output": 1,
     "error": {"message": "m"},
+    "name": "go",
+    "value": 1,
+    "why": "w",
+    "first": "2026-01-01",
+    "last": "2026-01-02",
 }
 PATHS = [(name, path) for name, paths in BODIES.items() for path in paths]
 
@@ -178,6 +191,17 @@ def test_a_value_that_no_field_takes_fails_nothing(function: Function, path: str
             before = json.dumps({**right, field: "@"}).encode()
             status = refused(function, path, before.replace(b'"@"', text))
             assert status < 500, (field, text[:80])
+
+
+@pytest.mark.parametrize("path", ["/sweep", "/audit:repair", "/schedules/none:trigger"])
+def test_a_field_that_no_call_takes_is_refused_before_anything_is_done(
+    serve_api: Function, path: str
+) -> None:
+    """A caller that asks for a dry run, where there is none, would have the call done."""
+    status, answer = serve_api.post(path, {"dryRun": True})
+
+    assert status == 400
+    assert answer["error"]["message"] == "dryRun is 'given'; allowed: no fields."
 
 
 @pytest.mark.parametrize("header", ["X-Leasehold-Actor"])

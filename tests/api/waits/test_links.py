@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
+from http.client import HTTPConnection
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from werkzeug import Request
@@ -15,10 +17,14 @@ from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.domain.event_message import announced_facts
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.signal_link import LINK_LIFE, PublicUrl, SignalLink
+from leasehold.domain.status import RunStatus
 from leasehold.registry.settings import read_settings
+from leasehold.server.server import ServeOptions, Server
 from leasehold.testing import InProcessEngine
 from leasehold.web.sign_in import ServerCallers
 from tests.api.functions.conftest import Function, function_of, one_store
+from tests.worlds.ports import own_port
+from tests.worlds.waiting import until
 
 SECRET = "-".join(["of", "links"] * 4)
 BROWSER = {"Accept": "text/html", "Sec-Fetch-Site": "none", "Host": "localhost"}
@@ -116,7 +122,10 @@ def test_a_changed_link_is_refused(serve_api: Function, waiting: Manifest, chang
     assert serve_api.client.get(changes[changed], headers=BROWSER).status_code == 403
 
 
-@pytest.mark.parametrize("value", ["", "{", '{"approved": 7}'])
+@pytest.mark.parametrize(
+    "value",
+    ["", "{", '{"approved": 7}', '{"approved": true, "approved": false}', '"\\ud800"', "[" * 4000],
+)
 def test_a_bad_answer_is_refused_and_changes_nothing(
     serve_api: Function, engine: InProcessEngine, waiting: Manifest, value: str
 ) -> None:
@@ -133,6 +142,34 @@ def test_a_run_that_does_not_wait_any_more_says_so(
     page = serve_api.client.get(link(waiting), headers=BROWSER)
 
     assert (page.status_code, "Nothing to do" in page.text) == (200, True)
+
+
+@pytest.mark.parametrize("token", ["", "x" * 32], ids=["loopback", "token"])
+def test_a_server_takes_the_form_of_a_link(
+    environ: dict[str, str], engine: InProcessEngine, waiting: Manifest, token: str
+) -> None:
+    """It reads as much of a body as its path takes; a link is not in the table of paths."""
+    options = ServeOptions(port=own_port(), workers=1)
+    server = Server(options, lambda _: None, environ | {"LEASEHOLD_TOKEN": token})
+    server.start()
+    body = urlencode({"value": '{"approved": true, "by": "' + "a" * 5000 + '"}'})
+    headers = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html"}
+
+    def send(text: str) -> int:
+        own = headers | {"Content-Type": "application/x-www-form-urlencoded"}
+        caller = HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+        with closing(caller):
+            caller.request("POST", link(waiting), text, own)
+            return caller.getresponse().status
+
+    try:
+        statuses = [send("value=" + "x" * 20_000), send(body), send(body)]
+        until(lambda: engine.show(waiting.run_id).status is RunStatus.COMPLETED)
+    finally:
+        server.stop()
+
+    assert statuses == [413, 200, 200]
+    assert engine.output(waiting.run_id)["published"] == {"approved": True, "by": "a" * 5000}
 
 
 def test_a_link_needs_no_sign_in_and_nothing_else_is_open() -> None:
