@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from leasehold.registry.plan import Child, Each, Parallel, Step, Wait
     from leasehold.registry.registry import Registry
     from leasehold.registry.schedules import ScheduleEntry
+    from leasehold.worker.context.checkpoints import IncrementalState
     from leasehold.worker.context.mapped import CallRetry, Mapped
-    from leasehold.worker.context.step_context import IncrementalState, StepContext
+    from leasehold.worker.context.step_context import StepContext
     from leasehold.worker.handler.gates import GateContext
     from leasehold.worker.stopping.shutdown import ShutdownCoordinator
 
@@ -110,7 +111,7 @@ _MODULES: Final = {
     "GateContext": "worker.handler.gates",
     "GateEntry": "registry.gates",
     "GatePolicyFailure": "errors",
-    "IncrementalState": "worker.context.step_context",
+    "IncrementalState": "worker.context.checkpoints",
     "LeaseholdError": "errors",
     "Limit": "domain.limit",
     "LogChannel": "registry.channels",

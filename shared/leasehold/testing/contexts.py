@@ -50,7 +50,8 @@ from leasehold.testing.arguments import (
     refuse,
 )
 from leasehold.testing.clock import FrozenClock
-from leasehold.worker.context.step_context import IncrementalState, StepContext
+from leasehold.worker.context.checkpoints import IncrementalState
+from leasehold.worker.context.step_context import StepContext
 from leasehold.worker.handler.gates import GateContext
 
 _LONGEST_S: Final = 86_400.0

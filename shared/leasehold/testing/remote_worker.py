@@ -39,7 +39,7 @@ from leasehold.remote_workers.manage_lease import (
 from leasehold.services.engine import Engine
 from leasehold.services.limits import MAX_PAGE
 from leasehold.testing.arguments import json_text, refuse
-from leasehold.worker.context.step_context import IncrementalState
+from leasehold.worker.context.checkpoints import IncrementalState
 from leasehold.worker.failures.failures import record_of
 from leasehold.worker.failures.retry_hints import is_permanent
 

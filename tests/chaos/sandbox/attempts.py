@@ -17,7 +17,7 @@ from leasehold.bootstrap import folder_artifacts, system_clock
 from leasehold.domain.result import Result
 from leasehold.domain.stored import replace
 from leasehold.testing.contexts import LEASE, MemoryEngine, checkpoint_of, run_at_work
-from leasehold.worker.context.step_context import IncrementalState
+from leasehold.worker.context.checkpoints import IncrementalState
 from leasehold.worker.handler.call import InlineRunner
 from leasehold.worker.sandbox.sandbox import Sandbox
 from leasehold.worker.stopping.shutdown import Interrupts

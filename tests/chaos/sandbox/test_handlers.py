@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.domain.result import Failed, Finished, Unable
 from leasehold.domain.spend import Spend
-from leasehold.worker.context.step_context import IncrementalState
+from leasehold.worker.context.checkpoints import IncrementalState
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import handlers
 from tests.chaos.sandbox.attempts import Attempts

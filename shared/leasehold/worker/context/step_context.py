@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 import threading
 from collections.abc import (
     AsyncGenerator,
@@ -15,7 +14,6 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import (
@@ -37,23 +35,17 @@ import pydantic_core
 from leasehold.attempt.calls import ContextCalls
 from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import in_thread
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
-from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.notes import MAX_TOOL, progress_message, said
+from leasehold.domain.notes import MAX_TOOL, progress_message
 from leasehold.domain.printable import one_line
 from leasehold.domain.result import OutputStatus
 from leasehold.domain.spend import checked_spend
-from leasehold.errors import (
-    CheckpointMisusedError,
-    ContinuedError,
-    InvalidRequestError,
-)
+from leasehold.errors import ContinuedError, InvalidRequestError
 from leasehold.logs.attempt import STEP_LOG
-from leasehold.worker.context.checkpointed import AsyncCheckpointed, Checkpointed, Loop, Loops, Pace
+from leasehold.worker.context.checkpointed import AsyncCheckpointed, Checkpointed, Pace
+from leasehold.worker.context.checkpoints import Checkpoints, IncrementalState
 from leasehold.worker.context.once import CallsMadeOnce, OnceCall, OnUnknown
 from leasehold.worker.context.spending import add_to_call
-from leasehold.worker.context.typed_json import plain_json_text_of
 from leasehold.worker.failures.failures import safe_text
 
 if TYPE_CHECKING:
@@ -68,21 +60,6 @@ _MAX_MESSAGE: Final = 200
 _WHOLE: Final = 1.000001
 
 MAX_PHASE: Final = 128
-
-
-@dataclass(frozen=True, slots=True)
-class IncrementalState:
-    """What an earlier attempt of the step left: see `StepContext.checkpoint`.
-
-    Args:
-        phase: the part of the work it was in.
-        iteration_count: how many iterations were done.
-        partial_results: what had been made by then, as plain JSON values.
-    """
-
-    phase: str
-    iteration_count: int
-    partial_results: Any
 
 
 class _AtFirstUse(Generic[T]):
@@ -125,14 +102,10 @@ class StepContext:
         self.traceparent = attempt.traceparent
         self.findings: list[Any] = []
         self._calls = calls
-        self._resume: IncrementalState | None = None
-        self._loops: Loops | None = None
-        self._keeps_by_hand = False
-        self._is_entering = self._is_booted = self._has_result = self._is_warned = False
+        self._is_booted = self._has_result = self._is_warned = False
         if attempt.trial > 1:
             self.findings = pydantic_core.from_json(calls.findings())
-        if attempt.has_checkpoint:
-            self._resume = self._kept()
+        self._kept = calls.kept_checkpoint() if attempt.has_checkpoint else None
         self._began = threading.get_ident(), calls.time_left()
 
     @_AtFirstUse
@@ -154,11 +127,15 @@ class StepContext:
     def _pace(self) -> Pace:
         return Pace(self._calls.facts, self._calls.time_left, *self._began)
 
+    @_AtFirstUse
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self._calls, self._pace, self._kept)
+
     @property
     def resume(self) -> IncrementalState | None:
         """What an earlier attempt kept with `checkpoint`; None: begin at the beginning."""
         self._pace.looks_back = True
-        return self._resume
+        return self._checkpoints.resume
 
     def time_left(self) -> timedelta:
         """Return how long the attempt may still run; never below zero."""
@@ -207,7 +184,8 @@ class StepContext:
                 the attempt is deferred, which is no failure.
             ContinuedError: it is kept, and the attempt ends here. Let it pass.
         """
-        self._end_if_short(self._keep_by_hand(iteration_count, partial_results, phase))
+        kept = self._checkpoints
+        kept.end_if_short(kept.keep_by_hand(iteration_count, partial_results, phase))
 
     async def acheckpoint(
         self, iteration_count: int, partial_results: Any, phase: str = ""
@@ -216,8 +194,9 @@ class StepContext:
 
         Where the system has no thread for that, it blocks: to lose the work would be worse.
         """
-        save = partial(self._keep_by_hand, iteration_count, partial_results, phase)
-        self._end_if_short(await in_thread(save))
+        kept = self._checkpoints
+        save = partial(kept.keep_by_hand, iteration_count, partial_results, phase)
+        kept.end_if_short(await in_thread(save))
 
     def checkpointed(self, items: Iterable[T], every: int = 5, phase: str = "") -> Checkpointed[T]:
         """Go through items, with a checkpoint after every few of them and at the end.
@@ -243,13 +222,13 @@ class StepContext:
                 or the handler uses `checkpoint` as well.
             And in the loop, what `checkpoint` raises.
         """
-        return Checkpointed(items, self._loop(every, phase))
+        return Checkpointed(items, self._checkpoints.loop(every, phase))
 
     def acheckpointed(
         self, items: Iterable[T] | AsyncIterable[T], every: int = 5, phase: str = ""
     ) -> AsyncCheckpointed[T]:
         """Do what `checkpointed` does for `async for`; the items may be an async iterable."""
-        return AsyncCheckpointed(items, self._loop(every, phase))
+        return AsyncCheckpointed(items, self._checkpoints.loop(every, phase))
 
     def continue_later(self) -> NoReturn:
         """End the attempt here; the next one begins at once, from the last checkpoint.
@@ -297,56 +276,10 @@ class StepContext:
 
         What it raised is what counts: where this fails, a line of the log says so.
         """
-        if self._loops is None:
-            return
         try:
-            self._loops.keep_rest()
+            self._checkpoints.keep_rest()
         except Exception as error:  # noqa: BLE001 - it must not take the place of the handler's
             self.log.warning("what was done since the last checkpoint is not kept: %r", error)
-
-    def _loop(self, every: int, phase: str) -> Loop:
-        if type(every) is not int or every < 1:
-            value = repr(every)[:_MAX_MESSAGE]
-            raise InvalidRequestError(field="every", value=value, allowed="a whole number from 1")
-        _check_place(0, phase)
-        if self._loops is None:
-            _check_one_way(is_other=self._keeps_by_hand)
-            self._loops = Loops(
-                keep=self._keep, reject=self._reject, pace=self._pace, stop=self._calls.stop
-            )
-            if kept := self.resume:
-                self._loops.restore(kept.partial_results)
-        return self._loops.loop(every, phase)
-
-    def _reject(self, why: str) -> None:
-        """Begin at the beginning: what an earlier attempt kept cannot be used."""
-        self._calls.reject_checkpoint(why)
-        self._resume = None
-
-    def _keep_by_hand(self, iteration_count: int, partial_results: Any, phase: str) -> bool:
-        _check_one_way(is_other=self._loops is not None)
-        self._keeps_by_hand = True
-        return self._keep(iteration_count, partial_results, phase)
-
-    def _keep(self, iteration_count: int, partial_results: Any, phase: str) -> bool:
-        """Keep a checkpoint; return whether the step was never as far."""
-        if self._is_entering:
-            problem = "An entry action keeps a checkpoint, in place of that of its handler"
-            raise CheckpointMisusedError(problem=problem, remedy="Keep it in the handler")
-        _check_place(iteration_count, phase)
-        try:
-            text = plain_json_text_of("partial_results", partial_results)
-        except ValueError as error:
-            raise not_json("partial_results", error) from None
-        check_size("partial_results", text, OUTPUT_BYTES)
-        self._calls.checkpoint(iteration_count, phase, text)
-        return self._pace.note(iteration_count, phase)
-
-    def _end_if_short(self, is_further: bool) -> None:
-        self._pace.beat()
-        is_due = is_further and self._pace.is_short() and not self.shutdown_requested
-        if is_due and sys.exception() is None:  # else it would hide an error that is on its way out
-            raise ContinuedError(at_checkpoint=True)
 
     def once(
         self,
@@ -572,10 +505,7 @@ class StepContext:
             ContinuedError: the attempt ends here. Let it pass.
         """
         self._pace.looks_back = True
-        self._pace.beat()
-        is_due = self._once.made and self._pace.is_short() and not self.shutdown_requested
-        if is_due and sys.exception() is None:
-            raise ContinuedError(at_checkpoint=True)
+        self._checkpoints.end_if_short(self._once.made > 0)
 
     def spend(self, *, tokens: int = 0, usd: float = 0.0) -> None:
         """Note what the work has cost, beside what was noted before.
@@ -777,36 +707,6 @@ class StepContext:
         wait = partial(awaited, self._calls, name, model, timeout=timeout, otherwise=otherwise)
         return await in_thread(wait)
 
-    def _kept(self) -> IncrementalState | None:
-        kept = self._calls.kept_checkpoint()
-        if kept is None:
-            return None
-        return IncrementalState(
-            kept.phase, kept.iteration_count, pydantic_core.from_json(kept.results)
-        )
-
 
 def _index(mapped: Mapped[Any]) -> int:
     return mapped.index
-
-
-def _check_one_way(*, is_other: bool) -> None:
-    if is_other:
-        raise CheckpointMisusedError(
-            problem="This handler uses both ctx.checkpoint and ctx.checkpointed, and a checkpoint "
-            "of the one would replace that of the other",
-            remedy="Keep what it needs in the results of a loop, or do without such loops",
-        )
-
-
-def _check_place(iteration_count: int, phase: str) -> None:
-    is_count = isinstance(iteration_count, int) and not isinstance(iteration_count, bool)
-    if not is_count or not 0 <= iteration_count <= MAX_ITERATIONS:
-        allowed = f"a whole number from 0 to {MAX_ITERATIONS}"
-        value = repr(iteration_count)[:_MAX_MESSAGE]
-        raise InvalidRequestError(field="iteration_count", value=value, allowed=allowed)
-    is_word = isinstance(phase, str) and len(phase) <= MAX_PHASE
-    if not is_word or (phase and not phase.isprintable()):
-        allowed = f"a text of at most {MAX_PHASE} printable characters"
-        value = said(repr(phase))[:_MAX_MESSAGE]
-        raise InvalidRequestError(field="phase", value=value, allowed=allowed)

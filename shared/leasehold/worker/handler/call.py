@@ -163,13 +163,13 @@ def _enter(
     Returns:
         How the attempt ends; None: its handler may begin.
     """
-    context._is_entering = True  # noqa: SLF001 - a step has one checkpoint: that of its handler
+    context._checkpoints.is_entering = True  # noqa: SLF001 - a step has one checkpoint: that of its handler
     for action in actions:
         try:
             action(context, given)
         except BaseException as error:  # noqa: BLE001 - as with the handler's own errors
             return end_by(error, action.path)
-    context._is_entering = False  # noqa: SLF001 - as above
+    context._checkpoints.is_entering = False  # noqa: SLF001 - as above
     return None
 
 
