@@ -349,6 +349,18 @@ class CallKeyReusedError(LeaseholdError):
     is_mistake = True
 
 
+class CallVariesError(LeaseholdError):
+    """The request of a recorded call is another one in each attempt, so each pays for it again."""
+
+    code = "call_varies"
+    text = (
+        "The call {key!r} was paid for again in {count} attempts of the same code, each time with "
+        "another {field}, and so would this one. Leave out of the request, and of what a model is "
+        "asked, what differs in each attempt, such as times and random ids."
+    )
+    is_mistake = True
+
+
 class TooManyCallsError(LeaseholdError):
     """A step has no room for one more recorded result."""
 

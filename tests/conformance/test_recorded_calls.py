@@ -25,7 +25,7 @@ from leasehold.attempt.settlement import ending_of
 from leasehold.bootstrap import boot
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.checkpoint import CallCount
-from leasehold.domain.lifecycle import Operation, expire
+from leasehold.domain.lifecycle import Operation, expire, look_again
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.recorded_calls import calls_of
 from leasehold.domain.result import Continued, Finished, Stopped
@@ -68,6 +68,18 @@ def asks(ctx: StepContext, given: dict[str, Any]) -> list[str]:
     return [ctx.once(f"ask {number}", pay, f"ask {number}") for number in range(3)]
 
 
+#: What the prompt of `varies` says beside the question; its code says the time of day.
+TIMES: list[int] = []
+
+
+def varies(ctx: StepContext, given: dict[str, Any]) -> str:
+    if len(TIMES) <= 20:  # else it is repaired
+        TIMES.append(len(TIMES))
+        ctx.once("ask", pay, "ask", request={"model": "m", "prompt": f"at {TIMES[-1]}"})
+        ctx.continue_later()
+    return ctx.once("ask", pay, "ask", request={"model": "m", "prompt": "at noon"})
+
+
 def ends(ctx: StepContext, given: list[str]) -> list[str]:
     return given
 
@@ -81,13 +93,20 @@ def _entry(name: str) -> StepDispatchEntry:
     )
 
 
-STEPS = Registry("dispatch", [_entry("asks"), _entry("ends")])
-PIPELINES = Registry("pipelines", [PipelineEntry(name="asks", steps=("asks", "ends"))])
+STEPS = Registry("dispatch", [_entry("asks"), _entry("ends"), _entry("varies")])
+PIPELINES = Registry(
+    "pipelines",
+    [
+        PipelineEntry(name="asks", steps=("asks", "ends")),
+        PipelineEntry(name="varies", steps=("varies",)),
+    ],
+)
 
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     PAID.clear()
+    TIMES.clear()
     environ = {
         "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
         "LEASEHOLD_ISOLATION": "inline",  # what is paid is counted in this process
@@ -168,6 +187,47 @@ def test_another_request_is_paid_again_from_there_on_and_the_trace_says_why(
     told = [event for event in timeline_of(engine, run_id) if event.type == "call_diverged"]
     assert [event.detail for event in told] == ["call 'ask': another prompt"]
     assert len(list_calls(engine, run_id).calls) == 3
+
+
+def attempts_of(engine: Engine, run_id: str) -> Manifest:
+    """The run after all the attempts that are due."""
+    while (run := get_run(engine, run_id)).status == "PENDING":
+        execute_step(engine, Hint(run_id, run.position.dispatch.generation))
+    return run
+
+
+def test_a_call_that_the_same_code_asks_otherwise_in_each_attempt_is_not_paid_for_without_end(
+    engine: Engine,
+) -> None:
+    """Each result is a new one, so it would count as progress each time."""
+    run_id = start_run(engine, StartRequest("varies", {})).manifest.run_id
+
+    blocked = attempts_of(engine, run_id)
+    paid = len(PAID)
+    operate(engine, run_id, OperationRequest(Operation.RETRY, actor="ada"))
+    retried = attempts_of(engine, run_id)
+
+    assert (blocked.status, paid, len(TIMES)) == ("BLOCKED", 4, 7)
+    assert blocked.block is not None
+    assert blocked.block.code == "handler_mistake"
+    assert "paid for again in 3 attempts of the same code, each time with another prompt" in (
+        blocked.block.finding
+    )
+    assert (retried.status, len(PAID)) == ("BLOCKED", 5)  # once more for each word of a person
+
+
+def test_other_code_that_asks_otherwise_is_paid_once_and_goes_on(engine: Engine) -> None:
+    """A deploy that repairs it heals the run."""
+    run_id = start_run(engine, StartRequest("varies", {})).manifest.run_id
+    attempts_of(engine, run_id)
+    deployed = replace(engine, rules=replace(engine.rules, code_hash="of the repaired code"))
+
+    TIMES.extend(range(20))  # repaired
+    begins = partial(look_again, rules=deployed.dispatch_rules(), at_once=True)
+    deployed.commit(run_id, begins)
+    done = attempts_of(deployed, run_id)
+
+    assert (done.status, len(PAID)) == ("COMPLETED", 5)
 
 
 def test_calls_and_spend_of_a_worker_that_died_without_a_word_are_counted_by_the_next(

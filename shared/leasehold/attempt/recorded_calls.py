@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -22,11 +22,13 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size, dig
 from leasehold.domain.kept_checkpoint import may_read
 from leasehold.domain.manifest import fits_inline
 from leasehold.domain.recorded_calls import (
+    MAX_AGAIN,
     MAX_RESULTS,
     Intent,
     MadeCall,
     Place,
     Request,
+    attempts_again,
     call_ref,
     calls_of,
     check_call_key,
@@ -54,6 +56,7 @@ from leasehold.errors import (
     AwaitConfirmationError,
     CallMisfitError,
     CallUnconfirmedError,
+    CallVariesError,
     DamagedFileError,
     DocumentExistsError,
     StoreUnavailableError,
@@ -69,6 +72,7 @@ if TYPE_CHECKING:  # as in `attempt/calls.py`
 _LOG: Final = logging.getLogger(STEP_LOG)
 
 _PAGE: Final = 200
+_ANY_CODE: Final = "unknown"
 #: Texts of results that are kept in memory; those beyond are read once more when they are wanted.
 _TEXT_BYTES: Final = 64 * 1024 * 1024
 
@@ -96,6 +100,8 @@ class RecordedCalls:
         self._lost: set[Ref] = set()
         self._intended: dict[str, Snapshot] = {}
         self._has_diverged = False
+        self._again: set[str] = set()
+        self._code = attempt.engine.rules.code_hash or _ANY_CODE
         self._reading = threading.Lock()
         self._adding = threading.Lock()
 
@@ -108,6 +114,7 @@ class RecordedCalls:
 
         Raises:
             CallMisfitError: the result is of another type.
+            CallVariesError: each attempt asks for something else, and pays for it again.
             AwaitConfirmationError, CallUnconfirmedError: an attempt before ended between the call
                 and its record, and a person is to be asked, or the step is to fail.
             TooManyCallsError: there would be no room for the result.
@@ -130,7 +137,7 @@ class RecordedCalls:
                 return text
             self._check_known(fitting[-1], intent)
         elif before and request is not None:
-            self._note_diverged(before[-1].call, request)
+            self._note_diverged([one.call for one in before], request)
         self._attempt.tally.check_budget()
         with self._adding:
             if self._count + len(self._begun) >= MAX_RESULTS and key not in self._begun:
@@ -214,6 +221,7 @@ class RecordedCalls:
             took_s=made.took_s,
             bytes=len(made.result.encode()),
             spend=None if made.spend.is_nothing else made.spend,
+            again=self._code if made.key in self._again else None,
         )
 
     def _check_known(self, one: _Found, intent: Intent | None) -> None:
@@ -413,12 +421,15 @@ class RecordedCalls:
     def _load(self, call: CallResult) -> str:
         return load(self._attempt.engine.artifacts, call.value)
 
-    def _note_diverged(self, call: CallResult, request: Request) -> None:
+    def _note_diverged(self, before: Sequence[CallResult], request: Request) -> None:
         """Count a call that is made again for another request; the first one is traced.
 
         Most calls after it have another request as well: they contain its answer.
         """
-        attempt = self._attempt
+        attempt, call = self._attempt, before[-1]
+        if (count := attempts_again(before, self._run, self._code)) >= MAX_AGAIN:
+            raise CallVariesError(key=call.key, count=count, field=difference(call, request))
+        self._again.add(call.key)
         attempt.note_calls(diverged=1)
         if self._has_diverged:
             return

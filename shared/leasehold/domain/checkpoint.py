@@ -73,6 +73,7 @@ class CallResult(Stored):
     took_s: float | None = None
     bytes: int | None = None  # of the text
     spend: Spend | None = None  # of the call; None: nothing
+    again: str | None = None  # the code that paid again, for another request; None: a first result
     is_open: bool | None = None  # True: it is to be made, and has no result so far
     arguments: str | None = None  # what it was called with, for the person who is asked about it
 

@@ -9,7 +9,7 @@ to the run for it. Versions before this one kept results in the run, where they 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
@@ -19,11 +19,14 @@ from leasehold.domain.checkpoint import CallResult, CallSource
 from leasehold.domain.json_text import canonical
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.spend import NOTHING, Spend
+from leasehold.domain.status import BlockCode
 from leasehold.domain.stored import Document, Ref, UnreadableDocument
 from leasehold.errors import InvalidRequestError
 
 #: A step keeps so many results.
 MAX_RESULTS: Final = 10_000
+#: So many attempts of the same code may pay for a call again, each for another request.
+MAX_AGAIN: Final = 3
 #: Characters of a key, and of the name of a type.
 MAX_KEY: Final = 128
 MAX_TYPE: Final = 100
@@ -131,6 +134,18 @@ def difference(call: CallResult, request: Request) -> str:
     before = call.request or {}
     names = sorted({*before, *request})
     return next((name for name in names if before.get(name) != request.get(name)), "")
+
+
+def attempts_again(before: Iterable[CallResult], run: Manifest, code: str) -> int:
+    """Return how many attempts of this code have paid again for a call, each for another request.
+
+    Other code counts anew: a changed prompt is asked again. So does a person who has the run look
+    again, for one attempt.
+    """
+    block, attempt = run.position.dispatch.after_block, run.position.attempt
+    if block is not None and block.code == BlockCode.HANDLER_MISTAKE:
+        return 0
+    return len({one.attempt for one in before if one.again == code} - {attempt})
 
 
 def recorded_call(document: Document) -> CallResult | None:

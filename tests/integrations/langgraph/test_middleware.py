@@ -88,6 +88,30 @@ class Weather(BaseModel):
     degrees: int
 
 
+@in_both_ways
+def test_an_attempt_that_goes_on_from_a_checkpoint_is_given_the_answers_behind_it(
+    in_threads: bool,
+) -> None:
+    """A checkpoint of LangGraph may be older than the last recorded call."""
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    with step_context() as ctx:
+        whole = run(ctx, asks(("look", {})), [look], in_threads=in_threads)["messages"]
+        calls = ctx.recorded.calls
+    last = {key: each for key, each in calls.items() if key.endswith("/1")}
+    with step_context(attempt=2, calls=last) as ctx, durable(ctx):
+        model = Answers(says=lambda turn: AIMessage(f"asked again for {turn}"))
+        agent = create_agent(model, [look], middleware=[LeaseholdMiddleware()])
+        given = {"messages": whole[:-1]}
+        state = agent.invoke(given) if in_threads else asyncio.run(agent.ainvoke(given))
+
+    assert [each.text for each in state["messages"]] == [each.text for each in whole]
+
+
 def test_a_typed_answer_comes_back_as_its_type() -> None:
     def says(_: int) -> AIMessage:
         args = {"place": "Oslo", "degrees": 3}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
@@ -75,6 +76,18 @@ def test_what_the_attempt_said_last_is_kept(runs: Runs, at: At) -> None:
     )
 
     assert change.manifest.steps["draft"].progress == notes.progress
+
+
+def test_a_call_that_only_its_end_tells_of_is_progress_too(runs: Runs) -> None:
+    """A step without a heartbeat writes nothing while an attempt runs."""
+    run = at_position(runs.leased(), continuations=2)
+    notes = Notes(calls=CallCount(made=1), recorded_calls=1)
+
+    change = lifecycle.continue_later(
+        run, runs.at(5), rules=runs.rules, fence=runs.fence(run), notes=notes
+    )
+
+    assert (change.outcome, change.manifest.position.continuations) == (Outcome.CONTINUED, 1)
 
 
 def test_a_paused_run_is_continued_once_it_is_resumed(runs: Runs) -> None:

@@ -396,7 +396,7 @@ def continue_later(
     lease = held_lease(manifest, now, fence)
     draft = Draft(manifest, now, rules, fence)
     draft.note(notes)
-    count = manifest.position.continuations + 1
+    count = draft.position.continuations + 1  # calls recorded by now are progress
     draft.position = replace(draft.position, continuations=count)
     if count >= MAX_IDLE_CONTINUATIONS:
         return fail_attempt(draft, _no_progress(manifest, count))

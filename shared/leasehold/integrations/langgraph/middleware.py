@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import threading
 from collections import defaultdict
@@ -149,15 +150,18 @@ class _StepCalls:
     def numbered(self, request: ModelRequest[Any]) -> Iterator[tuple[str, object]]:
         """Return the key of a call, and what it depends on; one that fails leaves its number free.
 
-        So the calls after it have the same numbers in an attempt in which it does not fail.
+        So the calls after it have the same numbers in an attempt in which it does not fail. The
+        number is that of the answers before it, as an attempt that goes on from a checkpoint does
+        not make the calls of those again.
         """
         fingerprint = self.fingerprints.of_model_call(request)
+        first = sum(isinstance(each, AIMessage) for each in request.messages)
         # The beginning of a conversation tells agents apart that work side by side.
         beginning = self.fingerprints.of_beginning(request.messages)
         place = (*_WITHIN.get(), "model", _agent(), beginning)
         taken = self._taken[place]
         with self._taking:
-            number = next(each for each in range(len(taken) + 1) if each not in taken)
+            number = next(each for each in itertools.count(first) if each not in taken)
             taken.add(number)
         try:
             yield key_of(*place, str(number)), fingerprint
