@@ -1,14 +1,14 @@
 """A worker process whose attempts hold slots, and that is killed at any moment.
 
-`python -m tests.chaos.kills.slot_worker FOLDER LIMIT`. Each attempt writes when it begins and ends.
+Each attempt writes when it begins and ends.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,11 +64,12 @@ def note(event: str, run_id: str) -> None:
     os.close(file)
 
 
-if __name__ == "__main__":
-    folder, limit = Path(sys.argv[1]), int(sys.argv[2])
+def work(pipe: Connection, folder: Path, limit: int) -> None:
+    """Work on whatever there is, until this process is killed, or the other end of the pipe is."""
     os.environ.update(settings(folder))
     engine = engine_of(folder, limit, workers=limit + 2)
     engine.look_after_every_run(0.5)
     engine.adopt_all()
-    print("ready", flush=True)  # noqa: T201 - for who started it
-    time.sleep(3600)
+    pipe.send("ready")
+    pipe.poll(None)
+    os._exit(0)

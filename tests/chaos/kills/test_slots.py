@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from leasehold.services.read_runs import get_run
-from tests.chaos.kills.slot_worker import engine_of, settings
+from tests.chaos.kills.slot_worker import engine_of, settings, work
 from tests.chaos.patterns.spans import Span, longest_idle, most_at_once
+from tests.chaos.storm.processes import forked_with_pipe
 
 #: A slot of a worker that was killed is taken up by the next look of another one, and its run
 #: begins anew; machines that run other tests are slow.
@@ -22,21 +20,28 @@ IDLE_S = 12.0
 
 
 class Storm(NamedTuple):
-    """How many runs, slots and processes there are, and how often one is killed."""
+    """How many runs, slots and processes there are; one after the other is killed, to the end."""
 
     runs: int
     limit: int
     processes: int
-    kills: int
 
 
-def spawn(folder: Path, limit: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.chaos.kills.slot_worker", str(folder), str(limit)]
-    worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert worker.stdout is not None
-    with worker.stdout as stdout:
-        assert stdout.readline() == "ready\n"
-    return worker
+class Worker:
+    """A process that works, from the moment at which it is ready."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._process, self._pipe = forked_with_pipe(work, folder, limit)
+        assert self._pipe.poll(60)
+        self._pipe.recv()
+        self.pid: int = self._process.pid
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+        self._pipe.close()
 
 
 def spans_of(folder: Path, killed: dict[int, float]) -> list[Span]:
@@ -56,39 +61,36 @@ def spans_of(folder: Path, killed: dict[int, float]) -> list[Span]:
 @pytest.mark.parametrize(
     "storm",
     [
-        Storm(runs=40, limit=3, processes=2, kills=2),
-        pytest.param(Storm(1000, 8, 4, 25), marks=pytest.mark.nightly),
+        Storm(runs=100, limit=3, processes=2),
+        pytest.param(Storm(runs=1000, limit=8, processes=4), marks=pytest.mark.nightly),
     ],
     ids=["short", "thousand"],
 )
 def test_never_more_than_the_limit_and_no_slot_leaks(tmp_path: Path, storm: Storm) -> None:
     chance = random.Random(storm.runs)  # noqa: S311 - no secret
+    killed: dict[int, float] = {}
     with engine_of(tmp_path, storm.limit, workers=0) as engine:
-        runs = [engine.start("call", {"model": "gpt"}).run_id for _ in range(storm.runs)]
-        workers = [spawn(tmp_path, storm.limit) for _ in range(storm.processes)]
-        killed: dict[int, float] = {}
+        left = runs = [engine.start("call", {"model": "gpt"}).run_id for _ in range(storm.runs)]
+        workers = [Worker(tmp_path, storm.limit) for _ in range(storm.processes)]
+        over_at = time.monotonic() + 30 + storm.runs / 2
         try:
-            for _ in range(storm.kills):
-                time.sleep(chance.uniform(0.3, 1.2))
-                worker = workers.pop(chance.randrange(len(workers)))
-                killed[worker.pid] = time.monotonic()  # others take its slots as soon as it is gone
-                worker.send_signal(signal.SIGKILL)
-                worker.wait()
-                workers.append(spawn(tmp_path, storm.limit))
-            over_at = time.monotonic() + 30 + storm.runs / 2
-            left = set(runs)
             while left and time.monotonic() < over_at:
-                left = {one for one in left if not get_run(engine.engine, one).is_terminal}
-                time.sleep(0.1)
+                time.sleep(chance.uniform(0.1, 0.5))
+                worker = workers.pop(chance.randrange(len(workers)))
+                killed[worker.pid] = time.monotonic()  # others take its slots once it is gone
+                worker.kill()
+                workers.append(Worker(tmp_path, storm.limit))
+                left = [one for one in left if not get_run(engine.engine, one).is_terminal]
         finally:
             for worker in workers:
                 worker.kill()
-                worker.wait()
-
         ended = [get_run(engine.engine, run_id) for run_id in runs]
 
     spans = spans_of(tmp_path, killed)
+    idle_s = longest_idle(spans, storm.limit - 1)
+    print(f"{len(killed)} kills, {len(spans)} attempts; below {storm.limit - 1} for {idle_s:.1f} s")  # noqa: T201 - of the nightly
     assert {run.state for run in ended} == {"COMPLETED"}
     assert len(spans) >= storm.runs
+    assert len(killed) > 1
     assert most_at_once(spans) == storm.limit
-    assert longest_idle(spans, storm.limit - 1) < IDLE_S
+    assert idle_s < IDLE_S

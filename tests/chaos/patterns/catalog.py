@@ -83,8 +83,10 @@ def noted(ctx: StepContext, given: Any, what: str = "", **fields: Any) -> Iterat
     token = secrets.token_hex(6)
     beside = {"run": ctx.run_id, "step": ctx.step, "attempt": ctx.attempt, "what": what, **fields}
     note(event="begin", token=token, given=plain(given), **beside)
-    yield token
-    note(event="end", token=token, **beside)
+    try:
+        yield token
+    finally:  # a handler ends as well where a limit has no room
+        note(event="end", token=token, **beside)
 
 
 def note(**fields: Any) -> None:

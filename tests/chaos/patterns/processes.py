@@ -1,4 +1,7 @@
-"""Processes of the storm of patterns: workers, sweeps, senders, and those that pause and resume."""
+"""Processes of the storm of patterns: workers, sweeps, senders, and those that pause and resume.
+
+Each ends as well when the other end of its pipe does: with the test.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
@@ -96,26 +100,26 @@ class Engine(InProcessEngine):
         return super()._boot(environ, catalog, clock, replace(hooks, in_request=self._in_request))
 
 
-def work(place: Place, *, in_request: bool) -> None:
-    """Work on whatever there is, until this process is killed."""
+def work(pipe: Connection, place: Place, *, in_request: bool) -> None:
+    """Work on whatever there is, until it is killed."""
     with Engine(place, WORKERS, in_request=in_request) as engine:
         engine.look_after_every_run(TICK_S)
         engine.adopt_all()
         note(event="ready")
-        time.sleep(3600)
+        pipe.poll(None)
+    os._exit(0)
 
 
-def sweep_on(place: Place) -> None:
-    """Sweep again and again, as the function does, until this process is killed."""
+def sweep_on(pipe: Connection, place: Place) -> None:
+    """Sweep again and again, as the function does, until it is killed."""
     with Engine(place, 0) as engine:
-        while True:
+        while not pipe.poll(TICK_S):
             with contextlib.suppress(LeaseholdError):
                 sweep(engine.engine)
-            time.sleep(TICK_S)
 
 
-def send(place: Place, signals: Sequence[Sent], seed: int) -> None:
-    """Send each signal some times, in any order, until this process is killed."""
+def send(pipe: Connection, place: Place, signals: Sequence[Sent], seed: int) -> None:
+    """Send each signal some times, in any order, until it is killed."""
     chance = random.Random(seed)  # noqa: S311 - a storm that can be repeated
     left = [one for one in signals for _ in range(2)]
     chance.shuffle(left)
@@ -131,20 +135,18 @@ def send(place: Place, signals: Sequence[Sent], seed: int) -> None:
             except LeaseholdError:
                 left.insert(0, one)
             time.sleep(chance.uniform(0, 0.05))
-        note(event="all sent")
-        time.sleep(3600)
+        pipe.poll(None)
 
 
-def pause_on(place: Place, seed: int) -> None:
-    """Pause steps and resume them, until this process is killed; resume first what is paused."""
+def pause_on(pipe: Connection, place: Place, seed: int) -> None:
+    """Pause steps and resume them, until it is killed; resume first what is paused."""
     chance = random.Random(seed)  # noqa: S311 - as above
     with Engine(place, 0) as engine:
-        while True:
+        while not pipe.poll(chance.uniform(0, 0.5)):
             with contextlib.suppress(LeaseholdError):
                 resume_all(engine)
                 time.sleep(chance.uniform(0, 0.5))
                 pause_step(engine.engine, chance.choice(PAUSED), why="storm", actor="storm")
-            time.sleep(chance.uniform(0, 0.5))
 
 
 def resume_all(engine: InProcessEngine) -> None:

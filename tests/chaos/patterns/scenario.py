@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import takewhile
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.schedule import Fate, run_id_of, schedule_key
+from leasehold.domain.schedule import Fate, schedule_key
 from leasehold.ports.documents import Query
 from leasehold.services.read_runs import get_run
 from leasehold.services.schedules import pause_schedule, read_schedule
@@ -42,7 +43,7 @@ from tests.chaos.patterns.processes import (
     work,
 )
 from tests.chaos.patterns.spans import Span
-from tests.chaos.storm.processes import forked
+from tests.chaos.storm.processes import forked_with_pipe
 from tests.worlds.emulators import firestore_host
 from tests.worlds.waiting import freeze, until
 
@@ -146,14 +147,14 @@ def survive(storm: Storm, folder: Path, say: Callable[[str], object] = str) -> A
         stack.callback(fleet.close)
         run_ids = fleet.start(engine)
         fleet.rage(say)
-        times = fleet.calm(engine)
+        last = fleet.calm(engine)
         after = Aftermath(killed=fleet.killed, frozen=fleet.frozen)
         until(
             lambda: all(get_run(engine.engine, one).is_terminal for one in run_ids),
             storm.patience_s,
         )
         after.runs = {one: get_run(engine.engine, one) for one in run_ids}
-        _read_ticks(engine, after, times, storm.patience_s)
+        _read_ticks(engine, after, last, storm.patience_s)
     after.notes = [json.loads(line) for line in Path(place.environ[NOTES]).read_text().splitlines()]
     return after
 
@@ -181,6 +182,7 @@ class Fleet:
         self._signals: list[Sent] = []
         self._processes: list[tuple[str, Any]] = []
         self._thaws: list[tuple[float, signal.Signals, Any]] = []
+        self._pipes: list[Connection] = []
         self.killed: dict[int, float] = {}
         self.frozen = 0
 
@@ -220,11 +222,11 @@ class Fleet:
             say(f"{number}: {kind}")
             self._begin(kind)
 
-    def calm(self, engine: Engine) -> Sequence[datetime]:
+    def calm(self, engine: Engine) -> datetime:
         """Have the rest be done: no process is killed and no step paused any more.
 
         Returns:
-            The times of the schedule, which is paused then.
+            The last time of the schedule, which is paused then.
         """
         for at in [at for at, (kind, _) in enumerate(self._processes) if kind == "pauser"]:
             _, process = self._processes.pop(at)
@@ -236,7 +238,7 @@ class Fleet:
         resume_all(engine)
         until(lambda: len(_times(engine)) >= TICKS, self._storm.patience_s)
         pause_schedule(engine.engine, "often", why="the storm is over", actor="storm")
-        return _times(engine)
+        return _times(engine)[-1]
 
     def close(self) -> None:
         """End all processes."""
@@ -244,6 +246,8 @@ class Fleet:
         for process in [*frozen, *(process for _, process in self._processes)]:
             process.kill()
             process.join()
+        for pipe in self._pipes:
+            pipe.close()
 
     def _begin(self, kind: str) -> None:
         seed = self._chance.randrange(1 << 30)
@@ -254,7 +258,9 @@ class Fleet:
             "sender": partial(send, signals=self._signals, seed=seed),
             "pauser": partial(pause_on, seed=seed),
         }[kind]
-        self._processes.append((kind, forked(target, self._place)))
+        process, pipe = forked_with_pipe(target, self._place)
+        self._pipes.append(pipe)
+        self._processes.append((kind, process))
 
     def _freeze(self, process: Any) -> None:
         """Stop a worker until its leases are over, and have it wake as one that lost them."""
@@ -280,9 +286,7 @@ class Fleet:
                 process.join()
 
 
-def _read_ticks(
-    engine: Engine, after: Aftermath, times: Sequence[datetime], patience_s: float
-) -> None:
+def _read_ticks(engine: Engine, after: Aftermath, last: datetime, patience_s: float) -> None:
     """Read the runs of the schedule, once all of them are over."""
     query = Query("runs", order_by="createdAt", contains=("labels", "schedule:often"), limit=1000)
 
@@ -290,16 +294,16 @@ def _read_ticks(
         runs = [manifest_of(it.ref.id, it.document) for it in engine.engine.documents.query(query)]
         return runs if all(run.is_terminal for run in runs) else []
 
-    runs = {run.run_id: run for run in until(over, patience_s)}
+    runs = {run.idempotency_key: run for run in until(over, patience_s)}
     after.labelled = len(runs)
-    after.ticks = {at.isoformat(): runs.get(run_id_of(schedule_key("often", at))) for at in times}
+    (entry,) = SCHEDULES
+    first = datetime.fromisoformat(min(filter(None, runs)).removeprefix("schedule:often:"))
+    for at in takewhile(lambda at: at <= last, entry.after(first - timedelta.resolution)):
+        after.ticks[at.isoformat()] = runs.get(schedule_key("often", at))
 
 
 def _times(engine: Engine) -> Sequence[datetime]:
-    """Return the times of the schedule that were to start runs so far."""
+    """Return the last times of the schedule that start runs."""
     state = read_schedule(engine.engine, "often").state
     lines = [] if state is None else state.lines
-    started = [one.time for one in lines if one.fate in (Fate.STARTING, Fate.STARTED)]
-    (entry,) = SCHEDULES
-    after_first = entry.after(started[0] - timedelta.resolution) if started else iter(())
-    return list(takewhile(lambda at: at <= started[-1], after_first))
+    return [one.time for one in lines if one.fate in (Fate.STARTING, Fate.STARTED)]

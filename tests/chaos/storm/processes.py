@@ -13,6 +13,7 @@ _PRELOADED: Final = [
     "tests.chaos.storm.workers",
     "tests.chaos.storm.killed_worker",
     "tests.chaos.kills.workers",  # the server is one for all tests of a process
+    "tests.chaos.kills.slot_worker",
     "tests.chaos.patterns.processes",
     "google.cloud.firestore",
     "leasehold.adapters.channels.factory",
