@@ -150,6 +150,12 @@ TRACE_EVENTS: Final = Registry(
             "What is done after the end of a run failed; the sweep does it again.",
         ),
         TraceEventEntry(
+            TraceType.LIMIT_LOWERED,
+            False,
+            "A provider took no more for now (429, Retry-After), so a limit that adapts is "
+            "lowered; `share` says to which part of it.",
+        ),
+        TraceEventEntry(
             TraceType.CHILDREN_BEGUN,
             False,
             "Small runs begin that the run waits for; `runs` names them.",

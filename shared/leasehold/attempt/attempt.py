@@ -99,8 +99,8 @@ class LimitsOfAttempt(ABC):
         """Take a limit; False: it has no room, and the attempt is to end."""
 
     @abstractmethod
-    def free(self, name: str) -> None:
-        """Free a limit that was taken."""
+    def free(self, name: str, retry_after_s: float | None = None) -> None:
+        """Free a limit that was taken; its provider takes no more for that long. None: it does."""
 
 
 class UserCall(NamedTuple):

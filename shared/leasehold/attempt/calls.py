@@ -194,8 +194,8 @@ class ContextCalls(Protocol):
         """
         ...
 
-    def free_limit(self, name: str) -> None:
-        """Free a limit that was taken."""
+    def free_limit(self, name: str, retry_after_s: float | None = None) -> None:
+        """Free a limit that was taken; its provider takes no more for that long. None: it does."""
         ...
 
     def output_of(self, step_type: str) -> str:
@@ -295,10 +295,10 @@ class AttemptCalls:
             raise UnknownLimitError(limit=name, step=self._run.step_type, known="none")
         return limits.take(name)
 
-    def free_limit(self, name: str) -> None:
-        """Free a limit that was taken."""
+    def free_limit(self, name: str, retry_after_s: float | None = None) -> None:
+        """Free a limit that was taken; its provider takes no more for that long. None: it does."""
         if self._attempt.limits is not None:
-            self._attempt.limits.free(name)
+            self._attempt.limits.free(name, retry_after_s)
 
     def find_signal(self, name: str) -> FoundSignal | None:
         """Return the signal of a name, which is the step's from now on; None: it has not come."""

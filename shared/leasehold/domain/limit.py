@@ -41,12 +41,14 @@ class Limit:
         per_minute: how many begin in any 60 seconds; None: any number.
         per_call: whether the handler takes it, by `ctx.limit(key)`; else each attempt of the step
             takes it before its handler begins, and has it to its end.
+        adaptive: whether a 429 with Retry-After, of what holds it, halves it; it grows again.
     """
 
     key: str
     at_once: int | None = None
     per_minute: int | None = None
     per_call: bool = False
+    adaptive: bool = False
 
     def problems(self) -> Iterator[Problem]:
         """Yield what keeps it from being a limit."""
@@ -61,15 +63,22 @@ class Limit:
             yield "limits.key", self.key, "a key whose braces are closed"
         yield from _number_problems("limits.at_once", self.at_once, MAX_AT_ONCE)
         yield from _number_problems("limits.per_minute", self.per_minute, MAX_PER_MINUTE)
-        if not isinstance(self.per_call, bool):
-            yield "limits.per_call", self.per_call, "True or False"
+        for field in ("per_call", "adaptive"):
+            if not isinstance(value := getattr(self, field), bool):
+                yield f"limits.{field}", value, "True or False"
         if self.at_once is None and self.per_minute is None:
             yield "limits", self.key, "a limit with at_once or per_minute"
 
     @property
-    def numbers(self) -> tuple[int | None, int | None]:
-        """The numbers that all steps with its key have to say alike."""
-        return self.at_once, self.per_minute
+    def shared(self) -> tuple[int | None, int | None, bool]:
+        """Its part that all steps with its key have to say alike."""
+        return self.at_once, self.per_minute, self.adaptive
+
+    @property
+    def number_words(self) -> str:
+        """Its numbers, for people."""
+        named = ((self.at_once, "at once"), (self.per_minute, "a minute"))
+        return " and ".join(f"{number} {unit}" for number, unit in named if number is not None)
 
     @property
     def given_fields(self) -> tuple[str, ...]:
@@ -114,12 +123,14 @@ class Bound(NamedTuple):
         key: for the run.
         is_rate: whether `most` are a minute; else at once.
         most: how many.
+        lowered_to: how many there may be now, or lately, where it adapts; None: all.
     """
 
     limit: Limit
     key: str
     is_rate: bool
     most: int
+    lowered_to: int | None = None
 
     @property
     def name(self) -> str:

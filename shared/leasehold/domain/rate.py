@@ -56,10 +56,10 @@ def rate_ref(key: str, part: int) -> Ref:
     return Ref("slots", f"{slots_of(key)[:-1]}r{part}")
 
 
-def parts_of(most: int) -> list[int]:
-    """Return how many a minute each part of a rate has."""
-    count = -(-most // PER_DOCUMENT)
-    return [most // count + (part < most % count) for part in range(count)]
+def parts_of(most: int, lowered_to: int | None = None) -> list[int]:
+    """Return how many a minute each part of a rate has, of as many as there may be now."""
+    count, room = -(-most // PER_DOCUMENT), most if lowered_to is None else lowered_to
+    return [room // count + (part < room % count) for part in range(count)]
 
 
 def grant(rate: Rate, now: datetime, most: int, wanted: int) -> Grant:
@@ -70,7 +70,7 @@ def grant(rate: Rate, now: datetime, most: int, wanted: int) -> Grant:
     count = max(0, min(wanted, room))
     next_at = now
     if not count:
-        next_at = _start_of(min(one.span for one in recent) + _SPANS)
+        next_at = _start_of(min((one.span for one in recent), default=span) + _SPANS)
     elif recent and recent[-1].span == span:
         recent[-1] = replace(recent[-1], count=recent[-1].count + count)
     else:

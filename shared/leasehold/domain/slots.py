@@ -9,6 +9,7 @@ then by the other limits that they share, then by age.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -90,6 +91,24 @@ def slot_ref(key: str, number: int) -> Ref:
 def slots_of(key: str) -> str:
     """Return what the ids of all slots of a key begin with."""
     return f"{_hashed(key)}-"
+
+
+def takeable(free: Sequence[int], most: int, lowered_to: int | None) -> Sequence[int]:
+    """Return which of the free slots of a key may be taken.
+
+    Of a limit that is lowered, those of the lower numbers; and for each holder of a higher one, a
+    free one is left as it is. All leave the same ones, so that together they are never too many.
+
+    Args:
+        free: the numbers of all that are free, in order.
+        most: how many slots there are.
+        lowered_to: how many may be held now; None: all.
+    """
+    if lowered_to is None:
+        return free
+    below = [number for number in free if number < lowered_to]
+    held_above = most - lowered_to - (len(free) - len(below))
+    return below[held_above:]
 
 
 def group_of(keys: list[str]) -> str:

@@ -61,6 +61,7 @@ class TraceType(StrEnum):
     ANNOUNCEMENT_GIVEN_UP = "announcement_given_up"
     ANNOUNCEMENT_REQUESTED = "announcement_requested"
     ARCHIVE_FAILED = "archive_failed"
+    LIMIT_LOWERED = "limit_lowered"
     CHILDREN_BEGUN = "children_begun"
     CHILDREN_BLOCKED = "children_blocked"
     CHILD_FAILED = "child_failed"
@@ -72,6 +73,7 @@ UNNUMBERED: Final = frozenset(
     {
         TraceType.LEASE_LOST,
         TraceType.CALL_DIVERGED,
+        TraceType.LIMIT_LOWERED,
         TraceType.ANNOUNCEMENT_SENT,
         TraceType.ANNOUNCEMENT_GIVEN_UP,
         TraceType.ANNOUNCEMENT_REQUESTED,
@@ -84,7 +86,9 @@ ENDS_OF_ATTEMPTS: Final = frozenset(
 )
 
 #: The name of an event whose run marks it; a version before had no marks.
-_MARKED: Final = re.compile(r"(?:\d+|(?:lost|diverged|told)-.+)-(?P<mark>[0-9a-f]{8})", re.ASCII)
+_MARKED: Final = re.compile(
+    r"(?:\d+|(?:lost|diverged|lowered|told)-.+)-(?P<mark>[0-9a-f]{8})", re.ASCII
+)
 
 
 class TraceEvent(Stored):
@@ -145,6 +149,16 @@ def diverged_ref(manifest: Manifest) -> Ref:
     """
     at = manifest.position
     return _ref(manifest, f"diverged-{at.step}-{at.trial}-{at.attempt}")
+
+
+def lowering_ref(manifest: Manifest, name: str) -> Ref:
+    """Return the name of the event of an attempt that lowered a limit; likewise.
+
+    Args:
+        manifest: the run.
+        name: what no other event of its attempts has.
+    """
+    return _ref(manifest, f"lowered-{name}")
 
 
 def telling_ref(run_id: str, mark: str, name: str) -> Ref:

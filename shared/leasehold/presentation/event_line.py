@@ -150,6 +150,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     TraceType.STEP_CONTINUED: "step {step} to be continued, attempt {attempt}",
     TraceType.STACK_TAKEN: "step {step} asked what it does, attempt {attempt}",
     TraceType.CALL_DIVERGED: "step {step} pays again, attempt {attempt}",
+    TraceType.LIMIT_LOWERED: "step {step} lowered a limit, attempt {attempt}",
     TraceType.CHECKPOINT_RESUMED: "step {step} resumed, attempt {attempt}",
     TraceType.CHECKPOINT_REJECTED: "step {step} began again: its checkpoint cannot be used",
     TraceType.STEP_UNKNOWN: "step {step} is not known here",
@@ -185,6 +186,7 @@ _IN_TRIALS: Final = (
 _STYLES: Final[Mapping[str, str]] = {
     TraceType.STEP_ERROR: "red",
     TraceType.STEP_TERMINATED: "yellow",
+    TraceType.LIMIT_LOWERED: "yellow",
     TraceType.CHECKPOINT_REJECTED: "yellow",
     TraceType.GATE_BLOCKED: "yellow",
     TraceType.BUDGET_EXCEEDED: "yellow",

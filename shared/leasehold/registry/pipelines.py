@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain.announcement import AnnouncedEvent
+from leasehold.domain.limit import Limit
 from leasehold.domain.manifest_parts import NO_PLACE, Place, step_type_at
 from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Budget, SpendLimit
@@ -431,14 +432,14 @@ def _below(name: str, children: dict[str, list[str]]) -> set[str]:
 
 def _limit_problems(steps: Registry[StepDispatchEntry]) -> Iterator[InvalidEntryError]:
     """Yield where two steps share a limit, and say something else of it."""
-    found: dict[str, tuple[str, tuple[int | None, int | None]]] = {}
+    found: dict[str, tuple[str, Limit]] = {}
     for entry in steps:
         for limit in entry.limits:
-            step, numbers = found.setdefault(limit.key, (entry.key, limit.numbers))
-            if numbers != limit.numbers:
-                said = "at_once={}, per_minute={}"
-                allowed = f"what step {step!r} says of that key: {said.format(*numbers)}"
-                value = f"{limit.key}: {said.format(*limit.numbers)}"
+            step, first = found.setdefault(limit.key, (entry.key, limit))
+            if first.shared != limit.shared:
+                said = "at_once={}, per_minute={}, adaptive={}"
+                allowed = f"what step {step!r} says of that key: {said.format(*first.shared)}"
+                value = f"{limit.key}: {said.format(*limit.shared)}"
                 yield _problem("dispatch", entry.key, "limits", value, allowed)
 
 

@@ -151,7 +151,7 @@ def _ending(engine: Engine, attempt: Attempt) -> Transition:
     try:
         result = _run_handler(engine, attempt)
         if attempt.slots is not None:
-            result = slots.or_waiting(attempt, result)
+            result = slots.through_limits(attempt, result)
         return ending_of(attempt, through_gates(engine, attempt, result))
     except StoreUnavailableError as error:
         deferred = Deferred(Termination.STORE_UNAVAILABLE, error.message)

@@ -8,6 +8,7 @@ call is a hint, and the sweep looks at those that wait.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from leasehold.domain.limit import MAX_AT_ONCE, Bound, Limit, bounds_of
 from leasehold.domain.manifest import Manifest, manifest_of, read_as, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.rate import LATE_S, Grant, Rate, grant, parts_of, rate_ref
-from leasehold.domain.result import Continued, Result, Unable, Waiting
+from leasehold.domain.result import Continued, Failed, Result, Unable, Waiting
 from leasehold.domain.slots import (
     Slot,
     SlotWait,
@@ -32,9 +33,10 @@ from leasehold.domain.slots import (
     line_of,
     slot_ref,
     slots_of,
+    takeable,
 )
 from leasehold.domain.status import BlockCode, Outcome
-from leasehold.domain.stored import Document, Ref, Write, make, replace
+from leasehold.domain.stored import Document, Write, make, replace
 from leasehold.errors import (
     LeaseholdError,
     LimitKeyError,
@@ -47,6 +49,7 @@ from leasehold.errors import (
 from leasehold.ports.documents import KnownRun, Query, Range, Snapshot
 from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.services.engine import Engine, find_run
+from leasehold.services.lowered_limits import in_force, lower, words_of_lowered
 
 _TRIES: Final = 5
 #: So many runs are called at a time at most.
@@ -116,10 +119,17 @@ def take_slots(
     return None
 
 
-def or_waiting(attempt: Attempt, result: Result) -> Result:
-    """Return that an attempt waits for a limit that had no room, where its handler ended for it."""
+def through_limits(attempt: Attempt, result: Result) -> Result:
+    """Return the result of an attempt as it is, or that it waits: its handler ended for a limit.
+
+    A provider that takes no more lowers the limits of the attempt that adapt.
+    """
     limits = attempt.limits
-    if not isinstance(limits, HandlerLimits) or limits.waiting is None:
+    if not isinstance(limits, HandlerLimits):
+        return result
+    if isinstance(result, Failed) and result.error.rate_limited:
+        limits.lower_for_attempt(result.error.retry_after_s)
+    if limits.waiting is None:
         return result
     return limits.waiting if isinstance(result, Continued) else result
 
@@ -136,7 +146,10 @@ class HandlerLimits(LimitsOfAttempt):
     ) -> None:
         self._engine, self._attempt, self._given = engine, attempt, given
         self._limits = {limit.key: limit for limit in entry.limits if limit.per_call}
+        self._of_attempt = [one for one in entry.limits if one.adaptive and not one.per_call]
+        self._began = attempt.store_time()
         self._taken: dict[str, list[HeldSlot]] = {}
+        self._since: dict[str, list[datetime]] = {}  # blocks of a name are alike: the oldest first
         self._kept: dict[str, tuple[HeldSlot, ...]] = {}  # taken for the handler before it began
         self.waiting: Waiting | None = None
 
@@ -157,14 +170,32 @@ class HandlerLimits(LimitsOfAttempt):
         if slots is None and (slots := self._take(limit)) is None:
             return False
         self._taken.setdefault(name, []).extend(slots)
+        self._since.setdefault(name, []).append(self._attempt.store_time())
         return True
 
-    def free(self, name: str) -> None:
-        """Free a slot of a limit; where the store is away it goes with the lease."""
+    def free(self, name: str, retry_after_s: float | None = None) -> None:
+        """Free a slot of a limit; where the store is away it goes with the lease.
+
+        One that adapts is lowered where a provider took no more in its block.
+        """
+        since = self._since.get(name)
+        began = since.pop(0) if since else None
+        if retry_after_s is not None and began is not None:
+            self._lower(self._limits[name], began, retry_after_s)
         held = self._taken.get(name)
         if held:
             with contextlib.suppress(StoreUnavailableError):
                 give_back(self._engine, self._attempt, held.pop())
+
+    def lower_for_attempt(self, retry_after_s: float | None) -> None:
+        """Lower what the whole attempt had, where a provider took no more and says until when."""
+        for limit in self._of_attempt if retry_after_s is not None else ():
+            self._lower(limit, self._began, retry_after_s or 0.0)
+
+    def _lower(self, limit: Limit, began: datetime, retry_after_s: float) -> None:
+        if limit.adaptive:
+            key = key_of(limit, self._attempt.manifest, self._given)
+            lower(self._engine, self._attempt, limit, key, began=began, retry_after_s=retry_after_s)
 
     def _take(self, limit: Limit) -> tuple[HeldSlot, ...] | None:
         """Return the slots of a limit; None: it has no room. Its turn comes last: none is kept."""
@@ -221,16 +252,21 @@ def _has_to_wait(engine: Engine, run: Manifest, bound: Bound) -> bool:
 def take_slot(
     engine: Engine, attempt: Attempt, bound: Bound, group: str, first: int | None
 ) -> int | None:
-    """Take a slot of those that are free; one is tried before all are read."""
+    """Take a slot of those that are free; one is tried before all are read.
+
+    Of a limit that is lowered all are read at once: those at work in other slots count as well.
+    """
+    bound = in_force(engine, bound)
     start = zlib.crc32(attempt.name.run_id.encode()) % bound.most
     if first is not None and first < bound.most:
         start = first
-    ref = slot_ref(bound.key, start)
-    slot = _slot_of(attempt, bound.key, group)
-    if _put(engine, ref, engine.documents.get(ref), slot):
-        return start
-    for number, found in slots_in(engine, bound):
-        if number != start and _put(engine, slot_ref(bound.key, number), found, slot):
+    slot, tried = _slot_of(attempt, bound.key, group), None
+    if bound.lowered_to is None:
+        tried, found = start, engine.documents.get(slot_ref(bound.key, start))
+        if _is_free(engine, found) and _put(engine, bound, start, found, slot):
+            return start
+    for number, found in _free_slots(engine, bound):
+        if number != tried and _put(engine, bound, number, found, slot):
             return number
     return None
 
@@ -255,16 +291,30 @@ def slots_in(engine: Engine, bound: Bound) -> Iterator[tuple[int, Snapshot | Non
         yield number, found.get(slot_ref(bound.key, number).id)
 
 
-def _put(engine: Engine, ref: Ref, found: Snapshot | None, slot: Slot) -> bool:
-    """Write a slot in place of one that is free; False: it is not, or another was faster."""
-    if found is not None and holder_of(engine, found) is not None:
-        return False
+def _free_slots(engine: Engine, bound: Bound) -> Iterator[tuple[int, Snapshot | None]]:
+    """Yield the slots of a key that may be taken."""
+    free = (one for one in slots_in(engine, bound) if _is_free(engine, one[1]))
+    if bound.lowered_to is None:
+        yield from free
+        return
+    known = dict(free)
+    for number in takeable([*known], bound.most, bound.lowered_to):
+        yield number, known[number]
+
+
+def _is_free(engine: Engine, found: Snapshot | None) -> bool:
+    return found is None or holder_of(engine, found) is None
+
+
+def _put(engine: Engine, bound: Bound, number: int, found: Snapshot | None, slot: Slot) -> bool:
+    """Write a slot in place of one that is free; False: another was faster."""
 
     def taken(stored: Document | None, now: datetime) -> Write[bool]:
         if found is None and stored is not None:
             return Write(False)
         return Write(True, to_document(replace(slot, taken_at=now)))
 
+    ref = slot_ref(bound.key, number)
     try:
         return engine.documents.transact(ref, taken, if_version=found).answer
     except VersionConflictError:
@@ -303,7 +353,7 @@ def give_back(engine: Engine, attempt: Attempt, held: HeldSlot) -> None:
     with contextlib.suppress(ValueError):  # until then the end of the attempt calls who is next
         (attempt.slots or []).remove(held)
     if is_freed:
-        call_next(engine, held.bound, after=held.group, slot=held.number)
+        _call_for(engine, held.bound, held.number, held.group)
 
 
 # After an attempt: who is next is called.
@@ -325,7 +375,7 @@ def pass_on(engine: Engine, attempt: Attempt) -> None:
 
 def _pass_on(engine: Engine, attempt: Attempt) -> None:
     for held in attempt.slots or ():
-        call_next(engine, held.bound, after=held.group, slot=held.number)
+        _call_for(engine, held.bound, held.number, held.group)
     run = attempt.manifest
     wait = run.position.slot_wait
     if wait is None or not run.awaits_slot:
@@ -347,7 +397,20 @@ def pass_on_of(engine: Engine, run: Manifest) -> None:
             if limit.at_once is None or holder_of(engine, found) is not None:
                 continue
             bound = Bound(limit, slot.key, is_rate=False, most=limit.at_once)
-            call_next(engine, bound, after=slot.group, slot=number)
+            _call_for(engine, bound, number, slot.group)
+
+
+def _call_for(engine: Engine, bound: Bound, number: int, group: str) -> None:
+    """Call who is next for a slot that came free.
+
+    A limit that is lowered, or was lately, grows without a word: where it has room two are called.
+    """
+    bound = in_force(engine, bound)
+    if bound.lowered_to is None:
+        call_next(engine, bound, after=group, slot=number)
+        return
+    for free, _ in itertools.islice(_free_slots(engine, bound), 2):
+        call_next(engine, bound, after=group, slot=free)
 
 
 def fill(engine: Engine, wait: SlotWait) -> None:
@@ -356,9 +419,7 @@ def fill(engine: Engine, wait: SlotWait) -> None:
     if bound.is_rate:
         _call_in_turn(engine, bound)
         return
-    for number, found in slots_in(engine, bound):
-        if found is not None and holder_of(engine, found) is not None:
-            continue
+    for number, _ in _free_slots(engine, in_force(engine, bound)):
         if not call_next(engine, bound, slot=number):
             return
 
@@ -382,9 +443,11 @@ def words_of_line(engine: Engine, run: Manifest) -> str:
     count = engine.documents.count(ahead, _MOST_AHEAD)
     more = "or more " if count == _MOST_AHEAD else ""
     words = f"{count} {more}{'run is' if count == 1 else 'runs are'} ahead of it in the line."
+    bound = bound_of(engine, wait)
+    words = " ".join([words, *words_of_lowered(engine, bound)])
     if wait.rate:
         return words
-    found = [one for _, one in slots_in(engine, bound_of(engine, wait)) if one is not None]
+    found = [one for _, one in slots_in(engine, bound) if one is not None]
     runs = [holder_of(engine, one) for one in found]
     holders = [f"run {one.run_id} (step {one.position.step})" for one in runs if one is not None]
     shown = ", ".join(holders[:_MOST_SHOWN]) or "no run"
@@ -491,7 +554,7 @@ def _take_turn(engine: Engine, attempt: Attempt, bound: Bound, called: SlotWait 
 
 def _granted(engine: Engine, bound: Bound, wanted: int) -> Grant:
     """Return the turns that a part of the rate has, this process's own part first."""
-    parts = parts_of(bound.most)
+    parts = parts_of(bound.most, in_force(engine, bound).lowered_to)
     first = zlib.crc32(engine.process.holder.encode()) % len(parts)
     next_at: Grant | None = None
     for place in range(len(parts)):
@@ -515,7 +578,7 @@ def _granted(engine: Engine, bound: Bound, wanted: int) -> Grant:
 def _call_in_turn(engine: Engine, bound: Bound, *, is_lead: bool = False) -> None:
     """Call those that have their turn now, and the one that leads when there are turns again."""
     now, room, next_at = engine.clock.now(), 0, None
-    for part, most in enumerate(parts_of(bound.most)):
+    for part, most in enumerate(parts_of(bound.most, in_force(engine, bound).lowered_to)):
         found = engine.documents.get(rate_ref(bound.key, part))
         rate = make(Rate, key=bound.key)
         if found is not None:

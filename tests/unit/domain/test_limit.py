@@ -78,6 +78,7 @@ def test_a_part_that_no_key_can_have_is_refused(limit: str, given: Any, problem:
         (Limit("openai", per_minute=-1), "a whole number from 1 to 100,000, or None"),
         (Limit("openai", per_minute=1.5), "a whole number"),  # type: ignore[arg-type]
         (Limit("openai", at_once=1, per_call=1), "True or False"),  # type: ignore[arg-type]
+        (Limit("openai", at_once=1, adaptive="yes"), "True or False"),  # type: ignore[arg-type]
     ],
 )
 def test_a_limit_that_cannot_be_used_is_refused_at_the_catalog(limit: Any, problem: str) -> None:
@@ -99,6 +100,16 @@ def test_steps_that_share_a_key_say_the_same_of_it() -> None:
     steps = [step(Limit("openai", at_once=1)), step(Limit("openai", at_once=2), name="check")]
 
     with pytest.raises(InvalidEntryError, match="what step 'draft' says of that key: at_once=1"):
+        Catalog(steps=Registry("dispatch", steps), pipelines=Registry("pipelines", []))
+
+
+def test_a_limit_adapts_in_all_steps_that_share_it_or_in_none() -> None:
+    steps = [
+        step(Limit("openai", at_once=1)),
+        step(Limit("openai", at_once=1, adaptive=True), name="check"),
+    ]
+
+    with pytest.raises(InvalidEntryError, match="adaptive=False"):
         Catalog(steps=Registry("dispatch", steps), pipelines=Registry("pipelines", []))
 
 

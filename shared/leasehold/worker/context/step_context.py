@@ -47,6 +47,7 @@ from leasehold.worker.context.checkpoints import Checkpoints, IncrementalState
 from leasehold.worker.context.once import CallsMadeOnce, OnceCall, OnUnknown
 from leasehold.worker.context.spending import add_to_call
 from leasehold.worker.failures.failures import safe_text
+from leasehold.worker.failures.retry_hints import wait_of_rate_limit
 
 if TYPE_CHECKING:
     from leasehold.worker.context.mapped import MapOptions, Mapped, MappedCalls
@@ -256,20 +257,28 @@ class StepContext:
         """
         if not self._calls.take_limit(name):
             raise ContinuedError
+        wait: float | None = None
         try:
             yield
+        except Exception as error:
+            wait = wait_of_rate_limit(error)
+            raise
         finally:
-            self._calls.free_limit(name)
+            self._calls.free_limit(name, wait)
 
     @contextlib.asynccontextmanager
     async def alimit(self, name: str) -> AsyncIterator[None]:
         """Do what `limit` does, without blocking the handler's loop."""
         if not await in_thread(partial(self._calls.take_limit, name)):
             raise ContinuedError
+        wait: float | None = None
         try:
             yield
+        except Exception as error:
+            wait = wait_of_rate_limit(error)
+            raise
         finally:
-            await in_thread(partial(self._calls.free_limit, name))
+            await in_thread(partial(self._calls.free_limit, name, wait))
 
     def _keep_rest(self) -> None:
         """Keep what the loops have done and not kept yet, now that the handler has raised.

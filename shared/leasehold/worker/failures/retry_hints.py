@@ -69,6 +69,11 @@ def is_rate_limited(error: BaseException) -> bool:
         return False
 
 
+def wait_of_rate_limit(error: BaseException) -> float | None:
+    """Return for how many seconds a provider takes no more; None: it does, or does not say."""
+    return retry_after_of(error) if is_rate_limited(error) else None
+
+
 def _is_rate_limited(error: BaseException, seen: set[int], depth: int) -> bool:
     current: BaseException | None = error
     while current is not None and id(current) not in seen and len(seen) < _LOOKED_AT:

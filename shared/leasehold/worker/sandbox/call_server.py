@@ -139,8 +139,8 @@ def _made(calls: AttemptCalls, call: Call, body: bytes) -> tuple[Any, bytes]:
                 value, text = found.is_missed, found.text.encode()
         case TakeLimitCall(name=name):
             value = calls.take_limit(name)
-        case FreeLimitCall(name=name):
-            calls.free_limit(name)
+        case FreeLimitCall(name=name, retry_after_s=wait):
+            calls.free_limit(name, wait)
         case OutputCall(step_type=step_type):
             text = calls.output_of(step_type).encode()
         case StatusCall(step_type=step_type):

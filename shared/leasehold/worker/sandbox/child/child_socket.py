@@ -457,9 +457,9 @@ class ChildCalls:
         """Take a limit of the step; False: it has no room, and the attempt is to end."""
         return bool(_value(self._link.ask(TakeLimitCall(name=name)).message))
 
-    def free_limit(self, name: str) -> None:
-        """Free a limit that was taken."""
-        self._link.ask(FreeLimitCall(name=name))
+    def free_limit(self, name: str, retry_after_s: float | None = None) -> None:
+        """Free a limit that was taken; its provider takes no more for that long. None: it does."""
+        self._link.ask(FreeLimitCall(name=name, retry_after_s=retry_after_s))
 
     def output_of(self, step_type: str) -> str:
         """Return the output of an earlier step, JSON text."""

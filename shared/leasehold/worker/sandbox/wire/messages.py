@@ -229,10 +229,11 @@ class TakeLimitCall(Call):
 
 
 class FreeLimitCall(Call):
-    """The limit is free again."""
+    """The limit is free again; its provider takes no more for this time."""
 
     kind: Literal["free_limit"] = "free_limit"
     name: _Name
+    retry_after_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 class OutputCall(Call):
