@@ -122,10 +122,16 @@ bench: .venv/.dev ## the benchmarks, as ratios against a floor measured in the s
 	@$(BIN)/python -m bench.rolling_deploys
 	@$(BIN)/python -m bench.limits
 	@$(MAKE) --no-print-directory bench-agents
+	@$(MAKE) --no-print-directory bench-each
 
 .PHONY: bench-agents
 bench-agents: .venv/.dev .venv/integrations/pydantic_ai/.made .venv/bench/dbos/.made .venv/bench/prefect/.made .venv/bench/langgraph/.made ## agents that are killed, and other engines on the same agent (minutes)
 	@$(BIN)/python -m tests.worlds.emulators $(BIN)/python -m bench.agents
+
+.PHONY: bench-each
+bench-each: .venv/.dev .venv/bench/dbos/.made .venv/bench/celery/.made .venv/bench/bullmq/.made ## lists of items and their joins, beside other engines; needs redis-server, node and, for one of them, Postgres (minutes)
+	@$(BIN)/python -m bench.each_items
+	@$(BIN)/python -m bench.each_beside
 
 .PHONY: bench-limits
 bench-limits: .venv/.dev ## limits that learn, replayed: what they clip and how late they notice a hang, beside simpler rules (minutes)
@@ -203,9 +209,14 @@ endef
 	$(call INSTALL_BESIDE,-r tests/integrations/$(notdir $*)/requirements.txt \
 	  $(if $(findstring newest,$@),,-c tests/integrations/$(notdir $*)/constraints.txt))
 
-# The engines that bench.agents measures beside ours.
+# The engines that benchmarks measure beside ours.
 .venv/bench/%/.made: bench/peers/%.txt .venv/.dev
 	$(call INSTALL_BESIDE,-r $<)
+
+.venv/bench/bullmq/.made: bench/peers/bullmq.npm .venv/.dev
+	@mkdir -p $(@D) && npm install --prefix $(@D) --silent --no-save --no-fund --no-audit --ignore-scripts $$(cat $<) || \
+	  echo "warning: bench-each goes without BullMQ: npm could not install it" >&2
+	@touch $@
 
 .venv/.coverage: pyproject.toml | .venv/.dev
 	@$(INSTALL) -c constraints.txt 'coverage>=7.10'

@@ -1,1 +1,1 @@
-"""The same fake agent on each durable engine: the program that `bench.agents` runs in each."""
+"""The same work on each durable engine: an agent for `bench.agents`, a list for `each_beside`."""

@@ -52,6 +52,8 @@ class ChildLink(Stored):
         queue: where the parent is asked.
         deadline_s: how long a queue listens for the answer.
         nonce: of the parent's tasks.
+        since: when the children of the place began. Among tasks that are due, theirs go by it: what
+            began first is joined first.
         heard: the number of the last word of the parent that was heard.
     """
 
@@ -63,6 +65,7 @@ class ChildLink(Stored):
     queue: str
     deadline_s: int
     nonce: str
+    since: AwareDatetime | None = None
     heard: int = 0
 
 

@@ -57,7 +57,10 @@ def dispatch_task(manifest: Manifest) -> Task:
     """Return the task that announces the dispatch of the manifest."""
     dispatch = manifest.position.dispatch
     name = _hashed(manifest.run_id, dispatch.nonce, str(dispatch.generation))
-    return _task(manifest, name, dispatch.not_before)
+    not_before = dispatch.not_before
+    if manifest.parent is not None and manifest.parent.since and not manifest.fencing_token:
+        not_before = min(not_before, manifest.parent.since)  # what began first is joined first
+    return _task(manifest, name, not_before)
 
 
 def wake_task(manifest: Manifest, lease: Lease) -> Task:
@@ -115,7 +118,7 @@ class ChildEnd:
             queue=parent.queue,
             run_id=parent.run_id,
             generation=parent.generation,
-            not_before=run.updated_at,
+            not_before=parent.since or run.updated_at,
             deadline=timedelta(seconds=parent.deadline_s),
         )
 

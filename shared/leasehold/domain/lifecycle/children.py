@@ -93,7 +93,8 @@ def begin_children(
 
 def _begun(new: NewRun, now: datetime, rules: Rules, generation: int) -> Manifest:
     assert new.parent is not None  # noqa: S101 - a child has one
-    new = replace(new, parent=replace(new.parent, generation=generation))
+    since = new.parent.since or now
+    new = replace(new, parent=replace(new.parent, generation=generation, since=since))
     steps = {step: make(StepRecord, status=RunStatus.PENDING) for step in new.plan}
     run = new_manifest(now, rules=rules, new=new, step=new.plan[0], steps=steps)
     return with_index_fields(run, rules.grace)
