@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import boot, system_clock
+from leasehold.domain.change import Change
 from leasehold.domain.lifecycle import Operation
+from leasehold.domain.lifecycle.hold import hold_at_alarm
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.domain.step_pause import HOLD_LOOK, PAUSE_OF_ALL, pause_id, pause_ref
-from leasehold.domain.stored import replace
+from leasehold.domain.step_pause import (
+    HOLD_LOOK,
+    PAUSE_OF_ALL,
+    StepPause,
+    pause_document,
+    pause_id,
+    pause_ref,
+    stored_pause,
+)
+from leasehold.domain.stored import Write, replace
 from leasehold.domain.summary import head_of, head_paths, summary_of
 from leasehold.errors import InvalidRequestError, NothingToClaimError, UnknownKeyError
 from leasehold.ports.documents import Documents, Query
@@ -105,7 +116,7 @@ def test_a_paused_step_holds_its_runs_and_they_go_on_when_it_is_resumed(
     assert execute_step(engine, _hint(freed)) is Outcome.COMPLETED
     events = timeline_of(engine, run.run_id)
     assert any("paused by ann" in (event.detail or "") for event in events)
-    assert engine.documents.get(pause_ref(pause_id(unique))) is None
+    assert list_pauses(engine) == []
 
 
 def test_why_a_list_and_a_duplicate_say_who_holds_a_run(engine: Engine, unique: str) -> None:
@@ -195,9 +206,44 @@ def test_a_resume_that_was_killed_is_finished_by_the_sweep(
     assert get_run(engine, run.run_id).held is not None
 
     pauses.continue_resumes(engine, 5.0)
+    assert get_run(engine, run.run_id).held is None
+
+    let_pass_since_end(engine, unique)
+    pauses.continue_resumes(engine, 5.0)
+    assert engine.documents.get(pause_ref(pause_id(unique))) is None
+
+
+def test_a_run_that_a_killed_process_held_after_the_resume_goes_on_with_the_next_sweep(
+    engine: Engine, unique: str
+) -> None:
+    """The process knew of no end of the pause; it would have been held for an hour."""
+    pause_step(engine, unique, why="short", actor="ann")
+    run = _begin(engine, unique)
+    resume_step(engine, unique)
+    hold = partial(hold_at_alarm, rules=replace(engine.rules, pauses=paused(unique)))
+    engine.commit(run.run_id, lambda found, now: cast(Change, hold(found, now)))
+    assert get_run(engine, run.run_id).held is not None
+
+    pauses.continue_resumes(engine, 5.0)
 
     assert get_run(engine, run.run_id).held is None
-    assert engine.documents.get(pause_ref(pause_id(unique))) is None
+    assert execute_step(engine, _hint(get_run(engine, run.run_id))) is Outcome.COMPLETED
+
+
+def paused(step: str) -> Mapping[str, StepPause]:
+    return {pause_id(step): StepPause(id=pause_id(step), why="short", set_by="ann")}
+
+
+def let_pass_since_end(engine: Engine, step: str) -> None:
+    """Have the pause of a step lie as far back as it is looked for."""
+
+    def earlier(document: Any, _: datetime) -> Write[None]:
+        pause = stored_pause(pause_id(step), document)
+        assert pause.resumed_at is not None
+        at = pause.resumed_at - timedelta(minutes=1)
+        return Write(None, pause_document(replace(pause, resumed_at=at)))
+
+    engine.documents.transact(pause_ref(pause_id(step)), earlier)
 
 
 def test_a_pause_that_was_deleted_by_hand_holds_nothing_after_the_next_look(

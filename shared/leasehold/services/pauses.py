@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -40,6 +40,9 @@ from leasehold.services.paging import WHOLE_RUNS, pages
 
 #: How long a resume releases runs; what is left then, sweeps release.
 RELEASE_S: Final = 60.0
+#: So long after its end a pause is looked for still: a process that did not know of the end yet may
+#: hold a run, and be killed before it looks once more.
+_FORGOTTEN_AFTER: Final = timedelta(seconds=30)
 #: How many runs are released at once.
 _WIDTH: Final = 8
 
@@ -119,7 +122,7 @@ def resume_step(engine: Engine, step_type: str | None) -> ReleasedRuns:
 
 
 def release_held(engine: Engine, id_: str, *, seconds: float = RELEASE_S) -> tuple[int, bool]:
-    """Have the runs go on that an ended pause holds; forget it once there is none.
+    """Have the runs go on that an ended pause holds; forget it once there can be none.
 
     Args:
         engine: the parts.
@@ -218,9 +221,10 @@ def _end(id_: str, document: Document | None, now: datetime) -> Write[StepPause 
 
 
 def _forget(engine: Engine, id_: str) -> None:
-    """Delete a pause that holds nothing any more, unless it was set again meanwhile."""
+    """Delete a pause that can hold nothing any more, unless it was set again meanwhile."""
     found = engine.documents.get(pause_ref(id_))
-    if found is None or stored_pause(id_, found.document).resumed_at is None:
+    ended_at = None if found is None else stored_pause(id_, found.document).resumed_at
+    if found is None or ended_at is None or found.read_at < ended_at + _FORGOTTEN_AFTER:
         return
     with contextlib.suppress(VersionConflictError):
         engine.documents.delete(found.ref, if_version=found)
