@@ -93,6 +93,23 @@ def test_several_signals_are_waited_for_one_after_the_other(engine: InProcessEng
     assert done.steps["ask_in_a_loop"].attempts.continued == 1
 
 
+def test_a_run_that_was_sent_all_that_it_keeps_still_takes_what_it_waits_for(
+    engine: InProcessEngine,
+) -> None:
+    """A sender that is not asked yet, and sends again and again, would stop the run for good."""
+    run = _waiting(engine, "told")
+    for number in range(100):
+        engine.signal(run.run_id, "second", number)
+    with pytest.raises(SignalNotAwaitedError, match="keeps 100 signals"):
+        engine.signal(run.run_id, "second", 100)
+
+    sent = engine.signal(run.run_id, "first", "one")
+
+    assert sent.outcome == "signalled"
+    assert _done(engine, run).status is RunStatus.COMPLETED
+    assert engine.output(run.run_id) == ["one", 0, {}]
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [("aproval", UnknownSignalError), ("../x", InvalidRequestError), ("", InvalidRequestError)],

@@ -140,13 +140,14 @@ def signal(
     if sent.inline is not None and not fits_inline(sent.size, beside=manifest.text_bytes):
         raise TooLargeError(what="the signal", size=sent.size, limit=0)
     kept = bounded((*signals, replace(sent, at=now)))
-    if len(kept) > MAX_SIGNALS:
+    is_awaited = wait is not None and wait.name == sent.name  # others may not keep the run from it
+    if len(kept) > MAX_SIGNALS and not is_awaited:
         problem = f"it keeps {MAX_SIGNALS} signals already, which nothing has waited for"
         raise _not_awaited(manifest, sent, problem)
     draft = Draft(manifest, now, rules)
     draft.trace(TraceType.SIGNAL_RECEIVED, reason=sent.name, actor=actor, signal_id=sent.id)
     draft.run = replace(draft.run, signals=kept)
-    if wait is None or wait.name != sent.name:
+    if not is_awaited:
         return draft.commit(Outcome.SIGNAL_KEPT)
     return _go_on(draft, Outcome.SIGNALLED)
 
