@@ -55,6 +55,8 @@ _LOG: Final = logging.getLogger("leasehold.web")
 _LEAST_COMPRESSED: Final = 1024
 #: A page says things that pass without a write: that a time has come, that no server is there.
 _FRESH_S: Final = 30
+#: The page of the run that a form is about.
+_RUN: Final = re.compile(r"/runs/[^/:]+")
 _YEAR: Final = "public, max-age=31536000, immutable"
 #: Stands for the token of the forms while a page is compared with the one that the reader has. No
 #: text of a stranger can have it: it would show the token, or send it along in a link.
@@ -240,8 +242,12 @@ def _done(request: flask.Request) -> str:
 
 
 def _error_page(request: flask.Request, status: int, message: str) -> flask.Response:
-    form_of = request.path.partition(":")[0] if request.method == "POST" else ""
-    values = {"problem": message, "remedy": remedy_of(request.environ, status), "form_of": form_of}
+    of_run = _RUN.match(request.path) if request.method == "POST" else None
+    values = {
+        "problem": message,
+        "remedy": remedy_of(request.environ, status),
+        "run_path": of_run and of_run[0],
+    }
     poll_s = AGAIN_S if looks_again(request.environ, status) else 0
     shown = Shown("error.html", title_of(status), values, poll_s)
     return _page(request, _rendered(request, shown, None), status)

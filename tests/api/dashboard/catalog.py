@@ -8,17 +8,24 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from leasehold import (
     AgentClientError,
+    Each,
     GateContext,
     GateEntry,
     GatePolicyFailure,
+    Limit,
+    Outcomes,
     PermanentError,
     PipelineEntry,
     Registry,
+    ScheduleEntry,
     StepContext,
     StepDispatchEntry,
     TrialPolicy,
+    Wait,
 )
 
 #: A text that would run, or break out of an attribute, wherever it was not shown as a text.
@@ -65,6 +72,34 @@ def judge(_ctx: StepContext, given: Any) -> Any:
     return {"score": -abs(given["trial"] - 3), "settled": False, "findings": [HOSTILE]}
 
 
+class Approval(BaseModel):
+    """What a person says."""
+
+    approved: bool
+    by: str = ""
+
+
+def split(ctx: StepContext, _given: Any) -> list[dict[str, Any]]:
+    return [{"n": n, "run": ctx.run_id, "text": HOSTILE} for n in range(4)]
+
+
+def item(ctx: StepContext, given: dict[str, Any]) -> Any:
+    """Wait until the run is let go; the first item is killed once, and the last one fails."""
+    ctx.once(f"item {HOSTILE}", lambda: None)
+    if given["n"] == 0 and ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while not (Path(os.environ["BUNDLE_TEST_FOLDER"]) / f"go-{given['run']}").exists():
+        if ctx.wait_or_shutdown(0.02):
+            break
+    if given["n"] == 3:
+        raise PermanentError(f"no item {HOSTILE}", code="no_item")
+    return given
+
+
+def gather(_ctx: StepContext, given: Outcomes[Any]) -> Any:
+    return {"ok": len(given.ok), "failed": [one.message for one in given.failed]}
+
+
 def approval(_ctx: GateContext, output: Any) -> None:
     """Refuse what is to be looked at."""
     if output.get("mode") == "gate":
@@ -83,16 +118,21 @@ STEPS = Registry(
     [
         StepDispatchEntry(
             step_type=step,
-            handler=f"tests.api.dashboard.catalog:{step}",
+            handler=f"tests.api.dashboard.catalog:{'draft' if step == 'call' else step}",
             agent_timeout=timedelta(minutes=5),
             dispatch_deadline=timedelta(minutes=6),
             gates=gates,
+            limits=(Limit("team:{given.team}", at_once=1),) if step == "call" else (),
         )
         for step, gates in {
             "draft": ("approval",),
             "publish": (),
             "improve": (),
             "judge": (),
+            "split": (),
+            "item": (),
+            "gather": (),
+            "call": (),
         }.items()
     ],
 )
@@ -105,5 +145,14 @@ PIPELINES = Registry(
             steps=("improve", "judge"),
             trials=TrialPolicy(author="improve", reviewer="judge", max_trials=20),
         ),
+        PipelineEntry(name="asked", steps=("publish", Wait("approval", model=Approval))),
+        PipelineEntry(
+            name="items", steps=("split", Each("item", at_once=2, tolerate=0.5), "gather")
+        ),
+        PipelineEntry(name="calls", steps=("call",)),
     ],
+)
+SCHEDULES = Registry(
+    "schedules",
+    [ScheduleEntry("nightly", pipeline="asked", cron="0 6 1 1 *", input={"text": HOSTILE})],
 )

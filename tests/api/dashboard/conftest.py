@@ -66,6 +66,10 @@ class Pages:
         labels = {"mode": mode, "team": self.text[:60]}
         return self.api.start({"mode": mode}, pipeline="letters", labels=labels, **options)
 
+    def begin(self, pipeline: str, given: Any) -> str:
+        """Start a run of another pipeline."""
+        return self.api.start(given, pipeline=pipeline)
+
     def let_go(self, run_id: str) -> None:
         """Let the handler of a run that is held end."""
         (self.folder / f"go-{run_id}").touch()

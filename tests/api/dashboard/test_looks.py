@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from tests.api.dashboard.catalog import HOSTILE
 from tests.api.dashboard.conftest import Pages
 
 PATHS = (
@@ -17,6 +18,9 @@ PATHS = (
     "/runs/{dead}",
     "/runs/{gate}",
     "/runs/{done}",
+    "/runs/{asked}",
+    "/runs/{items}",
+    "/schedules",
     "/registry",
     "/budgets",
     "/budgets/draft",
@@ -34,8 +38,13 @@ def paths(pages: Pages) -> list[str]:
     pages.wait(runs["dead"], lambda run: run["deadLettered"])
     pages.wait(runs["gate"], lambda run: run["status"] == "BLOCKED")
     pages.wait(runs["ok"], lambda run: run["status"] == "COMPLETED")
+    asked, items = pages.begin("asked", {}), pages.begin("items", {})
+    pages.wait(asked, lambda run: run["status"] == "BLOCKED")
+    pages.wait(items, lambda run: run.get("children"))
+    pages.post("/pauses:set", {"step": "judge", "why": HOSTILE})
+    pages.post("/schedules/nightly:trigger", {})
     names = {"dead": runs["dead"], "gate": runs["gate"], "done": runs["ok"]}
-    return [path.format(**names) for path in PATHS]
+    return [path.format(**names, asked=asked, items=items) for path in PATHS]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -64,6 +73,7 @@ def test_no_page_is_wider_than_a_small_screen(
     wide = {}
     for path in paths:
         tab.goto(path)
+        tab.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true; })")
         width = tab.evaluate("document.documentElement.scrollWidth")
         if width > 320:
             wide[path] = width

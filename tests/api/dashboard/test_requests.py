@@ -34,7 +34,7 @@ class Reader:
 
     def send(self, path: str, **fields: Any) -> Answer:
         """Send a form."""
-        body = urlencode({"formToken": self.token, **fields}).encode()
+        body = urlencode({"formToken": self.token} | fields).encode()
         return self.ask(path, body, {"Sec-Fetch-Site": "same-origin"})
 
     def ask(self, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
@@ -238,3 +238,40 @@ def test_a_form_that_is_refused_leads_back_to_its_run(reader: Reader, pages: Pag
     assert "Go back, and correct it." in wrong[2]
     for page in (wrong, stale):
         assert f'<a href="/runs/{run_id}">The run as it is now</a>' in page[2]
+
+
+def test_a_form_for_a_signal_that_is_sent_twice_counts_once(reader: Reader, pages: Pages) -> None:
+    """A second click, or a reload of what came after the first, is the same signal."""
+    run_id = pages.begin("asked", {})
+    pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+    page = reader.open(f"/runs/{run_id}")[2].partition('id="act-signal"')[2]
+    fields = {
+        "id": re.findall(r'name="id" value="([^"]*)"', page)[0],
+        "value": '{"approved": true}',
+    }
+
+    sent = [reader.send(f"/runs/{run_id}/signals/approval", **fields)[0] for _ in range(2)]
+
+    assert sent == [200, 200]
+    assert len(pages.run(run_id)["signals"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/pauses:set", {"all": "true", "why": "x"}),
+        ("/schedules/nightly:trigger", {}),
+        ("/schedules/nightly:backfill", {"first": "2025-01-01", "last": "2025-01-02"}),
+        ("/runs/r-0123456789abcdef/signals/approval", {"value": "1"}),
+    ],
+)
+def test_a_form_of_a_pattern_that_no_page_made_is_refused(
+    reader: Reader, pages: Pages, path: str, fields: dict[str, str]
+) -> None:
+    before = pages.api.call("/pauses"), pages.api.call("/schedules")
+
+    forged = reader.send(path, **fields, formToken="ab" * 32)
+    foreign = reader.ask(path, b"why=x", {"Sec-Fetch-Site": "cross-site"})
+
+    assert (forged[0], foreign[0]) == (403, 403)
+    assert (pages.api.call("/pauses"), pages.api.call("/schedules")) == before

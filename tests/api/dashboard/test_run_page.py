@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from playwright.sync_api import BrowserContext, Page, expect
 
+from tests.api.dashboard.catalog import HOSTILE
 from tests.api.dashboard.conftest import Pages
 
 
@@ -188,3 +190,88 @@ def test_a_running_attempt_says_what_it_does(pages: Pages, tab: Page) -> None:
     expect(tab.locator("#stack-answer pre")).to_contain_text("wait_or_shutdown")
     pages.let_go(run_id)
     expect(tab.locator(".headline .chip")).to_contain_text("completed")
+
+
+def test_a_person_sends_the_signal_that_a_run_waits_for(
+    pages: Pages, context: BrowserContext
+) -> None:
+    """What is wrong changes nothing; of two people who answer, the first one counts."""
+    run_id = pages.begin("asked", {})
+    pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+    first, second = context.new_page(), context.new_page()
+    for tab, text in ((first, "no JSON"), (second, '{"approved": false}')):
+        tab.goto(f"/runs/{run_id}")
+        tab.get_by_label("the signal approval").fill(text)
+
+    for wrong in ("no JSON", '{"approved": 7}'):
+        first.get_by_label("the signal approval").fill(wrong)
+        first.get_by_role("button", name="Send the signal").click()
+        expect(first.get_by_role("heading", level=1)).to_have_text("That cannot be asked for")
+        first.get_by_role("link", name="The run as it is now").click()
+    said = json.dumps({"approved": True, "by": HOSTILE})
+    first.get_by_label("the signal approval").fill(said)
+    first.get_by_role("button", name="Send the signal").press("Enter")
+    expect(first.locator(".headline .chip")).to_contain_text("completed")
+    second.get_by_role("button", name="Send the signal").click()
+
+    expect(second.get_by_role("heading", level=1)).to_have_text("It has changed since you looked")
+    first.locator("#step-approval summary").click()
+    expect(first.locator("#step-approval pre")).to_contain_text("<script>")
+    assert json.loads(
+        pages.api.call(f"/runs/{run_id}")["steps"]["approval"]["output"]
+    ) == json.loads(said)
+    assert "owned" not in first.title()
+
+
+def test_lanes_are_seen_by_name_while_they_work_and_after_a_kill(pages: Pages, tab: Page) -> None:
+    """The document of their run is not written meanwhile: the poll looks at each lane."""
+    run_id = pages.begin("items", {})
+    tab.goto(f"/runs/{run_id}")
+    lanes = tab.locator("#part-children")
+    expect(lanes).to_contain_text("0 of 4 items done, 2 lanes at work")
+    expect(lanes.get_by_role("link", name="lane 1")).to_be_visible()
+
+    pages.let_go(run_id)
+
+    expect(tab.locator(".headline .chip")).to_contain_text("completed")
+    expect(tab.locator("#step-gather pre")).to_contain_text('"ok": 3')
+    assert "owned" not in tab.title()
+
+
+def test_a_step_is_paused_and_resumed_and_so_are_all(pages: Pages, tab: Page) -> None:
+    tab.goto("/registry")
+    for button, named in (("Pause the step", "step judge"), ("Pause all steps", "all steps")):
+        tab.get_by_text("Pause one, or all…").click()
+        form = tab.locator("form").filter(has=tab.get_by_role("button", name=button))
+        if named != "all steps":
+            form.get_by_label("step").select_option("judge")
+        form.get_by_label("why").fill(HOSTILE)
+        form.get_by_role("button", name=button).click()
+        notice = tab.locator(".notice").filter(has_text=f"{named} paused")
+        expect(notice).to_contain_text("<script>")
+
+        tab.get_by_role("button", name="Resume").click()
+        expect(tab.get_by_text("No step is paused.")).to_be_visible()
+
+    assert pages.api.call("/pauses") == {"pauses": []}
+    assert "owned" not in tab.title()
+
+
+def test_a_schedule_is_paused_resumed_triggered_and_back_filled(pages: Pages, tab: Page) -> None:
+    tab.goto("/schedules")
+    tab.get_by_text("Pause it…").click()
+    tab.get_by_label("why").fill(HOSTILE)
+    tab.get_by_role("button", name="Pause nightly").click()
+    expect(tab.get_by_text("Paused by dashboard: <img")).to_be_visible()
+    tab.get_by_role("button", name="Resume").click()
+    tab.get_by_role("button", name="Start a run now").click()
+    expect(tab.get_by_role("row")).to_have_count(2)
+
+    tab.get_by_text("Start the runs of past times…").click()
+    tab.get_by_label("from").fill("2025-01-01")
+    tab.get_by_label("to, at 00:00 UTC").fill("2025-01-02")
+    tab.get_by_role("button", name="Back-fill nightly").click()
+
+    expect(tab.get_by_role("row").filter(has_text="2025-01-01")).to_contain_text("dashboard")
+    assert len(pages.api.call("/runs?label=schedule:nightly")["runs"]) == 2
+    assert "owned" not in tab.title()

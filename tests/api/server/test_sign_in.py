@@ -159,7 +159,18 @@ def test_with_the_token_of_viewers_a_program_reads_and_changes_nothing(serve: Se
     server = serve(**BOTH)
 
     assert ask(server, "GET", "/runs", bearer(VIEWER)).status == 200
-    calls = {"/runs": RUN, "/leases:claim": CLAIM, "/sweep": {}, "/runs/r-none:cancel": {}}
+    span = {"first": "2026-01-01", "last": "2026-01-02"}
+    calls = {
+        "/runs": RUN,
+        "/leases:claim": CLAIM,
+        "/sweep": {},
+        "/runs/r-none:cancel": {},
+        "/runs/r-none/signals/go": {"value": 1},
+        "/pauses:set": {"all": True, "why": "x"},
+        "/pauses:clear": {"all": True},
+        "/schedules/nightly:trigger": {},
+        "/schedules/nightly:backfill": span,
+    }
     for path, body in calls.items():
         refused = ask(server, "POST", path, bearer(VIEWER), body)
 
@@ -389,6 +400,9 @@ def test_a_viewer_s_session_changes_nothing(serve: Serve) -> None:
 
     assert ask(server, "GET", "/runs", session).status == 200
     assert ask(server, "POST", "/runs", session | own(server), RUN).status == 403
+    for path in ("/registry", "/schedules"):
+        page = ask(server, "GET", path, session | {"Accept": "text/html"}).text
+        assert re.findall(r'<form method="post" action="([^"]*)"', page) == ["/sign-out"], path
 
 
 @pytest.mark.parametrize("token", ["", "x" * 20, TOKEN + "x", VIEWER[:-1]])
