@@ -235,6 +235,64 @@ def test_the_classes_go_first_then_each_tenant_in_turn_then_the_oldest(
         world.let_go(each)
 
 
+def stand_in_line(engine: Engine, bound: Bound, *runs: str) -> None:
+    """Have the runs wait, as if all slots had been taken a moment ago."""
+    for run_id in runs:
+        attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
+        attempt.settle(ending_of(attempt, Waiting(bound)))
+
+
+def test_as_many_as_end_at_one_moment_each_call_another_run(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    """All of them ask for the first in the line, and all but one find it called by then."""
+    runs = [world.start("quick") for _ in range(12)]
+    stand_in_line(engine, bound, *runs)
+
+    with ThreadPoolExecutor(len(runs)) as pool:
+        called = list(pool.map(lambda _: slots.call_next(engine, bound), runs))
+
+    assert called == [True] * len(runs)
+    assert [world.waits(run_id) for run_id in runs] == [False] * len(runs)
+
+
+def test_a_run_that_cannot_be_read_keeps_no_other_from_its_slot(
+    world: World, engine: Engine, bound: Bound, documents: Documents
+) -> None:
+    first, second = world.start("quick"), world.start("quick")
+    stand_in_line(engine, bound, first, second)
+    kept = to_document(world.run(first))
+    documents.transact(run_ref(first), lambda *_: Write(None, {**kept, "status": "ASLEEP"}))
+
+    assert slots.call_next(engine, bound)
+
+    assert not world.waits(second)
+    assert not slots.call_next(engine, bound)
+    documents.transact(run_ref(first), lambda *_: Write(None, kept))
+
+
+def test_a_worker_that_is_killed_behind_its_settlement_leaves_a_run_that_is_called(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    """It was called in the commit before: its task is lost, and the sweep looks for that."""
+    run_id, waiting = world.start("quick"), world.start("quick")
+    stand_in_line(engine, bound, run_id)
+    assert slots.call_next(engine, bound)
+    arrived = arrive(engine, Hint(run_id, world.run(run_id).position.dispatch.generation))
+    attempt = engine.leases.attempt_of(engine, arrived)
+    assert slots.take(engine, attempt, bound, "")
+    stand_in_line(engine, bound, waiting)
+
+    slots.call_ahead(engine, attempt)
+    attempt.settle(ending_of(attempt, Finished('"done"')))  # and here it is killed
+
+    run = world.run(waiting)
+    assert not world.waits(waiting)
+    assert run.alarm_at is not None
+    assert run.alarm_at - run.updated_at <= timedelta(seconds=60)
+    assert world.hint(waiting) == "completed"
+
+
 def test_a_slot_that_came_free_while_a_run_stood_in_line_is_not_lost(
     world: World, engine: Engine, bound: Bound
 ) -> None:

@@ -131,6 +131,11 @@ def is_ahead(line: str, priority: str | None) -> bool:
     return line[:1] <= str(_class_of(priority))
 
 
+def just_behind(line: str) -> str:
+    """Return the first place behind this one."""
+    return f"{line} "
+
+
 def behind_group(line: str, group: str) -> tuple[str, str]:
     """Return the places behind a group among those of the same class: from one, below another."""
     return f"{line[:1]}|{group}|{_LAST}", f"{line[:1]}|{_LAST}"

@@ -135,6 +135,8 @@ def run_attempt(engine: Engine, acquired: Committed[Change]) -> Committed[Change
                 holder=engine.process.holder,
                 in_request=engine.process.in_request,
             )
+        if attempt.slots:
+            slots.call_ahead(engine, attempt)
         return attempt.settle(ending)
     finally:
         engine.leases.let_go(attempt)

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.attempt.attempt import Attempt, LimitsOfAttempt
 from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
 from leasehold.domain.limit import MAX_AT_ONCE, Bound, Limit, bounds_of
 from leasehold.domain.manifest import Manifest, manifest_of, read_as, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
@@ -30,6 +31,7 @@ from leasehold.domain.slots import (
     behind_group,
     group_of,
     is_ahead,
+    just_behind,
     line_of,
     slot_ref,
     slots_of,
@@ -51,7 +53,10 @@ from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.lowered_limits import in_force, lower, words_of_lowered
 
-_TRIES: Final = 5
+#: A call meets as many others at most, each of which calls another run.
+_TRIES: Final = MAX_AT_ONCE
+#: An attempt of so long may end behind runs that wait, though none did when it began.
+_LONG: Final = timedelta(seconds=30)
 #: So many runs are called at a time at most.
 _MOST_CALLED: Final = 100
 #: So many runs ahead of one in a line are counted, and so many holders of slots named.
@@ -60,11 +65,19 @@ _MOST_SHOWN: Final = 20
 
 
 class HeldSlot(NamedTuple):
-    """A slot that an attempt has: its limit, its number, and the group of its run."""
+    """A slot that an attempt has.
+
+    Args:
+        bound: its limit.
+        number: which one.
+        group: of its run.
+        called: the call of the run that is next, which is published once the slot is free.
+    """
 
     bound: Bound
     number: int
     group: str
+    called: Change | None = None
 
 
 @dataclass(slots=True)
@@ -359,6 +372,27 @@ def give_back(engine: Engine, attempt: Attempt, held: HeldSlot) -> None:
 # After an attempt: who is next is called.
 
 
+def call_ahead(engine: Engine, attempt: Attempt) -> None:
+    """Call who is next before the attempt is settled; its task is created once the slot is free.
+
+    A worker that is killed between the two leaves a run that is dispatched, which has its alarm, in
+    place of a slot that nobody knows to be free. An attempt that ends quickly, and came to no line,
+    looks for none before its end; nor does one that is to stop soon.
+    """
+    run = attempt.manifest
+    lease = run.position.lease
+    is_quick = lease is None or attempt.store_time() - lease.acquired_at < _LONG
+    if attempt.told_at is not None or (run.position.slot_wait is None and is_quick):
+        return
+    for place, held in enumerate(attempt.slots or ()):
+        if held.bound.limit.adaptive:  # what is free, its end says
+            continue
+        with contextlib.suppress(LeaseholdError):  # it is called at the end
+            change = _called_next(engine, held.bound, after=held.group, slot=held.number)
+            if change is not None and attempt.slots is not None:
+                attempt.slots[place] = held._replace(called=change)
+
+
 def pass_on(engine: Engine, attempt: Attempt) -> None:
     """Call who is next for each slot of an attempt that is over.
 
@@ -375,7 +409,10 @@ def pass_on(engine: Engine, attempt: Attempt) -> None:
 
 def _pass_on(engine: Engine, attempt: Attempt) -> None:
     for held in attempt.slots or ():
-        _call_for(engine, held.bound, held.number, held.group)
+        if held.called is None:
+            _call_for(engine, held.bound, held.number, held.group)
+        else:
+            engine.publish_or_leave(held.called)
     run = attempt.manifest
     wait = run.position.slot_wait
     if wait is None or not run.awaits_slot:
@@ -464,7 +501,7 @@ def call_next(
     wait: timedelta = timedelta(),
     leads: bool = False,
 ) -> bool:
-    """Call the run that is next in the line; False: no run waits.
+    """Call the run that is next in the line, and publish that; False: no run waits.
 
     Args:
         engine: the parts.
@@ -474,8 +511,24 @@ def call_next(
         wait: until its turn.
         leads: whether it then calls others.
     """
+    change = _called_next(engine, bound, after=after, slot=slot, wait=wait, leads=leads)
+    if change is not None:
+        engine.publish_or_leave(change)
+    return change is not None
+
+
+def _called_next(
+    engine: Engine,
+    bound: Bound,
+    *,
+    after: str,
+    slot: int | None,
+    wait: timedelta = timedelta(),
+    leads: bool = False,
+) -> Change | None:
+    """Call the run that is next, and return what that owes; None: no run waits."""
     if slot is not None and slot >= bound.most:
-        return False
+        return None
     call = partial(
         lifecycle.call_run,
         rules=engine.dispatch_rules(),
@@ -484,36 +537,40 @@ def call_next(
         wait=wait,
         leads=leads,
     )
+    behind = ""
     for _ in range(_TRIES):
-        found = _next_of(engine, bound.name, after)
+        found = _next_of(engine, bound.name, after, behind)
         if found is None:
-            return False
+            return None
         try:
             known = KnownRun(manifest_of(found.ref.id, found.document), found)
             change = engine.commit(found.ref.id, call, known=known).answer
-        except (VersionConflictError, UnknownRunError, UnreadableRunError):
+        except VersionConflictError:  # another call was faster, or a person: the next one is asked
             continue
-        if change.changed:
+        except (UnknownRunError, UnreadableRunError):
+            change = None
+        if change is not None and change.outcome is Outcome.CALLED:
+            return change
+        if change is not None and change.changed:  # it had used up its budget
             engine.publish_or_leave(change)
-        if change.outcome is Outcome.CALLED:
-            return True
-    return False
+        behind = just_behind(found.document["line"])  # who cannot be called keeps no other from it
+    return None
 
 
-def _next_of(engine: Engine, name: str, after: str) -> Snapshot | None:
+def _next_of(engine: Engine, name: str, after: str, behind: str) -> Snapshot | None:
     """Return the run that is next: of the first class, the oldest of the group behind `after`."""
-    head = _first_of(engine, name)
+    head = _first_of(engine, name, at_least=behind)
     if head is None or not after:
         return head
     at_least, below = behind_group(head.document["line"], after)
-    return _first_of(engine, name, at_least=at_least, below=below) or head
+    return _first_of(engine, name, at_least=max(at_least, behind), below=below) or head
 
 
 def _first_of(
     engine: Engine,
     name: str,
     *,
-    at_least: str | None = None,
+    at_least: str = "",
     below: str | None = None,
     fields: tuple[str, ...] = (),
 ) -> Snapshot | None:
@@ -521,7 +578,7 @@ def _first_of(
         "runs",
         order_by="line",
         equal={"waitsIn": name},
-        range=Range("line", at_least, below) if at_least is not None else None,
+        range=Range("line", at_least, below) if at_least else None,
         limit=1,
         fields=fields,
     )
