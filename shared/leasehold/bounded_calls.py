@@ -52,12 +52,12 @@ def start_call(call: Callable[[], T], name: str) -> Future[T] | None:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Return what a blocking call returns, made in its own thread, or here if there is none.
+    """Return what a blocking call returns, made in another thread, or here if there is none.
 
     The loop's own executor keeps a call that it had no thread for, to make it at some later time,
     and needs a further thread to be closed.
     """
-    done = start_call(call, "handler-call")
+    done = _HANDLER_CALLS.start_call(call)
     return copy_context().run(call) if done is None else await asyncio.wrap_future(done)
 
 
@@ -184,15 +184,18 @@ class KeptThreads:
     def _work(self, inbox: _Inbox) -> None:
         """Make one call after another, until none has come for a while."""
         while (job := self._next(inbox)) is not None:
-            call, done = job
-            try:
-                result = call()
-            except BaseException as error:  # noqa: BLE001 - it is raised where the call is awaited
-                self._wait_for_more(inbox)
-                done.set_exception(error)
-            else:
-                self._wait_for_more(inbox)
-                done.set_result(result)
+            self._make(inbox, *job)
+            del job  # nothing of a call is kept while the thread waits
+
+    def _make(self, inbox: _Inbox, call: Callable[[], Any], done: Future[Any]) -> None:
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call is awaited
+            self._wait_for_more(inbox)
+            done.set_exception(error)
+        else:
+            self._wait_for_more(inbox)
+            done.set_result(result)
 
     def _wait_for_more(self, inbox: _Inbox) -> None:
         """Be ready for the next call before the waiting caller can make another."""
@@ -212,6 +215,8 @@ class KeptThreads:
                     return None
             return inbox.get()  # another thread has just taken it
 
+
+_HANDLER_CALLS: Final = KeptThreads("handler-call")
 
 Call = Callable[[], None]
 

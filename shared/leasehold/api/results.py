@@ -73,14 +73,14 @@ class CallReport(ResponseModel):
             trial=call.trial,
             key=call.key,
             type=call.type,
-            keep=call.keep,
+            keep=bool(call.keep),
             result=None if text is None else pydantic_core.from_json(text),
             is_large=text is None and not call.is_open,
             is_open=bool(call.is_open),
             at=call.at,
             attempt=call.attempt,
             took_s=call.took_s,
-            bytes=call.bytes,
+            bytes=call.text_bytes,
             spend=call.spend,
         )
 

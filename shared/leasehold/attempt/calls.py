@@ -137,8 +137,8 @@ class ContextCalls(Protocol):
         """Keep partial results; InvalidRequestError: they are not JSON text."""
         ...
 
-    def has_ready(self, key: str, request: Request | None) -> bool:
-        """Return whether `recorded_result` has a result in memory."""
+    def is_at_hand(self, key: str, request: Request | None, intent: Intent | None) -> bool:
+        """Return whether `recorded_result` is quick: it asks neither a store nor a process."""
         ...
 
     def recorded_result(
@@ -330,9 +330,9 @@ class AttemptCalls:
 
     # --- recorded calls; for any thread, but for one key at a time ---
 
-    def has_ready(self, key: str, request: Request | None) -> bool:
-        """Return whether `recorded_result` has a result in memory."""
-        return self._recorded.has_ready(key, request)
+    def is_at_hand(self, key: str, request: Request | None, intent: Intent | None) -> bool:
+        """Return whether `recorded_result` is quick. See `RecordedCalls`."""
+        return self._recorded.is_at_hand(key, request, intent)
 
     def recorded_result(
         self, key: str, type_: str, request: Request | None, intent: Intent | None = None

@@ -156,11 +156,15 @@ class RecordedCalls:
             with suppress(StoreUnavailableError, VersionConflictError):  # a person is asked then
                 documents.delete(intended.ref, if_version=intended)
 
-    def has_ready(self, key: str, request: Request | None) -> bool:
-        """Return whether `find` returns a result that is in memory."""
-        before = self._found.get(key, ()) if self._found is not None else ()
+    def is_at_hand(self, key: str, request: Request | None, intent: Intent | None) -> bool:
+        """Return whether `find` asks no store: what it returns is in memory."""
+        if self._found is None:
+            return False
+        before = self._found.get(key, ())
         fitting = [one.call for one in before if is_for(one.call, request)]
-        return bool(fitting) and not fitting[-1].is_open and fitting[-1].inline is not None
+        if not fitting:
+            return not before and intent is None
+        return not fitting[-1].is_open and fitting[-1].inline is not None
 
     def record(self, made: MadeCall) -> str:
         """Record a result, and return the one that counts: the first that was recorded.
@@ -215,11 +219,10 @@ class RecordedCalls:
             key=made.key,
             type=made.type,
             inline=made.result,
-            keep=made.keep,
+            keep=made.keep or None,
             request=made.request,
             attempt=at.attempt,
             took_s=made.took_s,
-            bytes=len(made.result.encode()),
             spend=None if made.spend.is_nothing else made.spend,
             again=self._code if made.key in self._again else None,
         )
@@ -255,7 +258,7 @@ class RecordedCalls:
             key=key,
             type=type_,
             request=request,
-            keep=intent.keep,
+            keep=intent.keep or None,
             attempt=at.attempt,
             is_open=True,
             arguments=without_secrets(intent.arguments),
@@ -319,12 +322,13 @@ class RecordedCalls:
         The answer to a write before may have been lost: what it wrote is not new.
         """
         attempt, engine, written = self._attempt, self._attempt.engine, call
-        if not fits_inline(call.bytes or 0):
+        size = call.text_bytes or 0
+        if not fits_inline(size):
             file = pack_call(self._run, engine.clock.new_id(), call)
             if not call.keep:
                 attempt.note_temporary_file()
             attempt.persist(partial(put_packed, engine.artifacts, file))
-            written = replace(call, inline=None, ref=file.name, digest=file.digest)
+            written = replace(call, inline=None, ref=file.name, digest=file.digest, bytes=size)
         is_lost, intended = ref in self._lost, self._intended.pop(call.key, None)
 
         def first(document: Document | None, now: datetime) -> Write[tuple[CallResult, bool]]:
@@ -389,7 +393,7 @@ class RecordedCalls:
         """Add a result; its text is not kept here beside too many others."""
         self._count += 1
         if one.ref is not None and one.call.inline is not None:
-            self._bytes += one.call.bytes or 0
+            self._bytes += one.call.text_bytes or 0
             if self._bytes > _TEXT_BYTES:
                 one = one._replace(call=replace(one.call, inline=None))
         found.setdefault(one.call.key, []).append(one)

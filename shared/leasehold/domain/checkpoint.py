@@ -66,12 +66,12 @@ class CallResult(Stored):
     inline: str | None = None
     ref: str | None = None
     digest: str | None = None  # of the text behind `ref`
-    keep: bool = False
+    keep: bool | None = None  # None: no
     request: Mapping[str, str] | None = None
     at: AwareDatetime | None = None  # when it was recorded; None: by a version before this one
     attempt: int | None = None  # that made the call
     took_s: float | None = None
-    bytes: int | None = None  # of the text
+    bytes: int | None = None  # of the text behind `ref`
     spend: Spend | None = None  # of the call; None: nothing
     again: str | None = None  # the code that paid again, for another request; None: a first result
     is_open: bool | None = None  # True: it is to be made, and has no result so far
@@ -81,6 +81,11 @@ class CallResult(Stored):
     def value(self) -> KeptValue:
         """The result."""
         return KeptValue(text=self.inline, ref=self.ref, digest=self.digest)
+
+    @property
+    def text_bytes(self) -> int | None:
+        """The bytes of its text; None: they are not known, or it has none."""
+        return self.bytes if self.inline is None else len(self.inline.encode())
 
     @property
     def size(self) -> int:

@@ -89,6 +89,7 @@ class LeaseholdSaver(InMemorySaver):
         self._writing = threading.Lock()
         self._changing = threading.Lock()
         self._failure: BaseException | None = None
+        self._recording: asyncio.Future[None] | None = None
         self._count = 0
         self._read_back()
 
@@ -144,7 +145,7 @@ class LeaseholdSaver(InMemorySaver):
     ) -> RunnableConfig:
         """Save and record a checkpoint, without blocking the loop."""
         saved = self._put(config, checkpoint, metadata, new_versions)
-        await in_thread(self._record)
+        await self._arecord()
         return saved
 
     def put_writes(
@@ -174,7 +175,7 @@ class LeaseholdSaver(InMemorySaver):
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         if self._waiting or self._writing.locked():
-            await in_thread(self._record)
+            await self._arecord()
         elif self._failure is not None:
             raise self._failure
 
@@ -186,7 +187,7 @@ class LeaseholdSaver(InMemorySaver):
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread, and record that, without blocking the loop."""
         self._change("threads", [thread_id])
-        await in_thread(self._record)
+        await self._arecord()
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of invocations, by the `run_id` of their configs; record that."""
@@ -196,7 +197,7 @@ class LeaseholdSaver(InMemorySaver):
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Do as `delete_for_runs`, without blocking the loop."""
         self._change("checkpoints", self._of_runs(run_ids))
-        await in_thread(self._record)
+        await self._arecord()
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to another one, and record that."""
@@ -206,7 +207,7 @@ class LeaseholdSaver(InMemorySaver):
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Do as `copy_thread`, without blocking the loop."""
         self._change("copies", [(source_thread_id, target_thread_id)])
-        await in_thread(self._record)
+        await self._arecord()
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete checkpoints of threads, and record that.
@@ -224,7 +225,7 @@ class LeaseholdSaver(InMemorySaver):
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Do as `prune`, without blocking the loop."""
         self._change(*self._pruned(thread_ids, strategy))
-        await in_thread(self._record)
+        await self._arecord()
 
     def _put(
         self,
@@ -330,6 +331,25 @@ class LeaseholdSaver(InMemorySaver):
                     self._failure = error  # those whose changes these were must not go on
                     raise
 
+    async def _arecord(self) -> None:
+        """Do as `_record`, without blocking the loop; tasks that wait at once share a record."""
+        if (recording := self._under_way()) is not None:
+            await asyncio.shield(recording)  # it may have begun before the changes of this task
+            if not self._waiting:
+                return
+            recording = self._under_way()
+        if recording is None:
+            recording = self._recording = asyncio.ensure_future(in_thread(self._record))
+            recording.add_done_callback(_retrieve)
+        await asyncio.shield(recording)
+
+    def _under_way(self) -> asyncio.Future[None] | None:
+        """Return the record that a task of this loop has begun; None: there is none."""
+        recording = self._recording
+        if recording is None or recording.get_loop() is not asyncio.get_running_loop():
+            return None
+        return None if recording.done() else recording
+
     def _append(self, changes: list[_Change]) -> None:
         kind, data = self._parts.serde.dumps_typed(changes)
         record = [kind, base64.b64encode(data).decode()]
@@ -412,6 +432,14 @@ class _Message(NamedTuple):
     before: str
     mark: str
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the message is as it was; all that its class compares is in these two."""
+        now, then = self.message, self.copy
+        if now.__dict__ != then.__dict__:
+            return False
+        return now.__pydantic_extra__ == then.__pydantic_extra__
+
 
 class _Parts(SerializerProtocol):
     """Serialises a list item by item, so that a longer one has its beginning in common with it.
@@ -447,7 +475,7 @@ class _Parts(SerializerProtocol):
         mark = ""
         for item in obj:
             known = self._messages.get(id(item))
-            if known is not None and known.before == mark and known.copy == item:
+            if known is not None and known.before == mark and known.is_unchanged:
                 mark = known.mark
                 continue
             kind, data = self.serde.dumps_typed(item)
@@ -473,6 +501,12 @@ class _Parts(SerializerProtocol):
 
 class _EndError(Exception):
     """There are no more records."""
+
+
+def _retrieve(recording: asyncio.Future[None]) -> None:
+    """Take what a record raised: all that waited for it may be cancelled."""
+    if not recording.cancelled():
+        recording.exception()
 
 
 def _place(config: RunnableConfig) -> _Place:

@@ -197,9 +197,11 @@ class RecordedCalls(CallableOperationBackend[Config]):
             except PydanticSerializationError as error:
                 problem = f"is not JSON: {error}"
                 raise UnrestorableResultError(key=key, problem=problem) from None
-            if isinstance(operation_id, ModelRequestId):
-                spend(step, result)
-            return result
+            if not isinstance(operation_id, ModelRequestId):
+                return result
+            response = JSON_CODEC.load(ModelResponse, result)
+            spend(step, response)
+            return without_defaults(response, result)
 
         arguments = cast("Mapping[str, Any]", cache_key[1]) if tool else None
         result = await step.call(
@@ -251,9 +253,20 @@ def _check(config: Config) -> None:
         raise InvalidRequestError(field=f"metadata[{METADATA!r}]", value=config, allowed=allowed)
 
 
-def spend(step: Durable, result: Any) -> None:
+def without_defaults(response: ModelResponse, result: Any) -> Any:
+    """Return the JSON of a response without what it does not say: most of it is `null` and 0."""
+    usage = {name: value for name, value in result["usage"].items() if value}
+    parts = [_said(part) for part in result["parts"]]
+    short = {**_said(result), "usage": usage, "parts": parts}
+    return short if JSON_CODEC.load(ModelResponse, short) == response else result
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def spend(step: Durable, response: ModelResponse) -> None:
     """Note what a response has cost: as the user says, the response itself, or the library."""
-    response = JSON_CODEC.load(ModelResponse, result)
     usage = response.usage
 
     def known(_: Used) -> float | None:

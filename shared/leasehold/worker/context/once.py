@@ -173,7 +173,7 @@ class CallsMadeOnce:
         """Do as `make`, without blocking the loop; the call may be of a coroutine function."""
         try:
             async with self._turns.aturn(asked.key):
-                if self._calls.has_ready(asked.key, asked.request):
+                if self._calls.is_at_hand(asked.key, asked.request, asked.intent):
                     text = self._recorded(asked)
                 else:
                     text = await in_thread(partial(self._recorded, asked))

@@ -399,7 +399,7 @@ class ChildCalls:
         """Drop what an earlier attempt kept."""
         self._link.ask(RejectCall(why=cut(why, _LONGEST_WHY)))
 
-    def has_ready(self, key: str, request: Request | None) -> bool:  # noqa: ARG002 - the port
+    def is_at_hand(self, key: str, request: Request | None, intent: Intent | None) -> bool:  # noqa: ARG002 - the port
         """Return False: the worker is to be asked."""
         return False
 
