@@ -241,6 +241,12 @@ def tick(ctx: StepContext, given: Order) -> Order:
         return given
 
 
+def remind(ctx: StepContext, given: Approval | None) -> bool:
+    """Say whether the signal came in time."""
+    with noted(ctx, given):
+        return given is not None
+
+
 class EverySomeSeconds(ScheduleEntry):
     """A schedule whose times are as close together as a test needs them."""
 
@@ -269,7 +275,7 @@ def _step(handler: Any, **fields: Any) -> StepDispatchEntry:
 
 _PLAIN: Final = (
     *(take, split, make, attempt, make_batch, join, gather, pack, bill, pair, ship, close, ask),
-    *(triage, shorten, publish, tick),
+    *(triage, shorten, publish, tick, remind),
 )
 STEPS: Final = Registry(
     "dispatch",
@@ -315,6 +321,16 @@ PIPELINES: Final = Registry(
         PipelineEntry(name="rates", steps=("rated",)),
         PipelineEntry(
             name="news", steps=(Step("triage", skips_to=("publish",)), "shorten", "publish")
+        ),
+        PipelineEntry(
+            name="late",
+            steps=(
+                "take",
+                Wait(
+                    "approval", model=Approval, timeout=timedelta(seconds=1), otherwise="continue"
+                ),
+                "remind",
+            ),
         ),
         PipelineEntry(name="ticks", steps=("tick",)),
     ],

@@ -9,16 +9,17 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from leasehold.bootstrap import Bundle, Hooks
+from leasehold.bootstrap import Around, Bundle, Hooks, boot
 from leasehold.errors import LeaseholdError, SignalNotAwaitedError, UnknownRunError
 from leasehold.in_process import InProcessEngine
 from leasehold.ports.clock import Clock
+from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.pauses import list_pauses, pause_step, resume_step
 from leasehold.services.signal_run import SignalRequest, send_signal
@@ -79,10 +80,19 @@ class Engine(InProcessEngine):
         place: the place.
         workers: how many steps run at once.
         in_request: the next step has to fit into what is left of a request, as in the functions.
+        around: what stands around its store.
     """
 
-    def __init__(self, place: Place, workers: int, *, in_request: bool = False) -> None:
+    def __init__(
+        self,
+        place: Place,
+        workers: int,
+        *,
+        in_request: bool = False,
+        around: Callable[[Documents], Documents] = lambda store: store,
+    ) -> None:
         self._in_request = in_request
+        self._around = around
         os.environ.update(place.environ)
         super().__init__(
             STEPS,
@@ -97,7 +107,14 @@ class Engine(InProcessEngine):
     def _boot(
         self, environ: Mapping[str, str] | None, catalog: Catalog | None, clock: Clock, hooks: Hooks
     ) -> Bundle:
-        return super()._boot(environ, catalog, clock, replace(hooks, in_request=self._in_request))
+        return boot(
+            environ,
+            catalog=catalog,
+            clock=clock,
+            tasks=self._queue,
+            hooks=replace(hooks, in_request=self._in_request),
+            around=Around(documents=self._around),
+        )
 
 
 def work(pipe: Connection, place: Place, *, in_request: bool) -> None:

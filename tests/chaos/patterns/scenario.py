@@ -139,8 +139,7 @@ class Aftermath:
 
 def survive(storm: Storm, folder: Path, say: Callable[[str], object] = str) -> Aftermath:
     """Have the storm, until each run is over; return what came of it."""
-    place = place_in(folder, _store(storm.kind, folder))
-    Path(place.environ[NOTES]).touch()
+    place = opened_place(storm.kind, folder)
     with ExitStack() as stack:
         engine = stack.enter_context(Engine(place, 0))
         fleet = Fleet(place, storm)
@@ -157,6 +156,13 @@ def survive(storm: Storm, folder: Path, say: Callable[[str], object] = str) -> A
         _read_ticks(engine, after, last, storm.patience_s)
     after.notes = [json.loads(line) for line in Path(place.environ[NOTES]).read_text().splitlines()]
     return after
+
+
+def opened_place(kind: str, folder: Path) -> Place:
+    """Return a place with a store of its kind, and without notes so far."""
+    place = place_in(folder, _store(kind, folder))
+    Path(place.environ[NOTES]).touch()
+    return place
 
 
 def _store(kind: str, folder: Path) -> dict[str, str]:
