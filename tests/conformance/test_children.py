@@ -250,6 +250,27 @@ def test_a_lane_that_is_through_takes_half_of_the_longest_rest(
     assert times(unique, 24) == [1] * 24
 
 
+def test_a_lane_whose_task_comes_again_takes_nothing_more(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """Each duplicate would begin one more lane than may work at once."""
+    run = start(engine, unique, count=8)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    first, *others = lanes(engine, run)
+    for lane in others:
+        arrive(engine, Hint(lane.run_id, 1))
+    for generation in (1, 2):
+        execute_step(engine, Hint(first.run_id, generation))
+    taken = {lane.run_id for lane in lanes(engine, run)}
+    [new] = taken - {lane.run_id for lane in (first, *others)}
+    arrive(engine, Hint(new, 1))
+
+    again = execute_step(engine, Hint(first.run_id, 2))
+
+    assert again is Outcome.ALREADY_COMPLETED
+    assert {lane.run_id for lane in lanes(engine, run)} == taken
+
+
 def test_a_cancelled_run_cancels_lanes_that_were_made_meanwhile(
     engine: Engine, queue: Queue, unique: str
 ) -> None:

@@ -10,6 +10,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.slots import SlotWait
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Runs
@@ -91,6 +92,16 @@ def late_alarm(runs: Runs, at: At) -> Manifest:
     return replace(runs.pending(), alarm_at=at(10**9))
 
 
+def not_in_line(runs: Runs, at: At) -> Manifest:
+    """It waits for a slot, and no worker that frees one finds it."""
+    wait = SlotWait(limit="model", key="model", most=2, since=at(0), look_at=at(60))
+    return replace(at_position(runs.pending(), slot_wait=wait), alarm_at=at(60))
+
+
+def stray_line(runs: Runs, at: At) -> Manifest:
+    return replace(runs.pending(), waits_in="model at once", line="1||2026")
+
+
 @pytest.mark.parametrize(
     ("broken", "code"),
     [
@@ -133,6 +144,12 @@ BROKEN: dict[Broken, list[tuple[str, str]]] = {
     stray_alarm: [("stray_alarm", "It is BLOCKED and owes nothing, and has an alarm.")],
     not_listed: [
         ("stray_claim", "Step draft waits for a remote worker, and is not listed for them.")
+    ],
+    not_in_line: [
+        ("stray_line", "It waits for a limit, and does not stand in the line 'model at once'.")
+    ],
+    stray_line: [
+        ("stray_line", "It stands in the line 'model at once', and waits for no limit there.")
     ],
     listed: [("stray_claim", "It is listed for remote workers as draft, and waits for none.")],
 }
@@ -189,10 +206,13 @@ def test_a_repaired_run_is_in_order_and_a_second_repair_changes_nothing(
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
 def test_a_repaired_run_completes(runs: Runs, at: At, broken: Broken) -> None:
-    """One that is over or waits for a person stays so; all others are worked on to their end."""
+    """One that is over or waits, for a person or a limit, stays so; all others are worked on to their end."""
     run = mended(broken(runs, at), runs, at, 20).manifest
     if run.is_terminal or run.status is RunStatus.BLOCKED:
         assert broken in (lease_of_the_dead, stray_alarm)
+        return
+    if run.awaits_slot:  # it is called once there is room
+        assert (broken, run.waits_in) == (not_in_line, "model at once")
         return
 
     second = 20

@@ -78,6 +78,12 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
         if claimable is not None:
             finding = f"Step {claimable} waits for a remote worker, and is not listed for them."
         yield Breach("stray_claim", finding, "It is listed as what it is.")
+    stands, place = (manifest.waits_in, manifest.line), manifest.place_in_line
+    if stands != (place or (None, None)):
+        finding = f"It stands in the line {manifest.waits_in!r}, and waits for no limit there."
+        if place is not None:
+            finding = f"It waits for a limit, and does not stand in the line {place[0]!r}."
+        yield Breach("stray_line", finding, "It stands where it is to be called.")
 
 
 def _owing(manifest: Manifest) -> str:
