@@ -52,6 +52,17 @@ def test_a_short_text_is_published_as_it_is(tmp_path: Path) -> None:
     assert "step triage skipped to publish" in traced
 
 
+def test_the_text_is_published_once_it_is_approved(tmp_path: Path) -> None:
+    shell, commands = project("wait.md", tmp_path)
+
+    done = [shell.run(*shlex.split(line)[1:]) for line in commands]
+
+    assert [one.returncode for one in done] == [0, 1, 0, 0], done[-1].stderr
+    run_id = shlex.split(commands[2])[2]
+    assert f"leasehold signal {run_id} approval --json VALUE" in done[1].stderr
+    assert shell.run("output", run_id).stdout == '"All about leases. Approved by ada."\n'
+
+
 def test_the_question_is_asked_under_its_limits(tmp_path: Path) -> None:
     shell, commands = project("limit.md", tmp_path)
 

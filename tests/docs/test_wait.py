@@ -14,32 +14,19 @@ from leasehold.testing import FrozenClock
 
 PAGE = Path(__file__).parents[2] / "docs/patterns/wait.md"
 
-CATALOG = """
-from leasehold import StepDispatchEntry
-
-
-def _entry(name, handler):
-    return StepDispatchEntry(
-        step_type=name,
-        handler=f"{__name__}:{handler}",
-        agent_timeout=timedelta(minutes=1),
-        dispatch_deadline=timedelta(minutes=2),
-    )
-
-
-def wrote(ctx, given):
-    return write(given["topic"])
-
-
-def published(ctx, given: Approval):
-    return {"text": ctx.output_of("write"), "published": given.approved}
-
-
-STEPS = Registry("dispatch", [_entry("write", "wrote"), _entry("publish", "published")])
-"""
-
 ASKING = """
-STEPS = Registry("dispatch", [*STEPS, _entry("ask", "publish")])
+STEPS = Registry(
+    "dispatch",
+    [
+        *STEPS,
+        StepDispatchEntry(
+            step_type="ask",
+            handler="publishing:announce",
+            agent_timeout=timedelta(minutes=1),
+            dispatch_deadline=timedelta(minutes=2),
+        ),
+    ],
+)
 PIPELINES = Registry(
     "pipelines", [*PIPELINES, PipelineEntry(name="asking", steps=("ask",))]
 )
@@ -48,17 +35,25 @@ PIPELINES = Registry(
 
 @pytest.fixture
 def catalog() -> Iterator[ModuleType]:
-    """The examples of the page, in one module, with the steps that they name."""
+    """The examples of the page, in the module that the page names."""
     blocks = [part.split("```")[0] for part in PAGE.read_text().split("```python\n")[1:]]
-    module = ModuleType("wait_page")
-    sys.modules["wait_page"] = module
-    exec("\n".join([*blocks[:2], CATALOG, ASKING]), vars(module))  # noqa: S102 - our own page
+    module = ModuleType("publishing")
+    sys.modules["publishing"] = module
+    exec("\n".join([*blocks[:2], ASKING]), vars(module))  # noqa: S102 - our own page
     yield module
-    del sys.modules["wait_page"]
+    del sys.modules["publishing"]
 
 
-@pytest.mark.parametrize("pipeline", ["publishing", "asking"])
-def test_the_examples_wait_and_go_on(catalog: ModuleType, tmp_path: Path, pipeline: str) -> None:
+@pytest.mark.parametrize(
+    ("pipeline", "output"),
+    [
+        ("publishing", "All about tea. Approved by ada."),
+        ("asking", {"text": "All about tea.", "published": True, "by": "ada"}),
+    ],
+)
+def test_the_examples_wait_and_go_on(
+    catalog: ModuleType, tmp_path: Path, pipeline: str, output: object
+) -> None:
     with testing.engine(catalog, tmp_path, clock=FrozenClock()) as engine:
         run_id = engine.start(pipeline, {"topic": "tea"}).run_id
         engine.run_until_idle()
@@ -67,5 +62,4 @@ def test_the_examples_wait_and_go_on(catalog: ModuleType, tmp_path: Path, pipeli
         engine.run_until_idle()
 
         assert waiting == "BLOCKED"
-        assert engine.output(run_id)["published"] is True
-        assert engine.output(run_id)["text"] == "All about tea."
+        assert engine.output(run_id) == output

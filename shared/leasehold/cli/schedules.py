@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from leasehold.api.schedules import ScheduledRuns, ScheduleResponse, SchedulesResponse
+from leasehold.cli.invocation import hint_for_runs
 from leasehold.cli.opened import client_at
 from leasehold.cli.options import MomentType, json_option, url_option
 from leasehold.cli.stdout import Row, print_json, print_line, print_table
@@ -75,7 +76,10 @@ def schedules(
             found = client.pause_schedule(name, why=why)
         else:
             found = client.resume_schedule(name) if resume else client.schedule(name)
+        is_started = isinstance(found, ScheduledRuns) and not client.connection.delivers()
     _print(found, as_json=as_json)
+    if is_started and not as_json:
+        hint_for_runs()
 
 
 def _print(found: SchedulesResponse | ScheduleResponse | ScheduledRuns, *, as_json: bool) -> None:

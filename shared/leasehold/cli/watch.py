@@ -300,6 +300,9 @@ def print_result(run: Manifest, *, url: str | None = None) -> int:
         short = value_in_short(run.steps[run.position.step].kept_output, _MAX_OUTPUT)
         note(f"output: {short}")
         commands.insert(0, command_line("output", *words))
+    if wait := run.waits_for:
+        sent = command_line("signal", run.run_id, wait.name, "--json", "VALUE", *url_words(url))
+        commands.insert(0, sent)
     note("next:", " · ".join(commands))
     return code_of(run)
 

@@ -540,7 +540,8 @@ class Client:
             SignalIdReusedError: the id came before with another value.
             InvalidSignalError: the value does not fit the model of the wait.
         """
-        given = {"value": plain_input(value, "value"), "id": id or system_clock().new_id()}
+        signal_id = system_clock().new_id() if id is None else id
+        given = {"value": plain_input(value, "value"), "id": signal_id}
         return self.call(calls.signal, SignalBody(**given), run, name=name)
 
     def stack(self, run: Run, timeout: float | None = None) -> TraceEvent | None:

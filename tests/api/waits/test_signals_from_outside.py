@@ -156,12 +156,13 @@ def test_the_command_sends_a_signal(
         ("aproval", "{}", "no wait for a signal 'aproval'"),
         ("approval", "{", "JSON"),
         ("approval", '{"approved": 7}', "does not fit the signal 'approval'"),
+        ("approval --id ", json.dumps(YES), "id is ''; allowed"),  # a variable that is not set
     ],
 )
 def test_the_command_refuses_bad_input_in_one_line(
     tmp_path: Path, environ: dict[str, str], waiting: str, name: str, value: str, words: str
 ) -> None:
-    done = Shell(tmp_path, environ).run("signal", waiting, name, "--json", value)
+    done = Shell(tmp_path, environ).run("signal", waiting, *name.split(" "), "--json", value)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
