@@ -36,6 +36,7 @@ from leasehold.errors import (
     AwaitConfirmationError,
     CallUnconfirmedError,
     InvalidRequestError,
+    LeaseLostError,
 )
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
@@ -272,6 +273,28 @@ def test_they_go_with_their_step_and_what_is_kept_with_the_run(engine: Engine, u
 
     assert [call.key for call in left] == ["kept"]
     assert (done.purged, stored(engine, run_id)) == (1, [])
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_frozen_worker_leaves_nothing_of_a_run_that_was_purged_meanwhile(
+    engine: Engine, unique: str, tmp_path: Path, size: int
+) -> None:
+    """Its call was under way when it froze, and is recorded when it wakes: no sweep looks there."""
+    run_id = begun(engine, unique)
+    held = next_attempt(engine, run_id)
+
+    def frozen() -> str:
+        operate(engine, run_id, OperationRequest(Operation.CANCEL, actor="ada"))
+        later = engine.clock.now() + timedelta(hours=1)
+        assert purge(engine, RunFilter(label=f"of:{unique}"), ended_before=later).purged == 1
+        held.ends_at = engine.clock.monotonic()
+        return "x" * size
+
+    with pytest.raises(LeaseLostError):
+        StepContext(AttemptCalls(held)).once("ask", frozen)
+
+    assert stored(engine, run_id) == []
+    assert not list((tmp_path / "artifacts").rglob(f"*{run_id}*/**/*.*"))
 
 
 class KilledError(BaseException):

@@ -20,7 +20,7 @@ from leasehold.attempt.values import discard, load, pack_call, put_packed
 from leasehold.domain.checkpoint import CallResult, UnconfirmedCall
 from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size, digest
 from leasehold.domain.kept_checkpoint import may_read
-from leasehold.domain.manifest import fits_inline
+from leasehold.domain.manifest import fits_inline, run_ref
 from leasehold.domain.recorded_calls import (
     MAX_AGAIN,
     MAX_RESULTS,
@@ -59,6 +59,7 @@ from leasehold.errors import (
     CallVariesError,
     DamagedFileError,
     DocumentExistsError,
+    LeaseLostError,
     StoreUnavailableError,
     TooManyCallsError,
     VersionConflictError,
@@ -188,8 +189,26 @@ class RecordedCalls:
         if not spend.is_nothing:
             attempt.tally.note_recorded_spend(spend)
         attempt.engine.telemetry.call_recorded(attempt.manifest, key, took_s)
-        attempt.check_lease()  # who has lost it hears of it, with its work kept
+        try:
+            attempt.check_lease()  # who has lost it hears of it, with its work kept
+        except LeaseLostError:
+            self._withdraw_if_purged(ref, stored)
+            raise
         return self.text_of(stored, made.result)
+
+    def _withdraw_if_purged(self, ref: Ref, stored: CallResult) -> None:
+        """Delete a result whose run was purged before it was written: nothing else ever would.
+
+        A purge marks its run before it deletes the results, so one of the two sees the other.
+        """
+        engine = self._attempt.engine
+        with suppress(StoreUnavailableError):
+            found = engine.documents.get(run_ref(self._run.run_id))
+            if found is not None and found.document.get("purgedAt") is None:
+                return
+            engine.documents.delete(ref)
+            if stored.ref is not None:
+                discard(engine.artifacts, stored.ref, engine.threads)
 
     def keep(self, made: MadeCall) -> tuple[Ref, CallResult, bool]:
         """Record a result unless its key has one: its document, what is stored, and if it is new.

@@ -178,8 +178,8 @@ def _spend(run: Manifest) -> Iterator[Fact]:
     of_budget = "" if run.budget is None else f" of its budget of {run.budget.words}"
     if of_budget or not run.spend.is_nothing:
         yield "spent", f"{run.spend.words}{of_budget}"
-    if not run.spared.is_nothing:
-        yield "spared", f"{run.spared.words}: kills, retries and resumes did not cost that"
+    if spared := run.spared_words:
+        yield "spared", f"{spared}: kills, retries and resumes did not cost that"
 
 
 def _trials(run: Manifest) -> Iterator[Fact]:

@@ -42,6 +42,7 @@ from leasehold.domain.manifest_parts import (
     StepRecord,
     step_type_at,
 )
+from leasehold.domain.printable import counted
 from leasehold.domain.signal import WAITING, Signal, Wait, WaitRule
 from leasehold.domain.skips import skip_problem
 from leasehold.domain.slots import SlotWait, line_of
@@ -418,11 +419,19 @@ class Manifest(RunFields):
         return total_of(record.spared for record in self.steps.values())
 
     @property
+    def spared_words(self) -> str:
+        """What kills did not cost it, for people: `0.80 USD in 3 calls`; empty: nothing."""
+        calls = sum(one.calls.spared for one in self.steps.values() if one.calls is not None)
+        words = [] if self.spared.is_nothing else [self.spared.words]
+        words += [counted(calls, "call")] if calls else []
+        return " in ".join(words)
+
+    @property
     def cost_words(self) -> str:
         """What it has cost, and was spared, for people; empty: nothing that is known."""
-        spend, spared = self.spend, self.spared
+        spend, spared = self.spend, self.spared_words
         words = [] if spend.is_nothing else [f"cost {spend.words}"]
-        words += [] if spared.is_nothing else [f"kills did not cost {spared.words}"]
+        words += [f"kills did not cost {spared}"] if spared else []
         return "; ".join(words)
 
     @property

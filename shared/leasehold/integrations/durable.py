@@ -10,15 +10,16 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, get_args
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from leasehold.domain.recorded_calls import MAX_KEY
 from leasehold.domain.spend import checked_spend
 from leasehold.errors import (
     ContinuedError,
+    InvalidRequestError,
     LeaseholdError,
     LeaseLostError,
     StoreUnavailableError,
@@ -283,6 +284,25 @@ def _passing_in(error: BaseException) -> PassingError | None:
         found = error.subgroup(PassingError)
         return None if found is None else _passing_in(found.exceptions[0])
     return error if isinstance(error, PassingError) else None
+
+
+def checked_on_unknown(given: Mapping[str, OnUnknown] | None) -> dict[str, OnUnknown]:
+    """Return what becomes of tools that must not be repeated, or raise InvalidRequestError.
+
+    Before a model is paid: the call of the tool itself would be refused after it.
+    """
+    for name, word in (given or {}).items():
+        if word not in get_args(OnUnknown):
+            allowed = ", ".join(get_args(OnUnknown))
+            raise InvalidRequestError(field=f"on_unknown[{name!r}]", value=word, allowed=allowed)
+    return dict(given or {})
+
+
+def warn_of_tools(ctx: StepContext, unknown: Iterable[str], tools: Iterable[str]) -> None:
+    """Warn of tools that are to be kept from repetition and that no agent has, if there are any."""
+    if names := ", ".join(sorted(unknown)):
+        words = "on_unknown names %s, and the agents had no such tool; they had: %s"
+        ctx.log.warning(words, names, ", ".join(sorted(tools)) or "none")
 
 
 def current() -> Durable | None:

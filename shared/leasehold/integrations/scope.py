@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from leasehold.errors import ContinuedError, LeaseholdError
-from leasehold.integrations.durable import Durable, PassingError, durable, key_of
+from leasehold.integrations.durable import (
+    Durable,
+    PassingError,
+    checked_on_unknown,
+    durable,
+    key_of,
+    warn_of_tools,
+)
 from leasehold.integrations.prices import Price
 from leasehold.worker.context.once import OnUnknown
 from leasehold.worker.context.step_context import StepContext
@@ -40,12 +47,8 @@ class Block:
 
     def check_names(self) -> None:
         """Warn of a tool that is to be kept from repetition and that no agent has."""
-        if self.tools and (unknown := sorted(set(self.on_unknown) - self.tools)):
-            self.step.ctx.log.warning(
-                "on_unknown names %s, and the agents had no such tool; they had: %s",
-                ", ".join(unknown),
-                ", ".join(sorted(self.tools)),
-            )
+        if self.tools:
+            warn_of_tools(self.step.ctx, set(self.on_unknown) - self.tools, self.tools)
 
     async def call(self, key: str, body: Callable[[], Awaitable[Any]], **more: Any) -> Any:
         """Do as `Durable.call`.
@@ -99,7 +102,7 @@ def entered(
     An error that ends the attempt, as a lost lease, leaves this block in any case.
     """
     with durable(ctx, price=price) as step:
-        block = Block(step, on_unknown or {})
+        block = Block(step, checked_on_unknown(on_unknown))
         token = _BLOCK.set(block)
         try:
             yield block

@@ -68,7 +68,9 @@ def test_a_run_over_its_budget_is_given_more(pages: Pages, tab: Page) -> None:
     form.get_by_role("button", name="Resume this run").click()
 
     expect(tab.locator(".headline .chip")).to_contain_text("completed")
-    expect(tab.locator(".headline")).to_contain_text("kills did not cost 1.50 USD, 9.4k tokens")
+    expect(tab.locator(".headline")).to_contain_text(
+        "kills did not cost 1.50 USD, 9.4k tokens in 1 call"
+    )
     assert pages.run(run_id)["budget"] == {"usd": 9.0, "tokens": None}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,12 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from leasehold.errors import ContinuedError, LeaseLostError, UnrestorableResultError
+from leasehold.errors import (
+    ContinuedError,
+    InvalidRequestError,
+    LeaseLostError,
+    UnrestorableResultError,
+)
 from leasehold.integrations.langgraph import LeaseholdMiddleware, durable
 from leasehold.testing import FrozenClock, RecordingContext, step_context
 from tests.integrations.langgraph.answering import ScriptedModel
@@ -288,3 +294,29 @@ def test_a_lost_lease_passes_a_middleware_that_tries_tools_again(in_threads: boo
         run(ctx, asked, [search], middleware=[again], in_threads=in_threads)
 
     assert called == ["a"]
+
+
+def test_a_tool_that_must_not_be_repeated_and_that_no_agent_has_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else one whose name was misspelt would be repeated without a word."""
+
+    @tool
+    def order() -> str:
+        """Order."""
+        return "ordered"
+
+    with step_context() as ctx, durable(ctx):
+        middleware = LeaseholdMiddleware(on_unknown={"oder": "ask"})
+        agent = create_agent(Answers(says=asks(("order", {}))), [order], middleware=[middleware])
+        invoked(agent, "Go.", in_threads=False)
+
+    said = [each for each in caplog.messages if each.startswith("on_unknown")]
+    assert said == ["on_unknown names oder, and the agents had no such tool; they had: order"]
+
+
+def test_another_word_for_such_a_tool_is_refused_before_a_model_is_paid() -> None:
+    allowed = "on_unknown['order'] is 'aks'; allowed: repeat, ask, fail"
+
+    with pytest.raises(InvalidRequestError, match=re.escape(allowed)):
+        LeaseholdMiddleware(on_unknown={"order": "aks"})  # type: ignore[dict-item]

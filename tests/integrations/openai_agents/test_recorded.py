@@ -180,6 +180,16 @@ def test_a_tool_that_no_agent_has_is_said_to_be_unknown(
     assert caplog.messages[-1].startswith("on_unknown names fetsh, and the agents had no such tool")
 
 
+def test_another_word_for_such_a_tool_is_refused_before_a_model_is_paid(
+    engine: InProcessEngine, tmp_path: Path
+) -> None:
+    run = played(engine, "plain", tmp_path, on_unknown={"fetch": "aks"})
+
+    assert (run.status, MADE) == ("BLOCKED", [])
+    assert run.error is not None
+    assert run.error.message == "on_unknown['fetch'] is 'aks'; allowed: repeat, ask, fail."
+
+
 def test_an_agent_without_a_name_is_refused(engine: InProcessEngine, tmp_path: Path) -> None:
     run = played(engine, "unnamed", tmp_path)
 

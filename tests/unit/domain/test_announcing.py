@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from leasehold.domain import lifecycle
 from leasehold.domain.announcement import AnnouncedEvent, Announcement
 from leasehold.domain.change import Change, as_write
-from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.checkpoint import CallCount, KeptValue
 from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, is_occurrence
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_messages
@@ -72,6 +72,18 @@ def completed_at_a_price(runs: Runs, at: At, rules: Rules) -> Change:
         fence=runs.fence(run),
         output=KeptValue(text='"sent"'),
         notes=Notes(spent=Spend(tokens=310_000, usd=1.24), spared=Spend(usd=0.8)),
+    )
+
+
+def completed_with_calls_that_cost_nothing_known(runs: Runs, at: At, rules: Rules) -> Change:
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+    return lifecycle.complete(
+        run,
+        at(9),
+        rules=rules,
+        fence=runs.fence(run),
+        output=KeptValue(text='"sent"'),
+        notes=Notes(calls=CallCount(made=4, spared=3)),
     )
 
 
@@ -190,6 +202,12 @@ WAYS: list[tuple[Callable[[Runs, At, Rules], Change], AnnouncedEvent, str, str]]
         COMPLETED,
         "2",
         f"{WHO} is completed (cost 1.24 USD, 310k tokens; kills did not cost 0.80 USD).",
+    ),
+    (
+        completed_with_calls_that_cost_nothing_known,
+        COMPLETED,
+        "2",
+        f"{WHO} is completed (kills did not cost 3 calls).",
     ),
     (
         over_its_budget,

@@ -18,10 +18,17 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from leasehold.integrations.durable import Durable, current, key_of
+from leasehold.integrations.durable import (
+    Durable,
+    checked_on_unknown,
+    current,
+    key_of,
+    warn_of_tools,
+)
 from leasehold.integrations.langgraph.recorded import (
     Fingerprints,
     name_of_model,
+    name_of_tool,
     recorded_response,
     recorded_result,
     response_of,
@@ -55,11 +62,14 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
 
     Args:
         on_unknown: for tools that must not be repeated, by name: "ask" or "fail", as of `ctx.once`.
+
+    Raises:
+        InvalidRequestError: `on_unknown` has another word.
     """
 
     def __init__(self, on_unknown: Mapping[str, OnUnknown] | None = None) -> None:
         super().__init__()
-        self._on_unknown = dict(on_unknown or {})
+        self._on_unknown = checked_on_unknown(on_unknown)
         self._by_step: WeakKeyDictionary[Durable, _StepCalls] = WeakKeyDictionary()
 
     async def awrap_model_call(
@@ -77,7 +87,7 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
             _spend(step, request.model, response)
             return recorded_response(response)
 
-        with self._calls(step).numbered(request) as (key, fingerprint):
+        with self._calls(step, request).numbered(request) as (key, fingerprint):
             recorded = await step.call(key, body, request=fingerprint)
         return response_of(recorded, request.response_format)
 
@@ -96,7 +106,7 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
             _spend(step, request.model, response)
             return recorded_response(response)
 
-        with self._calls(step).numbered(request) as (key, fingerprint):
+        with self._calls(step, request).numbered(request) as (key, fingerprint):
             recorded = step.call_in_thread(key, body, request=fingerprint)
         return response_of(recorded, request.response_format)
 
@@ -134,8 +144,14 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
 
         return call.result_of(step.call_in_thread(call.key, body, **call.facts))
 
-    def _calls(self, step: Durable) -> _StepCalls:
-        return self._by_step.setdefault(step, _StepCalls())
+    def _calls(self, step: Durable, request: ModelRequest[Any]) -> _StepCalls:
+        calls = self._by_step.get(step)
+        if calls is None:
+            calls = self._by_step[step] = _StepCalls()
+            if self._on_unknown:
+                tools = {name_of_tool(each) for each in request.tools}
+                warn_of_tools(step.ctx, set(self._on_unknown) - tools, tools)
+        return calls
 
 
 class _StepCalls:

@@ -85,6 +85,12 @@ def name_of_model(model: Any) -> str:
     return str(model._get_ls_params().get("ls_model_name") or type(model).__name__)  # noqa: SLF001 - no other way
 
 
+def name_of_tool(tool: Any) -> str:
+    """Return the name by which a model calls a tool."""
+    described = tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
+    return str(described.get("function", described).get("name") or "")
+
+
 def _digest(value: Any) -> str:
     # Where an object is in memory says nothing of what it is, and is other in each attempt.
     text = json.dumps(value, sort_keys=True, default=lambda each: type(each).__name__)
