@@ -376,8 +376,8 @@ def call_ahead(engine: Engine, attempt: Attempt) -> None:
     """Call who is next before the attempt is settled; its task is created once the slot is free.
 
     A worker that is killed between the two leaves a run that is dispatched, which has its alarm, in
-    place of a slot that no run knows to be free. An attempt that ends quickly, and came to no line,
-    looks for none before its end; nor does one that is to stop soon.
+    place of a slot that no run knows to be free. An attempt that ends quickly, and came to no
+    line, looks for none before its end; nor does one that is to stop soon.
     """
     run = attempt.manifest
     lease = run.position.lease

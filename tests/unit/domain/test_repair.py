@@ -206,7 +206,7 @@ def test_a_repaired_run_is_in_order_and_a_second_repair_changes_nothing(
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
 def test_a_repaired_run_completes(runs: Runs, at: At, broken: Broken) -> None:
-    """One that is over or waits, for a person or a limit, stays so; all others are worked on to their end."""
+    """One that is over, or waits for a person or a limit, stays so; all others reach their end."""
     run = mended(broken(runs, at), runs, at, 20).manifest
     if run.is_terminal or run.status is RunStatus.BLOCKED:
         assert broken in (lease_of_the_dead, stray_alarm)

@@ -72,6 +72,11 @@ def flaws(manifest: Manifest, grace: timedelta) -> Iterator[Breach]:
     if manifest.shard != shard_of(manifest.run_id):
         finding = f"It is in shard {manifest.shard}, where no sweep looks for it."
         yield Breach("wrong_shard", finding, "It is moved to its shard.")
+    yield from _strays(manifest)
+
+
+def _strays(manifest: Manifest) -> Iterator[Breach]:
+    """Yield what a run is found by that its state rules out."""
     claimable = manifest.claimable_step
     if manifest.claimable != claimable:
         finding = f"It is listed for remote workers as {manifest.claimable}, and waits for none."
