@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple, Protocol
@@ -13,6 +14,10 @@ from leasehold.domain.stored import Answer, DecideDocument, Document, Ref
 
 #: The last character there is: behind a prefix it is behind all ids that begin so.
 BEHIND_ALL: Final = "\U0010ffff"
+
+#: Seconds after which each call of this context gives up, as where a person waits for a page; None:
+#: as late as any. A store that is across a network keeps to it.
+PATIENCE: Final[ContextVar[float | None]] = ContextVar("patience", default=None)
 
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 

@@ -11,7 +11,8 @@ import gzip
 import logging
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -44,6 +45,7 @@ from leasehold.errors import (
     InvalidRequestError,
     LeaseholdError,
 )
+from leasehold.ports.documents import PATIENCE
 from leasehold.registry.setting_texts import Right
 from leasehold.web.callers import actor_of, caller_of, check_right, page_rights
 from leasehold.web.entry import ASSETS, form_of
@@ -52,6 +54,8 @@ from leasehold.web.plain_page import AGAIN_S, PAGE_HEADERS, looks_again, remedy_
 
 _LOG: Final = logging.getLogger("leasehold.web")
 
+#: So long a reader waits for a store that does not answer.
+_PATIENCE_S: Final = 4.0
 _LEAST_COMPRESSED: Final = 1024
 #: A page says things that pass without a write: that a time has come, that no server is there.
 _FRESH_S: Final = 30
@@ -118,7 +122,8 @@ def answer_browser(
         row, values = match(request)
         if request.method == "POST":
             return _answer_form(answer_row, request, row, values)
-        return _answer_page(answer_row, request, row, values)
+        with _within(_PATIENCE_S):
+            return _answer_page(answer_row, request, row, values)
     except MethodNotAllowed:
         problem = f"{request.path} is no page to open, and takes no form like this one."
         return _error_page(request, 405, problem)
@@ -131,6 +136,16 @@ def answer_browser(
     except Exception:  # noqa: BLE001 - logged whole; the reader gets a page
         _LOG.exception("a page failed")
         return _error_page(request, 500, "Something failed here; the log of the server has it.")
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Have a store that is away be given up soon: the page says so, and looks again by itself."""
+    before = PATIENCE.set(seconds)
+    try:
+        yield
+    finally:
+        PATIENCE.reset(before)
 
 
 def _answer_page(

@@ -178,7 +178,7 @@ def test_a_form_meets_a_full_disk_and_is_done_when_there_is_room(
             expect(tab.get_by_role("status")).to_have_text("The run was paused.")
 
 
-@pytest.mark.nightly  # each look at it takes 20 s until Firestore is given up
+@pytest.mark.nightly  # each look at it takes 4 s until Firestore is given up
 def test_a_firestore_that_is_away_is_said_and_its_pages_heal(
     browser: Browser, tmp_path: Path
 ) -> None:

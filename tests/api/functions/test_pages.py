@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import re
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from werkzeug.test import TestResponse
 
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function
+from tests.api.functions.conftest import Function, function_of, one_store
+from tests.worlds.ports import own_port
 from tests.worlds.wrapped import Wrapped
 
 BROWSER = {
@@ -173,3 +176,29 @@ def test_a_form_of_another_place_changes_nothing(
 
     assert {answer.status_code for answer in answers} == {403}
     assert not serve_api.get(f"/runs/{run_id}")[1]["cancelled"]
+
+
+def test_a_page_of_a_store_that_does_not_answer_says_so_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing listens there. A program waits 20 s for its answer, and a person does not."""
+    monkeypatch.setattr("leasehold.web.pages._PATIENCE_S", 0.2)
+    one_store(
+        tmp_path,
+        monkeypatch,
+        LEASEHOLD_STORE="firestore://p-away/(default)",
+        LEASEHOLD_ARTIFACTS_SHARED="yes",
+        LEASEHOLD_TASKS="cloud-tasks://p/l",
+        LEASEHOLD_FUNCTION_URL="http://127.0.0.1:1/",
+        LEASEHOLD_TASK_ACCOUNT="tasks@p.iam.gserviceaccount.com",
+        CLOUD_TASKS_EMULATOR_URL="http://127.0.0.1:1",
+        FIRESTORE_EMULATOR_HOST=f"127.0.0.1:{own_port()}",
+    )
+    for serve_api in function_of("serve_api"):
+        begun = time.monotonic()
+        answer = look(serve_api, "/")
+
+        assert (answer.status_code, answer.mimetype) == (503, "text/html")
+        assert "no success within 0.2 s" in answer.text
+        assert "looks again by itself" in answer.text
+        assert time.monotonic() - begun < 10

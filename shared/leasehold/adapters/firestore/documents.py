@@ -10,7 +10,7 @@ from leasehold.adapters.firestore.retry_budget import DEADLINE_S, RetryBudget
 from leasehold.domain.stored import Answer, DecideDocument, Ref
 from leasehold.errors import VersionConflictError
 from leasehold.ports.clock import Clock
-from leasehold.ports.documents import Committed, Query, Snapshot
+from leasehold.ports.documents import PATIENCE, Committed, Query, Snapshot
 
 #: A commit of 10 MiB takes some hundreds of deletions, whatever their names.
 _DELETED_AT_ONCE: Final = 300
@@ -126,5 +126,6 @@ class FirestoreDocuments:
         self._connection.close()
 
     def _budget(self, within: float | None = None) -> RetryBudget:
-        seconds = self._deadline_s if within is None else min(within, self._deadline_s)
+        bounds = (self._deadline_s, within, PATIENCE.get())
+        seconds = min(bound for bound in bounds if bound is not None)
         return RetryBudget(self._clock, self._connection.name, seconds)
