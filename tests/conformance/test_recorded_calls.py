@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -37,6 +37,8 @@ from leasehold.errors import (
     CallUnconfirmedError,
     InvalidRequestError,
     LeaseLostError,
+    NotAllowedError,
+    StoreUnavailableError,
 )
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
@@ -52,6 +54,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from leasehold.worker.context.once import OnUnknown
 from tests.conformance.test_temporary_files import LosesAnswer
+from tests.worlds.wrapped import Wrapped
 
 PAID: list[str] = []
 
@@ -427,6 +430,74 @@ def test_who_asks_what_could_be_done_has_not_answered_for_a_call(
 
     assert left == before
     assert {"approve", "retry"} <= {one.value for one in asked.explanation.operations}
+    assert charges(engine, run_id, "ask") == "charged"
+    assert PAID == ["charge 7"]
+
+
+class Meanwhile(Wrapped[Documents]):
+    """A store with another person at work: something happens when a call is looked at."""
+
+    happens: Callable[[Ref], object] = staticmethod(lambda _: None)
+
+    def get(self, ref: Ref) -> Any:
+        found = self.inner.get(ref)
+        if ref.collection.endswith("/calls"):
+            self.happens(ref)
+        return found
+
+
+class AwayForRuns(Wrapped[Documents]):
+    """A store that takes what lies beside a run, and then is away."""
+
+    def transact(self, ref: Ref, *given: Any, **named: Any) -> Any:
+        if ref.collection == "runs":
+            raise StoreUnavailableError(store="store", problem="it is away")
+        return self.inner.transact(ref, *given, **named)
+
+
+def test_of_two_people_who_answer_at_once_the_one_whose_answer_is_taken_counts(
+    engine: Engine, unique: str
+) -> None:
+    """Ada says that it happened. Bob says that it did not, and is refused: it is not paid again."""
+    run_id = asked_about(engine, unique)
+    store = Meanwhile(engine.documents)
+    store.happens = engine.documents.delete  # all that Bob's word does before it is decided
+
+    approved(replace(engine, documents=store), run_id)
+    with pytest.raises(NotAllowedError):
+        operate(engine, run_id, OperationRequest(Operation.RETRY, actor="bob"))
+
+    assert charges(engine, run_id, "ask") == "charged"
+    assert PAID == ["charge 7"]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_an_answer_that_did_not_get_through_decides_nothing(
+    engine: Engine, unique: str, *, large: bool
+) -> None:
+    """She was wrong, and corrects it."""
+    run_id = asked_about(engine, unique)
+    away = AwayForRuns(engine.documents)
+    text = "y" * 100_000 if large else "right"
+    with pytest.raises(StoreUnavailableError):
+        approved(replace(engine, documents=away), run_id, "wrong")
+    approved(engine, run_id, text)
+
+    assert charges(engine, run_id, "ask") == text
+    assert [one.is_open for one in list_calls(engine, run_id).calls] == [None]
+    assert PAID == ["charge 7"]
+
+
+def test_a_paused_run_keeps_an_answer_for_a_call_until_it_is_resumed(
+    engine: Engine, unique: str
+) -> None:
+    run_id = asked_about(engine, unique)
+    operate(engine, run_id, OperationRequest(Operation.PAUSE, actor="ada"))
+    approved(engine, run_id)
+    paused = get_run(engine, run_id)
+    operate(engine, run_id, OperationRequest(Operation.RESUME, actor="ada"))
+
+    assert (paused.paused, paused.position.lease) == (True, None)
     assert charges(engine, run_id, "ask") == "charged"
     assert PAID == ["charge 7"]
 

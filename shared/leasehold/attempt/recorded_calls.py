@@ -125,18 +125,18 @@ class RecordedCalls:
         """
         check_call_key(key)
         before = self._results().get(key, [])
-        fitting = [one for one in before if is_for(one.call, request)]
-        if fitting and fitting[-1].call.is_open:
-            self._check_known(fitting[-1], intent)
-        elif fitting:
-            _check_type(fitting[-1].call, type_)
-            text = self._text_of(fitting[-1])
+        one = _that_counts(before, request)
+        if one is not None and one.call.is_open:
+            self._check_known(one, intent)
+        elif one is not None:
+            _check_type(one.call, type_)
+            text = self._text_of(one)
             if text is not None:
                 self._attempt.note_calls(spared=1)
-                if (spend := fitting[-1].call.spend) is not None:
+                if (spend := one.call.spend) is not None:
                     self._attempt.tally.note_spared_spend(spend)
                 return text
-            self._check_known(fitting[-1], intent)
+            self._check_known(before[-1], intent)
         elif before and request is not None:
             self._note_diverged([one.call for one in before], request)
         self._attempt.tally.check_budget()
@@ -162,10 +162,10 @@ class RecordedCalls:
         if self._found is None:
             return False
         before = self._found.get(key, ())
-        fitting = [one.call for one in before if is_for(one.call, request)]
-        if not fitting:
+        one = _that_counts(before, request)
+        if one is None:
             return not before and intent is None
-        return not fitting[-1].is_open and fitting[-1].inline is not None
+        return not one.call.is_open and one.call.inline is not None
 
     def record(self, made: MadeCall) -> str:
         """Record a result, and return the one that counts: the first that was recorded.
@@ -327,13 +327,13 @@ class RecordedCalls:
             request: only those for this request; None: for any.
         """
         for name, results in sorted(self._results().items()):
-            fitting = [one for one in results if is_for(one.call, request)]
+            one = _that_counts(results, request)
             is_wanted = name > behind and key in (None, name)
-            if not fitting or not is_wanted or fitting[-1].call.is_open:
+            if one is None or not is_wanted or one.call.is_open:
                 continue
-            text = self._text_of(fitting[-1])
+            text = self._text_of(one)
             if text is not None:
-                yield fitting[-1].call, text
+                yield one.call, text
 
     def _store(self, ref: Ref, call: CallResult) -> tuple[CallResult, bool]:
         """Write a result unless its key has one; return the one that is stored, and if it is new.
@@ -464,6 +464,17 @@ class RecordedCalls:
             attempt.engine.documents.transact(
                 diverged_ref(run), left_once(run, TraceType.CALL_DIVERGED, detail=detail)
             )
+
+
+def _that_counts(before: Sequence[_Found], request: Request | None) -> _Found | None:
+    """Return the result that counts for a request; None: there is none.
+
+    The first one that is in the run: a person has told it, or a version before this one kept it.
+    Else the last one that was recorded.
+    """
+    fitting = [one for one in before if is_for(one.call, request)]
+    in_run = (one for one in fitting if one.ref is None)
+    return next(in_run, fitting[-1] if fitting else None)
 
 
 def _when(one: _Found) -> float:

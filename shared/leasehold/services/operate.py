@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +19,7 @@ from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.notes import said
 from leasehold.domain.recorded_calls import calls_of, kept_files, recorded_call
 from leasehold.domain.spend import SpendLimit
-from leasehold.domain.stored import Document, Ref, StoredDocument, Write, replace
+from leasehold.domain.stored import Ref, replace
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import (
     AlreadyRecreatedError,
@@ -186,8 +185,8 @@ def _commit(
     """
     new = _new_run(engine, manifest, request)
     transition = _transition(engine, manifest, request, bound, new)
-    if manifest.position.unconfirmed_call is not None:
-        _answer_for_call(engine, manifest, request, manifest.position.unconfirmed_call)
+    if new is None and (call := manifest.position.unconfirmed_call) is not None:
+        return _answer_for_call(engine, manifest, request, transition, call)
     if new is None or (new.large_input is None and not new.run.input_files):
         return engine.commit(manifest.run_id, transition).answer
     transition(manifest, engine.clock.now())  # what is refused anyway has nothing stored
@@ -306,51 +305,78 @@ def _lost_files(engine: Engine, manifest: Manifest) -> frozenset[str]:
     return frozenset(names) - found
 
 
-def _answer_for_call(
-    engine: Engine, manifest: Manifest, request: OperationRequest, call: UnconfirmedCall
-) -> None:
-    """Keep what a person says of a call that may have happened: its result, or that it has not.
+def _told_of_call(
+    engine: Engine, manifest: Manifest, call: UnconfirmedCall, result: Any
+) -> CallResult | None:
+    """Return what a person says that a call has returned, as the run keeps it.
 
-    A result that its worker has recorded since stands, and so does a later attempt to make it.
+    It is part of the commit that decides, so of two people at once one decides. None: its worker
+    has recorded a result since, which stands.
     """
-    if request.operation not in (Operation.APPROVE, Operation.RETRY):
-        return
-    ref = Ref(calls_of(call.run_id or manifest.run_id), call.name)
-    found = engine.documents.get(ref)
-    known = None if found is None else recorded_call(found.document)
-    if known is not None and not (known.attempt == call.attempt and _is_unknown(engine, known)):
-        return
-    if request.operation is Operation.RETRY:
-        if found is not None:
-            with suppress(VersionConflictError):  # as above
-                engine.documents.delete(ref, if_version=found)
-        return
-    at, text = manifest.position, canonical(request.output)
+    known = _known_call(engine, manifest, call)
+    if known is not None and not _is_unknown(engine, known, call):
+        return None
+    at, text = manifest.position, canonical(result)
     name = f"{values_folder(manifest)}/{at.step}-told-{digest(text)[:16]}.json"
     kept = keep(engine.artifacts, text, name)
-    before = known or CallResult(
-        step=at.step, trial=at.trial, key=call.key, type="", attempt=call.attempt
-    )
-    told = replace(
+    before = known or CallResult(step=at.step, trial=at.trial, key=call.key, type="")
+    return replace(
         before,
+        step=at.step,
+        trial=at.trial,
         type="",
         inline=kept.text,
         ref=kept.ref,
         digest=None,
         bytes=len(text.encode()),
+        at=engine.clock.now(),
         is_open=None,
     )
 
-    def tell(stored: Document | None, now: datetime) -> Write[None]:
-        is_same = found is not None or stored is None
-        return Write(None, StoredDocument(replace(told, at=now)) if is_same else None)
 
-    with suppress(VersionConflictError):  # as above
-        engine.documents.transact(ref, tell, if_version=found, is_new=found is None)
+def _answer_for_call(
+    engine: Engine,
+    manifest: Manifest,
+    request: OperationRequest,
+    transition: Transition,
+    call: UnconfirmedCall,
+) -> Change:
+    """Commit what a person says of a call; that it was to be made is no question any more."""
+    if request.operation is Operation.RETRY:  # before the next attempt looks
+        _withdraw_call(engine, manifest, call)
+    change = engine.commit(manifest.run_id, transition).answer
+    if request.operation is Operation.APPROVE:
+        with suppress(StoreUnavailableError):  # what the run has counts in any case
+            _withdraw_call(engine, manifest, call)
+    return change
 
 
-def _is_unknown(engine: Engine, call: CallResult) -> bool:
+def _withdraw_call(engine: Engine, manifest: Manifest, call: UnconfirmedCall) -> None:
+    """Forget that a call was to be made which, as a person says, has not happened.
+
+    A result that its worker has recorded since stands, and so does a later attempt to make it.
+    """
+    found = engine.documents.get(_ref_of(manifest, call))
+    known = None if found is None else recorded_call(found.document)
+    if found is None or (known is not None and not _is_unknown(engine, known, call)):
+        return
+    with suppress(VersionConflictError):  # it is recorded now
+        engine.documents.delete(found.ref, if_version=found)
+
+
+def _known_call(engine: Engine, manifest: Manifest, call: UnconfirmedCall) -> CallResult | None:
+    found = engine.documents.get(_ref_of(manifest, call))
+    return None if found is None else recorded_call(found.document)
+
+
+def _ref_of(manifest: Manifest, call: UnconfirmedCall) -> Ref:
+    return Ref(calls_of(call.run_id or manifest.run_id), call.name)
+
+
+def _is_unknown(engine: Engine, call: CallResult, asked: UnconfirmedCall) -> bool:
     """Return whether it is not known what a call returned: no result is there, or it is lost."""
+    if call.attempt != asked.attempt:
+        return False  # another attempt is about to make it, or has
     if call.is_open:
         return True
     try:
@@ -381,9 +407,9 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
         CatalogMisfitError: the step that would be next cannot run.
     """
     lifecycle.check_allowed(manifest, Operation.APPROVE)
-    if manifest.position.unconfirmed_call is not None:
-        _check_told(manifest.position.unconfirmed_call, value)
-        return {}
+    if (call := manifest.position.unconfirmed_call) is not None:
+        _check_told(call, value)
+        return {"told": _told_of_call(engine, manifest, call, value)}
     if value is AS_BEFORE:
         check_approval(engine, manifest)
         return {}

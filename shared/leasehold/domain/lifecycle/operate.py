@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from leasehold.domain.change import Change, Draft, unchanged, with_index_fields
-from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.checkpoint import CallResult, KeptValue
 from leasehold.domain.children import ITEMS_MISSING, ItemsOf, with_word
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import question_task
@@ -292,10 +292,11 @@ def approve(
     reason: str,
     edited: KeptValue | None = None,
     verdict: TrialVerdict | None = None,
+    told: CallResult | None = None,
 ) -> Change:
     """Hand off the output that was kept, or the one that a person puts in its place.
 
-    Where a call may have happened, its result is recorded by then, and the step goes on.
+    Where a call may have happened, the step goes on with its result.
 
     Args:
         manifest: the run.
@@ -305,6 +306,7 @@ def approve(
         reason: why.
         edited: the output in place of the one that was kept, as a whole one; None: that one.
         verdict: what the edited output of a reviewer says of the trial.
+        told: the result of the call; None: its worker has recorded it since.
 
     Raises:
         NotAllowedError: neither an output nor a call waits for a decision.
@@ -313,6 +315,8 @@ def approve(
     draft = Draft(manifest, now, rules)
     if (call := manifest.position.unconfirmed_call) is not None:
         draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason, call=call.key)
+        if told is not None:
+            draft.position = replace(draft.position, calls=(*draft.position.calls, told))
         return _go_on(draft, RunEvent.APPROVED, Outcome.APPROVED)
     is_edited = edited is not None or None
     draft.trace(TraceType.RUN_APPROVED, actor=actor, reason=reason, edited=is_edited)
