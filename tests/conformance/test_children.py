@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -25,7 +26,7 @@ from leasehold.domain.effect import Task
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import LeaseLostError
-from leasehold.ports.documents import Documents, Query
+from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine, find_run
@@ -38,6 +39,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.builders import let_pass
+from tests.worlds.wrapped import Wrapped
 
 COUNT = 6
 #: So often a task comes twice.
@@ -148,6 +150,48 @@ def test_the_join_finalised_while_children_run(engine: Engine, queue: Queue, uni
     sweep(engine, among={run.run_id, first.run_id})
     drain(engine, queue)
     assert total(engine, run) == (55, COUNT)
+
+
+def test_a_question_for_the_children_of_one_place_joins_none_of_the_next(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """Who asks has read that all are through; before it commits, others take the run on."""
+    asked = {"name": unique, "count": COUNT}
+    run = start_run(engine, StartRequest("both-and-outer", asked)).manifest
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    play_lanes_alone(engine, queue, run)
+    first = get_run(engine, run.run_id)
+    hint = Hint(run.run_id, first.position.dispatch.generation)
+
+    def move_on() -> None:
+        execute_step(engine, hint)
+        drain(engine, queue, until=partial(is_resting, engine, run))
+
+    late = replace(engine, documents=cast(Documents, _Interrupted(engine.documents, move_on)))
+    outcome = execute_step(late, hint)
+    second = get_run(engine, run.run_id)
+
+    assert (first.position.step, second.position.step) == ("count_up-and-name_it", "squares")
+    assert outcome is Outcome.MOVED_ON
+    assert second.is_resting
+    assert (second.status, second.block) == (RunStatus.PENDING, None)
+    drain(engine, queue)
+    assert get_run(engine, run.run_id).steps["say_total"].output == f'"{COUNT} make 55"'
+
+
+class _Interrupted(Wrapped[Documents]):
+    """A store at which others are faster: they do something after the first look at children."""
+
+    def __init__(self, inner: Documents, do: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._do: list[Callable[[], object]] = [do]
+
+    def query(self, query: Query) -> Sequence[Snapshot]:
+        """Answer, and let others act before the answer is used."""
+        found = self.inner.query(query)
+        if "openOf" in query.equal and self._do:
+            self._do.pop()()
+        return found
 
 
 def test_the_task_of_a_lane_that_comes_again_asks_what_its_killed_worker_did_not(

@@ -426,15 +426,15 @@ def ask(engine: Engine, run: Manifest) -> Committed[Change] | None:
     waiting = [one for one in open_children if waits_for_person(one.document)]
     if len(waiting) < len(open_children):
         return None
-    rules = engine.dispatch_rules()
+    rules, asked = engine.dispatch_rules(), run.position.children
     transition: Transition
     if waiting:
         transition = partial(
-            lifecycle.block_at_children, rules=rules, finding=_waiting_words(waiting)
+            lifecycle.block_at_children, rules=rules, asked=asked, finding=_waiting_words(waiting)
         )
     else:
         transition = lifecycle.then_arrive(
-            partial(lifecycle.gather, rules=rules),
+            partial(lifecycle.gather, rules=rules, asked=asked),
             rules=rules,
             lease_id=engine.clock.new_id(),
             holder=engine.process.holder,

@@ -137,6 +137,11 @@ def join_both(_: StepContext, given: Both) -> str:
     return f"{given.name_it} {given.count_up}"
 
 
+def ask_again(_: StepContext, given: Both) -> Asked:
+    """Ask for as much as two steps said at once."""
+    return Asked(name=given.name_it, count=given.count_up)
+
+
 def say_total(_: StepContext, given: Total) -> str:
     """Put a total into words."""
     return f"{given.count} make {given.total}"
@@ -159,7 +164,7 @@ STEPS = Registry(
         _step(handler.__name__)
         for handler in (
             *(split, square, square_all, lose_one, merge, merge_outcomes, ask, count_up, name_it),
-            *(join_both, say_total, note_square),
+            *(join_both, say_total, note_square, ask_again),
         )
     ],
 )
@@ -180,6 +185,16 @@ PIPELINES = Registry(
         ),
         PipelineEntry(name="noted", steps=("split", Each("note_square", at_once=4), "merge")),
         PipelineEntry(name="both", steps=("ask", Parallel("count_up", "name_it"), "join_both")),
+        PipelineEntry(
+            name="both-and-outer",
+            steps=(
+                "ask",
+                Parallel("count_up", "name_it"),
+                "ask_again",
+                Child("squares"),
+                "say_total",
+            ),
+        ),
         PipelineEntry(name="outer", steps=("ask", Child("squares"), "say_total")),
     ],
 )

@@ -115,10 +115,18 @@ def ask_again(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
     return change._replace(wake=question_task(change.manifest))
 
 
-def gather(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
-    """Dispatch the attempt that gathers what the children made: all of them are through."""
+def gather(manifest: Manifest, now: datetime, *, rules: Rules, asked: Children | None) -> Change:
+    """Dispatch the attempt that gathers what the children made: all of them are through.
+
+    Args:
+        manifest: the run.
+        now: the store's time.
+        rules: the rules in force.
+        asked: the children that are through. While they were looked for, the run may have gone on
+            to another place, whose children have just begun.
+    """
     children = manifest.position.children
-    if children is None or not manifest.is_resting or manifest.is_terminal or manifest.paused:
+    if children is None or not _is_asked(manifest, asked) or manifest.paused:
         return unchanged(manifest, Outcome.MOVED_ON)
     if manifest.block is not None and manifest.block.code == ITEMS_MISSING:
         return unchanged(manifest, Outcome.BLOCKED)  # a late hint finds no more than before
@@ -129,12 +137,25 @@ def gather(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
     return dispatch_next(draft, Outcome.CONTINUED)
 
 
+def _is_asked(manifest: Manifest, asked: Children | None) -> bool:
+    """Return whether a run still waits for the children that were asked for."""
+    children = manifest.position.children
+    is_same = children is not None and asked is not None and children.since == asked.since
+    return is_same and manifest.is_resting and not manifest.is_terminal
+
+
 def block_at_children(
-    manifest: Manifest, now: datetime, *, rules: Rules, finding: str, code: str = CHILDREN_BLOCKED
+    manifest: Manifest,
+    now: datetime,
+    *,
+    rules: Rules,
+    asked: Children | None,
+    finding: str,
+    code: str = CHILDREN_BLOCKED,
 ) -> Change:
     """Block a run whose children all wait for a person, or left something out."""
     is_known = manifest.block is not None and manifest.block.code == code
-    if not manifest.is_resting or manifest.is_terminal or manifest.paused or is_known:
+    if not _is_asked(manifest, asked) or manifest.paused or is_known:
         return unchanged(manifest, Outcome.MOVED_ON)
     if manifest.status is RunStatus.BLOCKED:
         return unchanged(manifest, Outcome.BLOCKED)
