@@ -27,13 +27,14 @@ from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Write, replace
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents
+from leasehold.presentation.run_state import state_and_reason, step_line
 from leasehold.registry.pipelines import Catalog
 from leasehold.services import slots
 from leasehold.services.engine import Engine, change_run
 from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
-from leasehold.services.read_runs import get_run
+from leasehold.services.read_runs import RunFilter, get_run, list_summaries
 from leasehold.services.slots import Share
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
@@ -191,6 +192,12 @@ def test_no_more_than_the_limit_are_at_work_and_why_says_who_is(
     world.hold(second)
     assert [world.hint(third), world.hint(fourth)] == ["awaits_slot", "awaits_slot"]
 
+    run = world.run(fourth)
+    slot = f"waits for a slot of limit model:{world.model} (2 at once)"
+    assert step_line(run, "work", run.updated_at, worker="w").words == slot
+    (listed,) = list_summaries(engine, RunFilter(id_prefix=fourth)).runs
+    state = state_and_reason(listed).text
+    assert state == f"PENDING waits for limit model:{world.model} at once"
     words = explain_run(engine, fourth, is_gone=lambda _: False).explanation.words
 
     assert f"waits for a slot of limit model:{world.model} (2 at once)" in words

@@ -153,7 +153,9 @@ def _work(run: Manifest, now: datetime) -> Iterator[Fact]:
             yield "heartbeat", ago(run.position.heartbeat_at, now)
     elif run.is_moving and not run.is_resting:
         due = run.position.dispatch.not_before
-        when = f"at {stamp(due)} ({ago(due, now)})" if due > now else "waits for a worker"
+        wanted = run.awaited_limit or "a worker"
+        is_later = due > now and not run.awaited_limit
+        when = f"at {stamp(due)} ({ago(due, now)})" if is_later else f"waits for {wanted}"
         yield "next", f"attempt {run.position.attempt} of step {run.position.step} {when}"
     yield from _trials(run)
 

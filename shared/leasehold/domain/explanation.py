@@ -216,8 +216,8 @@ def _worker(manifest: Manifest, now: datetime, asked: str, pause: StepPause | Ho
     dispatch = manifest.position.dispatch
     if now < dispatch.not_before and not manifest.awaits_slot:
         return f"the time of {attempt}, {stamp(dispatch.not_before)}"
-    if (wait := manifest.position.slot_wait) is not None and manifest.awaits_slot:
-        return f"{wait.words} to begin {attempt}"
+    if words := manifest.awaited_limit:
+        return f"{words} to begin {attempt}"
     if dispatch.remote:
         told = f" ({asked})" if asked else ""
         return f"a remote worker to claim {attempt}{_claim_by(manifest)}{told}"

@@ -372,6 +372,12 @@ class Manifest(RunFields):
         return wait.name, line_of(self.priority, wait.group, wait.since)
 
     @property
+    def awaited_limit(self) -> str:
+        """What it stands in the line of a limit for, for people; empty: it stands in none."""
+        wait = self.position.slot_wait
+        return wait.words if wait is not None and self.awaits_slot else ""
+
+    @property
     def state(self) -> str:
         """The state as people say it: the overlays, then the status."""
         overlays = {

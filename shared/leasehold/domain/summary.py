@@ -45,6 +45,7 @@ _PATHS: Final = (
     "deadLetterReason",
     "error.code",
     "block.code",
+    "waitsIn",
     "purgedAt",
 )
 
@@ -96,6 +97,7 @@ class RunHead(Stored):
     updated_at: AwareDatetime
     completed_at: AwareDatetime | None = None
     steps: Mapping[str, _Step]
+    waits_in: str | None = None
     error: _Coded | None = None
 
     @property
@@ -153,6 +155,7 @@ class Summary(Stored):
     heartbeat_at: AwareDatetime | None = None  # of the attempt that runs: its worker was heard of
     spend: Spend | None = None  # of all its steps; None: nothing
     held: Hold | None = None  # its step is paused: by whom, since when and why
+    waits_in: str | None = None  # the line of a limit that it stands in: `model:gpt at once`
 
 
 _CAUSES: Final = tuple(Attempts.model_fields)
@@ -191,6 +194,7 @@ def summary_of(manifest: Manifest | RunHead) -> Summary:
         heartbeat_at=None if manifest.position.lease is None else manifest.position.heartbeat_at,
         spend=_spend_of(manifest),
         held=manifest.held,
+        waits_in=manifest.waits_in,
     )
 
 

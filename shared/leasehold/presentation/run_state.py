@@ -144,6 +144,9 @@ def state_and_reason(run: Summary) -> StyledText:
         return state._replace(text=f"{state.text} {reason}", short_form=short_form)
     if run.held is not None:
         return state._replace(text=one_line(f"{state.text} {run.held.brief}", _MAX_STATE))
+    if run.waits_in is not None:
+        words = f"{state.text} waits for limit {run.waits_in}"
+        return state._replace(text=one_line(words, _MAX_STATE))
     code = run.block_code
     if code is None and run.status is RunStatus.ERROR:
         code = run.error_code
@@ -188,6 +191,8 @@ def _why(run: Manifest) -> str | None:
         return f"{run.block.code}: {run.block.words}"
     if run.held is not None:
         return run.held.words
+    if run.awaited_limit:
+        return f"it waits for {run.awaited_limit}"
     return run.dead_letter_detail
 
 
@@ -336,6 +341,8 @@ def _words(run: Manifest, now: datetime, worker: str | None) -> str:
         return ""
     if run.is_resting:
         return reported(run)
+    if wanted := run.awaited_limit:
+        return f"waits for {wanted}"
     due, trial = run.position.dispatch.not_before, trial_words(run)
     waits = run.status is RunStatus.PENDING and worker is None
     words = "waits for a worker" if waits else ""

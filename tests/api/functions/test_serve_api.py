@@ -18,6 +18,7 @@ SUMMARY = {
     "completedAt",
     "paused",
     "held",
+    "waitsIn",
     "cancelled",
     "deadLettered",
     "deadLetteredAt",
