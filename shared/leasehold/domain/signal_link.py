@@ -76,7 +76,8 @@ class SignalLink(NamedTuple):
     def address(self, base_url: str, secret: str) -> str:
         """Return the link."""
         path = f"/runs/{quote(self.run_id, safe='')}/signals/{quote(self.name, safe='')}{LINK}"
-        return f"{base_url}{path}?{urlencode({'until': self.until, 'key': self.key(secret)})}"
+        query = {"until": self.until, "life": self.life, "key": self.key(secret)}
+        return f"{base_url}{path}?{urlencode(query)}"
 
 
 def link_to(base_url: str, *, run_id: str, life: str, name: str, since: datetime) -> str | None:

@@ -18,7 +18,7 @@ from leasehold.dashboard.forms import json_field
 from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.signal_link import LINK, LINK_BYTES, PATH, SignalLink
-from leasehold.errors import CallerNotAllowedError, LeaseholdError
+from leasehold.errors import CallerNotAllowedError, LeaseholdError, UnknownRunError
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 from leasehold.services.signal_run import SignalRequest, send_signal
@@ -30,9 +30,10 @@ _BAD: Final = "the link is over, or was changed; ask for a new one"
 
 
 class _Given(NamedTuple):
-    """What a request has: the signature, and the value of a form."""
+    """What a request has: the end and the life of the link, its signature; the value of a form."""
 
     until: str
+    life: str
     key: str
     value: str = ""
 
@@ -44,7 +45,7 @@ def answer_link(source: Any, request: flask.Request) -> flask.Response:
     run_id, name = found.groups()
     if request.method not in ("GET", "HEAD", "POST"):
         return refuse_method(request.path, "GET, POST")
-    given = _Given(request.args.get("until", ""), request.args.get("key", ""))
+    given = _Given(*(request.args.get(name, "") for name in ("until", "life", "key")))
     row = _SEND if request.method == "POST" else _ASK
     try:
         if row is _SEND:
@@ -65,17 +66,18 @@ def _page(status: int, title: str, content: str) -> flask.Response:
 
 def _checked(engine: Engine, request: CallRequest[_Given]) -> Manifest:
     """Return the run of a link that is good, or raise CallerNotAllowedError."""
-    until, key, _ = request.given
-    if not engine.link_secrets or not re.fullmatch(r"\d{1,12}", until, re.ASCII):
+    until, life, key, _ = request.given
+    if not re.fullmatch(r"\d{1,12}", until, re.ASCII):
         raise CallerNotAllowedError(problem=_BAD)
-    if int(until) < engine.clock.now().timestamp():
+    link = SignalLink(request.run_id, life, request.name, int(until))
+    is_over = link.until < engine.clock.now().timestamp()
+    if is_over or not link.is_signed(key, engine.link_secrets):  # nothing is read for a stranger
         raise CallerNotAllowedError(problem=_BAD)
-    unknown = SignalLink(request.run_id, "", request.name, int(until))
     try:
         run = get_run(engine, request.run_id)
-    except LeaseholdError:
-        raise CallerNotAllowedError(problem=_BAD) from None  # it says of no run whether it is there
-    if not unknown._replace(life=run.life).is_signed(key, engine.link_secrets):
+    except UnknownRunError:
+        raise CallerNotAllowedError(problem=_BAD) from None
+    if run.life != life:
         raise CallerNotAllowedError(problem=_BAD)
     return run
 

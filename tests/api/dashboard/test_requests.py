@@ -12,7 +12,9 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.api.dashboard.catalog import HOSTILE
 from tests.api.dashboard.conftest import Pages
+from tests.worlds.waiting import until
 
 Answer = tuple[int, str, str]
 
@@ -275,3 +277,23 @@ def test_a_form_of_a_pattern_that_no_page_made_is_refused(
 
     assert (forged[0], foreign[0]) == (403, 403)
     assert (pages.api.call("/pauses"), pages.api.call("/schedules")) == before
+
+
+def test_the_page_of_a_run_that_waits_for_a_limit_names_who_has_it(
+    reader: Reader, pages: Pages
+) -> None:
+    """The key of a limit is what the run was given: a text of a stranger."""
+    first, second = (pages.begin("calls", {"mode": "hold", "team": HOSTILE}) for _ in range(2))
+    runs = (first, second)
+    held = until(lambda: [one for one in runs if pages.run(one)["status"] == "IN_PROGRESS"])[0]
+    waiting = second if held == first else first
+    pages.wait(waiting, lambda run: run["slotWait"])
+
+    text = reader.open(f"/runs/{waiting}")[2]
+
+    why = text.partition('id="why">')[2].partition("</p>")[0]
+    assert held in why
+    assert "&lt;img" in why
+    assert "<img" not in text
+    for run_id in runs:
+        pages.let_go(run_id)

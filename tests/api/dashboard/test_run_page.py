@@ -231,7 +231,10 @@ def test_lanes_are_seen_by_name_while_they_work_and_after_a_kill(pages: Pages, t
     tab.goto(f"/runs/{run_id}")
     lanes = tab.locator("#part-children")
     expect(lanes).to_contain_text("0 of 4 items done, 2 lanes at work")
-    expect(lanes.get_by_role("link", name="lane 1")).to_be_visible()
+    lanes.get_by_role("link", name="lane 1").click()
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("Run l-")
+    expect(tab.locator(".bars rect.call title")).to_contain_text(HOSTILE[:40])
+    tab.go_back()
 
     pages.let_go(run_id)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -25,10 +27,20 @@ from leasehold.web.sign_in import ServerCallers
 from tests.api.functions.conftest import Function, function_of, one_store
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
+from tests.worlds.wrapped import Wrapped
 
 SECRET = "-".join(["of", "links"] * 4)
 BROWSER = {"Accept": "text/html", "Sec-Fetch-Site": "none", "Host": "localhost"}
 FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin", "Host": "localhost"}
+
+
+class Unread(Wrapped[Any]):
+    """A store of which nothing is to be read."""
+
+    def get(self, ref: object) -> None:
+        raise AssertionError(f"{ref} is read")
+
+    query = get
 
 
 @pytest.fixture
@@ -107,13 +119,21 @@ def test_a_link_that_is_over_or_forged_is_refused(
     assert engine.show(waiting.run_id) == waiting
 
 
-@pytest.mark.parametrize("changed", ["until", "key", "name", "run"])
-def test_a_changed_link_is_refused(serve_api: Function, waiting: Manifest, changed: str) -> None:
+@pytest.mark.parametrize("changed", ["until", "life", "key", "name", "run"])
+def test_a_changed_link_is_refused(
+    serve_api: Function, waiting: Manifest, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a look at the store, which costs: everybody may open a link."""
+    provider = serve_api.provider
+    engine = replace(provider.engine, documents=Unread(provider.engine.documents))
+    bundle = replace(provider._bundle, engine=engine)  # noqa: SLF001 - it opens its stores itself
+    monkeypatch.setattr(provider, "_bundle", bundle)
     address = link(waiting)
     query = {name: one for name, (one,) in parse_qs(urlsplit(address).query).items()}
     later = str(int(query["until"]) + 1)
     changes = {
         "until": address.replace(query["until"], later),
+        "life": address.replace(query["life"], "0" * 8),
         "key": address.replace(query["key"], query["key"][::-1]),
         "name": address.replace("/approval/", "/refusal/"),
         "run": address.replace(waiting.run_id, "r-0123456789abcdef"),
