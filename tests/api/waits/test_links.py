@@ -123,7 +123,7 @@ def test_a_link_that_is_over_or_forged_is_refused(
 def test_a_changed_link_is_refused(
     serve_api: Function, waiting: Manifest, changed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a look at the store, which costs: everybody may open a link."""
+    """Without a look at the store, which costs: a caller needs no sign-in to open a link."""
     provider = serve_api.provider
     engine = replace(provider.engine, documents=Unread(provider.engine.documents))
     bundle = replace(provider._bundle, engine=engine)  # noqa: SLF001 - it opens its stores itself
