@@ -27,8 +27,9 @@ from leasehold.domain.change import Change, unchanged
 from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.lifecycle import Operation, expire, look_again
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Block
 from leasehold.domain.recorded_calls import calls_of
-from leasehold.domain.result import Continued, Finished, Stopped
+from leasehold.domain.result import Continued, Finished, Refused, Stopped
 from leasehold.domain.spend import Spend
 from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.stored import Ref, Write
@@ -486,6 +487,29 @@ def test_an_answer_that_did_not_get_through_decides_nothing(
     assert charges(engine, run_id, "ask") == text
     assert [one.is_open for one in list_calls(engine, run_id).calls] == [None]
     assert PAID == ["charge 7"]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_question_that_the_handler_got_on_without_is_none_for_its_gate(
+    engine: Engine, unique: str, *, is_refused: bool
+) -> None:
+    """An agent caught it, and returned something else."""
+    run_id = begun(engine, unique)
+    killed_in_call(engine, run_id, "ask")
+    held = next_attempt(engine, run_id)
+    with pytest.raises(AwaitConfirmationError):
+        StepContext(AttemptCalls(held)).once("charge", pay, "again", on_unknown="ask")
+
+    found = Block(code="gate", finding="It is short.", remediation="Write more.")
+    result = Refused('["done"]', "SUCCESS", found) if is_refused else Finished('["done"]')
+    held.settle(ending_of(held, result))
+    judged = get_run(engine, run_id)
+    if is_refused:
+        operate(engine, run_id, OperationRequest(Operation.APPROVE, actor="ada"))
+
+    run = get_run(engine, run_id)
+    assert judged.position.unconfirmed_call is None
+    assert (run.position.step, run.steps["asks"].output) == ("ends", '["done"]')
 
 
 def test_a_paused_run_keeps_an_answer_for_a_call_until_it_is_resumed(

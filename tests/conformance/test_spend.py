@@ -188,12 +188,16 @@ def test_results_that_are_recorded_are_given_over_the_budget_and_no_further_call
     assert done.spared.usd == 3.0
 
 
+@pytest.mark.parametrize("usd", [4.0, 4.5])
 def test_a_map_ends_with_its_siblings_recorded_where_the_budget_is_used_up(
-    engine: Engine, paid: Path
+    engine: Engine, paid: Path, usd: float
 ) -> None:
-    run_id = begin(engine, "maps", SpendLimit(usd=4.0), times=8, paid=paid)
+    """Three calls reach it exactly, or go over it: no other one begins."""
+    run_id = begin(engine, "maps", SpendLimit(usd=usd), times=8, paid=paid)
 
     blocked = idle(engine, run_id)
+    with pytest.raises(BudgetUsedUpError):
+        resume(engine, run_id, budget={"usd": blocked.spend.usd})
     resume(engine, run_id, budget={"usd": 50})
     done = idle(engine, run_id)
 

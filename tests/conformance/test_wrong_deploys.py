@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from leasehold import (
     StepDispatchEntry,
 )
 from leasehold.bootstrap import Hooks, boot
+from leasehold.domain import lifecycle
+from leasehold.domain.change import Change
 from leasehold.domain.effect import Task
 from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
@@ -328,3 +330,73 @@ def test_a_mistake_of_a_handler_keeps_what_was_paid_and_heals_with_other_code(
     assert blocked.position.attempts.failed == 0
     assert (healed.status, healed.steps["write"].output) == ("COMPLETED", '["first","a"]')
     assert MADE == ["a"]
+
+
+#: Pays for two calls in two attempts, and then is done.
+AGENT = (
+    f"from {__name__} import pay\n"
+    "def run(ctx, given: list[str]) -> list[str]:\n"
+    "    paid = [ctx.once('a', pay, 'a')]\n"
+    "    if ctx.attempt == 1:\n"
+    "        ctx.continue_later()\n"
+    "    return [*given, *paid, ctx.once('b', pay, 'b')]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "names", "code", "says"),
+    [
+        (
+            f"import leasehold.integrations.langgraph\n{AGENT}",
+            ("first", "write"),
+            "handler_unavailable",
+            "leasehold.integrations.langgraph needs langgraph, which is not installed",
+        ),
+        (AGENT, ("first", "compose"), "step_unknown", "has the step 'write'"),
+    ],
+    ids=["without the package of an integration", "with the step under another name"],
+)
+def test_a_deploy_in_the_middle_of_an_agent_keeps_what_was_paid_and_heals(
+    opened: Any, tmp_path: Path, source: str, names: tuple[str, ...], code: str, says: str
+) -> None:
+    MADE.clear()
+    tasks, catalog = Tasks(), catalog_of("first", "write", later=f"{LATER}:run")
+    with deployed(tmp_path, AGENT):
+        engine, _ = opened(catalog, tasks)
+        run_id = started(engine)
+        while get_run(engine, run_id).steps["write"].attempts.continued == 0:
+            task = tasks.waiting.popleft()
+            execute_step(engine, Hint(task.run_id, task.generation))
+    with deployed(tmp_path, source):
+        wrong, _ = opened(catalog_of(*names, later=f"{LATER}:run"), tasks)
+        blocked = blocked_in(wrong, run_id, tasks)
+    with deployed(tmp_path, AGENT):
+        right, _ = opened(catalog, tasks)
+        look_at_blocked(right)
+        deliver(tasks, right)
+        healed = get_run(right, run_id)
+
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", code)
+    assert says in blocked.block.finding
+    assert (healed.status, healed.steps["write"].output) == ("COMPLETED", '["first","a","b"]')
+    assert (MADE, healed.steps["write"].attempts.failed) == (["a", "b"], 0)
+
+
+def blocked_in(engine: Engine, run_id: str, tasks: Tasks) -> Manifest:
+    """The run once a version has found that it cannot run it."""
+    task = tasks.waiting.popleft()
+    outcome = execute_step(engine, Hint(task.run_id, task.generation))
+    if outcome == "step_unknown":  # left to others for the grace
+
+        def at_alarm(run: Manifest, now: datetime) -> Change:
+            return lifecycle.on_alarm(
+                run,
+                now + timedelta(hours=1),
+                rules=engine.dispatch_rules(),
+                generation=run.position.dispatch.generation,
+                in_queue=False,
+            )
+
+        engine.commit(run_id, at_alarm)
+    return get_run(engine, run_id)
