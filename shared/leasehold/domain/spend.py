@@ -156,6 +156,33 @@ class SpendLimit(Stored):
             usd=self.usd if other.usd is None else other.usd,
         )
 
+    def shared(self, spend: Spend, parts: int) -> SpendLimit:
+        """Return an equal part of what `spend` leaves of it, at least the smallest amount."""
+        left = None if self.tokens is None else (self.tokens - spend.tokens) // parts
+        usd = None if self.usd is None else round((self.usd - spend.usd) / parts, _DIGITS)
+        return make(
+            SpendLimit,
+            tokens=None if left is None else max(1, left),
+            usd=None if usd is None else max(10**-_DIGITS, usd),
+        )
+
+    def beyond(self, spend: Spend) -> SpendLimit:
+        """Return the limits of one that has spent so much, and may spend these more."""
+        return make(
+            SpendLimit,
+            tokens=None if self.tokens is None else spend.tokens + self.tokens,
+            usd=None if self.usd is None else round(spend.usd + self.usd, _DIGITS),
+        )
+
+    def reserved(self, spend: Spend) -> Spend:
+        """Return what one that may spend so much takes at most, where it has spent that."""
+        return spend_of(max(spend.tokens, self.tokens or 0), max(spend.usd, self.usd or 0.0))
+
+    def exceeds(self, other: SpendLimit | None) -> bool:
+        """Return whether it gives more of anything than another one."""
+        old = other or make(SpendLimit)
+        return (self.tokens or 0) > (old.tokens or 0) or (self.usd or 0.0) > (old.usd or 0.0)
+
     def more_for(self, spend: Spend) -> str:
         """Return a budget that is higher than the spend, as words of a command: `usd=10`."""
         parts = []

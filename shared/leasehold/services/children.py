@@ -21,6 +21,7 @@ from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.children import (
+    CHILDREN_BLOCKED,
     ITEMS_MISSING,
     MAX_ITEMS,
     ChildLink,
@@ -46,11 +47,12 @@ from leasehold.domain.manifest import INLINE_BYTES, Manifest, manifest_of
 from leasehold.domain.manifest_parts import ErrorRecord, Place
 from leasehold.domain.printable import counted
 from leasehold.domain.result import Begun, Failed, Finished, Incomplete, Result, Unable
-from leasehold.domain.spend import total_of
+from leasehold.domain.spend import BUDGET_EXCEEDED, total_of
 from leasehold.domain.status import BlockCode, RunStatus
 from leasehold.domain.stored import Document, StoredDocument, Write, make, replace
 from leasehold.errors import ItemsRefusedError
 from leasehold.ports.documents import Committed, Query, Snapshot
+from leasehold.services.children_budget import over_budget, share_again, share_of
 from leasehold.services.engine import Engine
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
 
@@ -82,6 +84,8 @@ def at_place(engine: Engine, attempt: Attempt, place: Place, read: Callable[[], 
             attempt.tally.note_spend(total_of(child.spend for child in _children(engine, run)))
         return result
     text = read()
+    if run.budget is not None and (over := over_budget(run, _children(engine, run))):
+        return Incomplete(over, BUDGET_EXCEEDED)
     try:
         if place.each is not None:
             return _lanes(engine, attempt, place, place.each, text)
@@ -109,6 +113,8 @@ def _lanes(engine: Engine, attempt: Attempt, place: Place, rule: EachRule, text:
         tolerated=floor(rule.tolerate * len(items)),
     )
     link = _link(run, "")
+    lanes = spread(todo, rule.at_once, rule.batch)
+    budget = share_of(run, _children(engine, run), len(lanes))
     runs = [
         NewRun(
             run_id=f"l-{engine.clock.new_id()}",
@@ -119,14 +125,14 @@ def _lanes(engine: Engine, attempt: Attempt, place: Place, rule: EachRule, text:
             nonce=engine.clock.new_id(),
             labels=run.labels,
             max_retries=run.max_retries,
-            budget=run.budget,
+            budget=budget,
             traceparent=run.traceparent,
             priority=run.priority,
             parent=replace(link, name=f"lane {number}"),
             lane=replace(lane, ahead=flat(spans)),
             is_listed=False,
         )
-        for number, spans in enumerate(spread(todo, rule.at_once, rule.batch), start=1)
+        for number, spans in enumerate(lanes, start=1)
     ]
     return Begun("each", len(items), tuple(runs))
 
@@ -255,6 +261,8 @@ def _missing(count: int, done: dict[int, ItemRecord]) -> list[Span]:
 def _others(engine: Engine, run: Manifest, place: Place, text: str) -> Result:
     known = {child.parent.name: child for child in _children(engine, run) if child.parent}
     done = {name for name, child in known.items() if child.status is RunStatus.COMPLETED}
+    new = {name: what for name, what in _what(engine, run, place).items() if name not in done}
+    budget = share_of(run, known.values(), len(new))
     runs = tuple(
         NewRun(
             run_id=f"{'r' if place.child else 'l'}-{engine.clock.new_id()}",
@@ -263,15 +271,14 @@ def _others(engine: Engine, run: Manifest, place: Place, text: str) -> Result:
             nonce=engine.clock.new_id(),
             labels=run.labels,
             max_retries=run.max_retries,
-            budget=run.budget,
+            budget=budget,
             traceparent=run.traceparent,
             priority=run.priority,
             parent=_link(run, name),
             is_listed=bool(place.child),
             **what,
         )
-        for name, what in _what(engine, run, place).items()
-        if name not in done
+        for name, what in new.items()
     )
     return (
         Begun("child" if place.child else "parallel", 0, runs)
@@ -429,8 +436,19 @@ def ask(engine: Engine, run: Manifest) -> Committed[Change] | None:
     rules, asked = engine.dispatch_rules(), run.position.children
     transition: Transition
     if waiting:
+        over = (
+            None
+            if run.budget is None or run.paused
+            else share_again(engine, run, _children(engine, run))
+        )
+        if over == "":
+            return None
         transition = partial(
-            lifecycle.block_at_children, rules=rules, asked=asked, finding=_waiting_words(waiting)
+            lifecycle.block_at_children,
+            rules=rules,
+            asked=asked,
+            finding=over or _waiting_words(waiting),
+            code=BUDGET_EXCEEDED if over else CHILDREN_BLOCKED,
         )
     else:
         transition = lifecycle.then_arrive(

@@ -26,6 +26,8 @@ from leasehold import (
 DONE: Counter[tuple[str, int]] = Counter()
 FAILS: dict[str, set[int]] = {}
 HELD: dict[str, threading.Event] = {}
+#: What an item of a test costs, where that is not ten tokens.
+COSTS: dict[tuple[str, int], int] = {}
 _LOCK = threading.Lock()
 
 
@@ -74,6 +76,17 @@ def square(_: StepContext, given: Item) -> Square:
     if given.n in FAILS.get(given.name, ()) or given.name.endswith(f"!{given.n}"):
         raise PermanentError(f"item {given.n} cannot be squared", code="odd_item")
     return Square(n=given.n**2, filler=given.filler)
+
+
+def pay(ctx: StepContext, given: Item) -> Square:
+    """Square an item, which costs tokens."""
+
+    def charge() -> bool:
+        ctx.spend(tokens=COSTS.get((given.name, given.n), 10))
+        return True
+
+    ctx.once("charge", charge)
+    return square(ctx, given)
 
 
 def note_square(_: StepContext, given: Item) -> Square:
@@ -164,7 +177,7 @@ STEPS = Registry(
         _step(handler.__name__)
         for handler in (
             *(split, square, square_all, lose_one, merge, merge_outcomes, ask, count_up, name_it),
-            *(join_both, say_total, note_square, ask_again),
+            *(join_both, say_total, note_square, ask_again, pay),
         )
     ],
 )
@@ -195,6 +208,7 @@ PIPELINES = Registry(
                 "say_total",
             ),
         ),
+        PipelineEntry(name="paid", steps=("split", Each("pay", at_once=4), "merge")),
         PipelineEntry(name="outer", steps=("ask", Child("squares"), "say_total")),
     ],
 )

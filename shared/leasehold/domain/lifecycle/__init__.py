@@ -17,9 +17,11 @@ from leasehold.domain.lifecycle.children import (
     block_at_children,
     block_gathering,
     gather,
+    give_budget,
     hear,
     note_told,
     take_items,
+    wants_budget,
 )
 from leasehold.domain.lifecycle.hold import release_hold
 from leasehold.domain.lifecycle.kept_steps import begins_at, goes_on, has_own_work, with_skips
@@ -96,6 +98,7 @@ __all__ = [
     "first_time",
     "follow_clock",
     "gather",
+    "give_budget",
     "goes_on",
     "has_items",
     "has_own_work",
@@ -128,5 +131,6 @@ __all__ = [
     "then_arrive",
     "time_in_future",
     "wait_for",
+    "wants_budget",
     "with_skips",
 ]

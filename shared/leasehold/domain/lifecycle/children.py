@@ -15,14 +15,16 @@ from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.operate import Operation, cancel, is_allowed, pause, resume, retry
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
-from leasehold.domain.lifecycle.stop import stop
+from leasehold.domain.lifecycle.stop import RAISE_BUDGET, stop
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, StepRecord
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.retry import doubling
+from leasehold.domain.spend import BUDGET_EXCEEDED, SpendLimit
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.stored import make, replace
 from leasehold.domain.trace import TraceType
+from leasehold.errors import BudgetUsedUpError
 
 #: A parent that hears nothing asks by itself: a minute after its children began, and ever later.
 LONGEST_LOOK: Final = timedelta(minutes=10)
@@ -196,6 +198,7 @@ def _stopped(draft: Draft, finding: str, code: str) -> Change:
 _REMEDIES: Final = {
     CHILDREN_BLOCKED: "Put right what they wait for, and `leasehold retry RUN` has all of them "
     "try again; what they have done is kept.",
+    BUDGET_EXCEEDED: RAISE_BUDGET,
     ITEMS_MISSING: "`leasehold retry RUN` does those alone once more; what is done is kept.",
 }
 
@@ -218,10 +221,50 @@ def hear(
         return unchanged(manifest, Outcome.MOVED_ON)
     heard = replace(manifest, parent=replace(link, heard=word))
     operation = Operation(say)
+    if operation in _GOING_ON and _is_over_own_budget(heard):  # its parent gives it more, or not
+        return Draft(replace(heard, paused=False), now, rules).commit(Outcome.CHILDREN_TOLD)
     if not is_allowed(heard, operation):
         return Draft(heard, now, rules).commit(Outcome.CHILDREN_TOLD)
     reason = f"run {parent_id}: {say}"
     return _HEARD[operation](heard, now, rules=rules, actor=PARENT, reason=reason)
+
+
+_GOING_ON: Final = (Operation.RESUME, Operation.RETRY)
+
+
+def _is_over_own_budget(child: Manifest) -> bool:
+    """Return whether a child waits for more of its parent's budget, and for nothing else."""
+    block, limit = child.block, child.budget
+    if child.status is not RunStatus.BLOCKED or block is None or limit is None:
+        return False
+    return block.code == BUDGET_EXCEEDED and limit.is_used_up_by(child.spend)
+
+
+def wants_budget(child: Manifest) -> bool:
+    """Return whether a child goes on with more of its parent's budget."""
+    return _is_over_own_budget(child) and not child.paused
+
+
+def give_budget(
+    manifest: Manifest, now: datetime, *, rules: Rules, share: SpendLimit, generation: int
+) -> Change:
+    """Have a child go on with a share of what its parent has left of its budget.
+
+    Args:
+        manifest: the child.
+        now: the store's time.
+        rules: the rules in force.
+        share: how much more it may spend.
+        generation: that of the child when the share was made; it gets no second one for it.
+    """
+    if manifest.position.dispatch.generation != generation or not wants_budget(manifest):
+        return unchanged(manifest, Outcome.MOVED_ON)
+    given = replace(manifest, budget=share.beyond(manifest.spend))
+    reason = f"a share of the budget of its parent: {share.words}"
+    try:
+        return resume(given, now, rules=rules, actor=PARENT, reason=reason)
+    except BudgetUsedUpError:  # that of its step as well
+        return unchanged(manifest, Outcome.BLOCKED)
 
 
 _HEARD: Final[Mapping[Operation, Callable[..., Change]]] = {
@@ -260,8 +303,10 @@ def take_items(
     if lane is None or link is None or manifest.is_terminal or manifest.paused or not lane.ahead:
         return unchanged(manifest, Outcome.MOVED_ON)
     kept, taken = halved(lane)
-    if not taken:
+    limit, spend = manifest.budget, manifest.spend
+    if not taken or (limit is not None and limit.is_used_up_by(spend)):
         return unchanged(manifest, Outcome.MOVED_ON)
+    share = None if limit is None else limit.shared(spend, 2)  # one takes half of that, too
     new = NewRun(
         run_id=run_id,
         pipeline=manifest.pipeline,
@@ -271,7 +316,7 @@ def take_items(
         nonce=nonce,
         labels=manifest.labels,
         max_retries=manifest.max_retries,
-        budget=manifest.budget,
+        budget=share,
         traceparent=manifest.traceparent,
         priority=manifest.priority,
         parent=link,
@@ -280,4 +325,6 @@ def take_items(
     )
     draft = Draft(manifest, now, rules)
     draft.run = replace(draft.run, lane=replace(lane, ahead=flat(kept)))
+    if share is not None:
+        draft.run = replace(draft.run, budget=share.beyond(spend))
     return draft.commit(Outcome.ITEMS_TAKEN, _begun(new, now, rules, link.generation))

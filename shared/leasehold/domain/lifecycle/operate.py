@@ -30,7 +30,7 @@ from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, StackRequest
 from leasehold.domain.notes import said
-from leasehold.domain.spend import BUDGET_EXCEEDED, Spend, SpendLimit, limit_of
+from leasehold.domain.spend import BUDGET_EXCEEDED, NOTHING, Spend, SpendLimit, limit_of
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
@@ -181,6 +181,13 @@ def _check_budget(draft: Draft) -> None:
             finding=used_up.finding,
             example=f"--budget {used_up.limit.more_for(used_up.spend)}",
         )
+    before = draft.before
+    if not (before.is_resting and _is_over_budget(before) and before.block and before.budget):
+        return
+    if run.budget is None or not run.budget.exceeds(before.budget):  # its children have spent it
+        limit = before.budget
+        example = f"--budget {limit.more_for(limit.reserved(NOTHING))}"
+        raise BudgetUsedUpError(run_id=run.run_id, finding=before.block.finding, example=example)
 
 
 def cancel(manifest: Manifest, now: datetime, *, rules: Rules, actor: str, reason: str) -> Change:

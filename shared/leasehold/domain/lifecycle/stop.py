@@ -22,7 +22,7 @@ _CONFIRM: Final = (
     "Find out. If it has, `leasehold approve RUN --output @FILE` with its result as JSON; if not, "
     "`leasehold retry RUN` makes it again; or cancel the run."
 )
-_RAISE: Final = "Give it more (`leasehold resume RUN --budget usd=…`), or cancel it."
+RAISE_BUDGET: Final = "Give it more (`leasehold resume RUN --budget usd=…`), or cancel it."
 
 
 def stop(
@@ -72,7 +72,7 @@ def stop_for_call(draft: Draft, dispatch: Dispatch, call: UnconfirmedCall) -> Ch
 
 def stop_over_budget(draft: Draft, dispatch: Dispatch, used_up: UsedUp) -> Change:
     """Block a run whose next attempt would spend more than it may: a person decides."""
-    block = Block(code=BUDGET_EXCEEDED, finding=used_up.finding, remediation=_RAISE)
+    block = Block(code=BUDGET_EXCEEDED, finding=used_up.finding, remediation=RAISE_BUDGET)
     event, traced = RunEvent.BUDGET_EXCEEDED, TraceType.BUDGET_EXCEEDED
     return stop(draft, block, event, dispatch=dispatch, traced=traced)
 

@@ -1,0 +1,160 @@
+"""The budget of a run that waits for lanes, on each store: all of them together stay within it."""
+
+# ruff: noqa: F811 - the fixtures are those of test_children
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from leasehold.domain import lifecycle
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.spend import Budget, total_of
+from leasehold.domain.status import RunStatus
+from leasehold.errors import BudgetUsedUpError
+from leasehold.services.children_budget import share_again
+from leasehold.services.engine import Engine
+from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.read_runs import get_run
+from leasehold.services.start_run import StartRequest, start_run
+from tests.api.each.lists import COSTS
+from tests.conformance.test_children import (  # noqa: F401 - fixtures
+    Queue,
+    ask_by_alarm,
+    drain,
+    engine,
+    lanes,
+    queue,
+    total,
+)
+
+LANES = 4
+PRICE = 10
+
+
+def start(engine: Engine, name: str, count: int, tokens: int) -> Manifest:
+    budget = Budget(tokens=tokens).as_limit()
+    request = StartRequest("paid", {"name": name, "count": count}, budget=budget)
+    return start_run(engine, request).manifest
+
+
+def spent(engine: Engine, run: Manifest) -> int:
+    return total_of(lane.spend for lane in lanes(engine, run)).tokens
+
+
+def may_spend(engine: Engine, run: Manifest) -> int:
+    """Return what all lanes together take at most, if each is at its end."""
+    found = lanes(engine, run)
+    over = [lane.spend.tokens for lane in found if lane.is_terminal]
+    rest = [max(lane.budget.tokens, lane.spend.tokens) for lane in found if not lane.is_terminal]
+    return sum(over) + sum(rest)
+
+
+def resume(engine: Engine, run: Manifest, tokens: int | None) -> None:
+    budget = None if tokens is None else Budget(tokens=tokens).as_limit()
+    request = OperationRequest(lifecycle.Operation.RESUME, actor="ada", budget=budget)
+    operate(engine, run.run_id, request)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lanes_together_may_never_spend_more_than_the_run(
+    engine: Engine,
+    queue: Queue,
+    unique: str,
+    seed: int,
+) -> None:
+    """In any order, with tasks that come twice: a lane that is through takes a share as well."""
+    run = start(engine, unique, count=12, tokens=300)
+    COSTS[unique, 0] = 90
+    most: list[int] = []
+
+    def note() -> bool:
+        most.append(may_spend(engine, run))
+        return False
+
+    drain(engine, queue, until=note, chance=Random(seed))  # noqa: S311
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+
+    assert max(most) <= 300 + 90  # the first call of a lane is not known before
+    assert total(engine, run)[1] == 12
+    assert get_run(engine, run.run_id).spend.tokens == 200
+
+
+def test_what_lanes_leave_over_goes_to_those_that_want_more(
+    engine: Engine,
+    queue: Queue,
+    unique: str,
+) -> None:
+    run = start(engine, unique, count=8, tokens=200)
+    COSTS.update({(unique, 0): 60, (unique, 1): 60})  # of the first lane, whose share is 50
+
+    drain(engine, queue)
+
+    assert total(engine, run)[1] == 8
+    assert get_run(engine, run.run_id).spend.tokens == 180
+
+
+def test_a_run_whose_lanes_have_spent_its_budget_blocks_until_a_person_raises_it(
+    engine: Engine,
+    queue: Queue,
+    unique: str,
+) -> None:
+    run = start(engine, unique, count=12, tokens=50)
+
+    drain(engine, queue)
+
+    blocked = get_run(engine, run.run_id)
+    assert (blocked.status, blocked.block.code) == (RunStatus.BLOCKED, "budget_exceeded")
+    assert 50 <= spent(engine, run) <= 50 + LANES * PRICE
+    assert blocked.block.finding.startswith("The run and its children have spent ")
+    for too_little in (None, 50):
+        with pytest.raises(BudgetUsedUpError, match="tokens=100"):
+            resume(engine, run, too_little)
+    resume(engine, run, 1000)
+    drain(engine, queue)
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+    assert total(engine, run)[1] == 12
+
+
+def test_a_pause_of_a_run_over_its_budget_is_heard_and_taken_back(
+    engine: Engine,
+    queue: Queue,
+    unique: str,
+) -> None:
+    """A lane that has used up its share cannot go on when it hears the word: it waits on."""
+    run = start(engine, unique, count=12, tokens=50)
+    drain(engine, queue)
+    operate(engine, run.run_id, OperationRequest(lifecycle.Operation.PAUSE, actor="ada"))
+    assert {lane.paused for lane in lanes(engine, run) if not lane.is_terminal} == {True}
+
+    resume(engine, run, 1000)
+    drain(engine, queue)
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+
+    assert total(engine, run)[1] == 12
+
+
+def test_a_second_question_shares_nothing_twice_and_blocks_no_run_whose_lanes_go_on(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """Two ends at one moment ask twice, and the second question has seen the lanes before."""
+    run = start(engine, unique, count=8, tokens=200)
+    COSTS.update({(unique, 0): 60, (unique, 1): 60})
+    drain(engine, queue, until=lambda: any(map(lifecycle.wants_budget, lanes(engine, run))))
+    others = [lane.run_id for lane in lanes(engine, run) if lane.run_id != wanting(engine, run)]
+    drain(engine, queue, until=lambda: all(get_run(engine, one).is_terminal for one in others))
+    before = lanes(engine, run)
+    shared = [share_again(engine, get_run(engine, run.run_id), before) for _ in range(2)]
+    again = share_again(engine, get_run(engine, run.run_id), lanes(engine, run))
+
+    assert [*shared, again] == ["", "", ""]
+    assert may_spend(engine, run) <= 200
+    drain(engine, queue)
+    assert total(engine, run)[1] == 8
+
+
+def wanting(engine: Engine, run: Manifest) -> str:
+    return next(lane.run_id for lane in lanes(engine, run) if lifecycle.wants_budget(lane))
