@@ -21,10 +21,11 @@ from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
-from leasehold.domain.children import items_of
+from leasehold.domain.children import item_ref, items_of
 from leasehold.domain.effect import Task
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.stored import Write
 from leasehold.errors import LeaseLostError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
@@ -251,6 +252,32 @@ def test_a_blocked_parent_asks_ever_later_and_announces_nothing_more(
     assert lifecycle.Operation.RETRY in why.explanation.operations
     assert "a person to decide" in why.explanation.words
     assert [found for found in audit(engine) if found.run_id == run.run_id] == []
+
+
+def test_a_record_of_an_item_that_cannot_be_read_blocks_the_run_and_heals(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """The attempts that gather raised, until the run was given up with all that was paid for."""
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    play_lanes_alone(engine, queue, run)
+    resting = get_run(engine, run.run_id)
+    ref = item_ref(run.run_id, resting.life, "square", 3)
+    kept = engine.documents.get(ref)
+    assert kept is not None
+    engine.documents.transact(ref, lambda *_: Write(None, {"first": "?"}))
+
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+    blocked = get_run(engine, run.run_id)
+    engine.documents.transact(ref, lambda *_: Write(None, dict(kept.document)))
+    operate(engine, run.run_id, OperationRequest(lifecycle.Operation.RETRY, actor="ada"))
+    drain(engine, queue)
+
+    assert blocked.block is not None
+    assert (blocked.block.heals, "cannot be read" in blocked.block.finding) == (True, True)
+    assert total(engine, run) == (55, COUNT)
+    assert times(unique) == [1] * COUNT
 
 
 def test_a_zombie_lane_records_nothing_after_it_was_taken_over(

@@ -388,6 +388,40 @@ def test_a_run_without_a_value_for_its_key_blocks_and_heals(world: World) -> Non
     assert run.position.attempts.failed == 0
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "key", "document"),
+    [
+        ("quick", "model:{}", {"key": 7, "runId": {}}),
+        ("paced", "rate:{}", {"key": "rate", "granted": "all"}),
+    ],
+)
+def test_a_document_of_a_limit_that_cannot_be_read_blocks_the_run_and_heals(
+    world: World,
+    documents: Documents,
+    unique: str,
+    pipeline: str,
+    key: str,
+    document: dict[str, Any],
+) -> None:
+    """A person edited it, or a newer version wrote it: the attempts of a run are not at fault."""
+    key = key.format(unique)
+    refs = [slot_ref(key, number) for number in range(2)] + [rate_ref(key, 0)]
+    for ref in refs:
+        documents.transact(ref, lambda *_: Write(None, document))
+    run_id = world.start(pipeline)
+
+    outcome = world.hint(run_id)
+    for ref in refs:
+        documents.delete(ref)
+
+    run = world.run(run_id)
+    assert outcome == "blocked"
+    assert run.block is not None
+    assert (run.block.code, run.block.heals) == ("limit_unusable", True)
+    operate(world.engine, run_id, OperationRequest(Operation.RETRY, actor="ada"))
+    assert world.hint(run_id) == "completed"
+
+
 @pytest.mark.parametrize("act", ["pause", "cancel"])
 def test_a_run_that_a_person_takes_out_of_the_line_is_not_called(
     world: World, engine: Engine, act: str

@@ -306,12 +306,6 @@ def given_ref(run_id: str, life: str, place: str, chunk: int) -> Ref:
     return Ref(items_of(run_id), f"{life}-{place}-g{chunk:06d}")
 
 
-def item_record(document: Document) -> ItemRecord:
-    """Return the record that a document is."""
-    record: ItemRecord = ItemRecord.model_validate(document)
-    return record
-
-
 def waits_for_person(child: Document) -> bool:
     """Return whether an open child, as it is stored, waits for a person and nothing else."""
     block: Any = child.get("block") or {}

@@ -33,7 +33,6 @@ from leasehold.domain.children import (
     Span,
     flat,
     given_ref,
-    item_record,
     item_ref,
     items_of,
     joined,
@@ -43,14 +42,14 @@ from leasehold.domain.children import (
 )
 from leasehold.domain.json_text import OUTPUT_BYTES, digest
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import INLINE_BYTES, Manifest, manifest_of
-from leasehold.domain.manifest_parts import ErrorRecord, Place
+from leasehold.domain.manifest import INLINE_BYTES, Manifest, manifest_of, read_as
+from leasehold.domain.manifest_parts import ErrorRecord, Place, step_type_at
 from leasehold.domain.printable import counted
 from leasehold.domain.result import Begun, Failed, Finished, Incomplete, Result, Unable
 from leasehold.domain.spend import BUDGET_EXCEEDED, total_of
 from leasehold.domain.status import BlockCode, RunStatus
 from leasehold.domain.stored import Document, StoredDocument, Write, make, replace
-from leasehold.errors import ItemsRefusedError
+from leasehold.errors import ItemsRefusedError, UnknownKeyError, UnknownPipelineError
 from leasehold.ports.documents import Committed, Query, Snapshot
 from leasehold.services.children_budget import over_budget, share_again, share_of
 from leasehold.services.engine import Engine
@@ -92,6 +91,8 @@ def at_place(engine: Engine, attempt: Attempt, place: Place, read: Callable[[], 
         return _others(engine, run, place, text)
     except ItemsRefusedError as error:
         return Unable(BlockCode.INPUT_MISMATCH, ErrorRecord.of(error))
+    except (UnknownKeyError, UnknownPipelineError) as error:
+        return Unable(BlockCode.STEP_UNKNOWN, ErrorRecord.of(error))
 
 
 # The split of a list: its items lie beside the run, in documents of some items each, so that no
@@ -197,7 +198,7 @@ def _given(engine: Engine, run: Manifest, lane: Lane, number: int) -> KeptValue:
         found = engine.documents.get(ref)
         if found is None:
             raise ItemsRefusedError(step=link.place, problem=f"{ref} is not there any more")
-        known = GivenItems.model_validate(found.document)
+        known = read_as(GivenItems, link.run_id, found.document)
         while len(kept) >= _CHUNKS_KEPT:
             kept.pop(next(iter(kept)), None)
         kept[ref] = known
@@ -239,7 +240,7 @@ def _finished(engine: Engine, run: Manifest) -> dict[int, ItemRecord]:
 
 def _records(engine: Engine, run_id: str, life: str, place: str) -> Iterator[ItemRecord]:
     query = Query(items_of(run_id), id_prefix=prefix_of_items(life, place), limit=SCAN_PAGE)
-    return (item_record(found.document) for found in scan(engine.documents, query))
+    return (read_as(ItemRecord, run_id, one.document) for one in scan(engine.documents, query))
 
 
 def _missing(count: int, done: dict[int, ItemRecord]) -> list[Span]:
@@ -280,6 +281,8 @@ def _others(engine: Engine, run: Manifest, place: Place, text: str) -> Result:
         )
         for name, what in new.items()
     )
+    for new in runs:
+        engine.rules.known_settings(step_type_at(new.places, new.plan[0]))
     return (
         Begun("child" if place.child else "parallel", 0, runs)
         if runs

@@ -29,6 +29,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     TooLargeError,
     UnknownRunError,
+    UnreadableRunError,
 )
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
@@ -180,7 +181,7 @@ def _run_handler(engine: Engine, attempt: Attempt) -> Result:
             text = attempt.fetch(partial(given_of_lane, engine, manifest, lane))
         else:
             text = load_value() if value.ref is None else attempt.fetch(load_value)
-    except (ArtifactNotFoundError, ItemsRefusedError) as error:
+    except (ArtifactNotFoundError, ItemsRefusedError, UnreadableRunError) as error:
         return Unable(BlockCode.INPUT_MISSING, ErrorRecord.of(error))
     step = engine.catalog.steps[attempt.step_type]
     if is_judged:  # it was paid for, and only its gates could not be asked

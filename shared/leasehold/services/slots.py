@@ -123,12 +123,15 @@ def take_slots(
     except LimitKeyError as error:
         return Unable(BlockCode.LIMIT_UNUSABLE, ErrorRecord.of(error))
     bounds = [bound for limit in wanted for bound in bounds_of(limit, keys[limit])]
-    for bound in sorted(bounds, key=lambda one: (one.is_rate, one.key)):  # a turn is not kept
-        group = group_of(sorted({key for key in keys.values() if key != bound.key}))
-        if take(engine, attempt, bound, group) is None:
-            return Waiting(bound, group)
-    if waited is not None and waited.called:
-        limits.take_called(waited)
+    try:
+        for bound in sorted(bounds, key=lambda one: (one.is_rate, one.key)):  # a turn is not kept
+            group = group_of(sorted({key for key in keys.values() if key != bound.key}))
+            if take(engine, attempt, bound, group) is None:
+                return Waiting(bound, group)
+        if waited is not None and waited.called:
+            limits.take_called(waited)
+    except UnreadableRunError as error:  # a slot that was edited, or a newer version wrote
+        return Unable(BlockCode.LIMIT_UNUSABLE, ErrorRecord.of(error))
     return None
 
 
@@ -619,7 +622,7 @@ def _granted(engine: Engine, bound: Bound, wanted: int) -> Grant:
         most = parts[part]
 
         def taken(stored: Document | None, now: datetime, most: int = most) -> Write[Grant]:
-            rate = make(Rate, key=bound.key) if stored is None else Rate.model_validate(stored)
+            rate = make(Rate, key=bound.key) if stored is None else read_as(Rate, bound.key, stored)
             found = grant(rate, now, most, min(wanted, max(1, most // 12)))
             return Write(found, to_document(found.rate) if found.turns else None)
 
@@ -639,7 +642,7 @@ def _call_in_turn(engine: Engine, bound: Bound, *, is_lead: bool = False) -> Non
         found = engine.documents.get(rate_ref(bound.key, part))
         rate = make(Rate, key=bound.key)
         if found is not None:
-            now, rate = found.read_at, Rate.model_validate(found.document)
+            now, rate = found.read_at, read_as(Rate, bound.key, found.document)
         granted = grant(rate, now, most, most)
         room += granted.turns
         if not granted.turns and (next_at is None or granted.next_at < next_at):
@@ -657,7 +660,7 @@ def _may_lead(engine: Engine, bound: Bound, at: datetime, *, is_lead: bool) -> b
     """Return whether no other run is about to call those that wait; note that one is now."""
 
     def noted(stored: Document | None, now: datetime) -> Write[bool]:
-        rate = make(Rate, key=bound.key) if stored is None else Rate.model_validate(stored)
+        rate = make(Rate, key=bound.key) if stored is None else read_as(Rate, bound.key, stored)
         lead_at = rate.lead_at
         if lead_at is not None and not is_lead and now < lead_at + timedelta(seconds=LATE_S):
             return Write(False)

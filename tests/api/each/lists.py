@@ -20,6 +20,7 @@ from leasehold import (
     Registry,
     StepContext,
     StepDispatchEntry,
+    Wait,
 )
 
 #: How often each item was worked on, by the run of a test; and which items fail there.
@@ -210,5 +211,7 @@ PIPELINES = Registry(
         ),
         PipelineEntry(name="paid", steps=("split", Each("pay", at_once=4), "merge")),
         PipelineEntry(name="outer", steps=("ask", Child("squares"), "say_total")),
+        PipelineEntry(name="approved", steps=(Wait("approval", Asked), "ask")),
+        PipelineEntry(name="asks-first", steps=("ask", Child("approved"), "count_up")),
     ],
 )

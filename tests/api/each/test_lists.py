@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import Child, Each, Parallel, PipelineEntry, Registry
+from leasehold import Child, Each, LogChannel, Parallel, PipelineEntry, Registry
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import ChainError, InvalidEntryError, InvalidRequestError
@@ -16,8 +16,9 @@ from leasehold.ports.documents import Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.purge import purge
-from leasehold.services.read_runs import RunFilter
+from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.testing import FrozenClock, InProcessEngine
+from leasehold.testing import engine as opened
 from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.builders import environ_of
 
@@ -161,6 +162,60 @@ def test_a_run_waits_for_a_run_of_another_pipeline_that_has_lanes_itself(
     assert engine.output(run.run_id) == "5 make 30"
     listed = [one.pipeline for one in engine.runs()]
     assert sorted(listed) == ["outer", "squares"]  # no lane is in a list
+
+
+def test_a_run_of_a_pipeline_that_begins_with_a_wait_waits_and_is_announced(tmp_path: Path) -> None:
+    """Its first place was taken for a step: the approval was passed over."""
+    channels = Registry("channels", [LogChannel(name="ops")])
+    with opened(Catalog(STEPS, PIPELINES, channels=channels), tmp_path) as engine:
+        run = engine.start("asks-first", {"name": "ann", "count": 3})
+        engine.run_until_idle()
+        [child] = [one for one in engine.runs() if one.pipeline == "approved"]
+        waiting = get_run(engine.engine, child.run_id)
+        told = [(one.run_id, one.event) for one in engine.announcements]
+
+        engine.signal(child.run_id, "approval", {"name": "bob", "count": 7})
+        engine.run_until_settled(run.run_id)
+
+        assert waiting.waits_for is not None
+        assert (waiting.status, waiting.steps["approval"].output) == (RunStatus.BLOCKED, None)
+        assert told == [(child.run_id, "run_blocked")]
+        assert engine.output(run.run_id) == 7
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "place", "gone", "says"),
+    [
+        ("outer", "squares", "squares", "Pipeline 'squares' is not known"),
+        ("both", "count_up-and-name_it", "name_it", "'name_it' is not in the dispatch registry"),
+    ],
+)
+def test_a_deploy_without_what_a_place_begins_blocks_the_run_and_heals(
+    tmp_path: Path, pipeline: str, place: str, gone: str, says: str
+) -> None:
+    """Its attempts raised, and their leases ran out until the run was given up."""
+    steps = Registry("dispatch", [one for one in STEPS if one.step_type != gone])
+    plain = [one for one in PIPELINES if one.name in ("squares", "most") and gone not in one.name]
+    without = Catalog(steps, Registry("pipelines", plain))
+    clock = FrozenClock(skips_waits=True)
+    with opened(Catalog(STEPS, PIPELINES), tmp_path, clock=clock) as engine:
+        run_id = engine.start(pipeline, {"name": "gone", "count": 3}).run_id
+
+    with opened(without, tmp_path, clock=clock) as engine:
+        engine.adopt(run_id)
+        engine.run_until_idle()
+        blocked = get_run(engine.engine, run_id)
+    with opened(Catalog(STEPS, PIPELINES), tmp_path, clock=clock) as engine:
+        engine.adopt(run_id)
+        engine.advance(11)
+        engine.run_until_idle()
+        healed = engine.run_until_settled(run_id)
+
+    assert blocked.block is not None
+    assert (blocked.status, blocked.position.step) == (RunStatus.BLOCKED, place)
+    assert (blocked.block.code, blocked.block.heals) == ("step_unknown", True)
+    assert says in blocked.block.finding
+    assert healed.status is RunStatus.COMPLETED
 
 
 def test_large_items_lie_among_the_artifacts(engine: InProcessEngine) -> None:

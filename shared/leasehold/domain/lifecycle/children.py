@@ -14,15 +14,15 @@ from leasehold.domain.lease import Fence, held_lease
 from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.operate import Operation, cancel, is_allowed, pause, resume, retry
 from leasehold.domain.lifecycle.settle import first_answer
-from leasehold.domain.lifecycle.start import NewRun, new_manifest
+from leasehold.domain.lifecycle.start import NewRun, start
 from leasehold.domain.lifecycle.stop import RAISE_BUDGET, stop
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, StepRecord
+from leasehold.domain.manifest_parts import Block
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.retry import doubling
 from leasehold.domain.spend import BUDGET_EXCEEDED, SpendLimit
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
-from leasehold.domain.stored import make, replace
+from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 from leasehold.errors import BudgetUsedUpError
 
@@ -89,17 +89,20 @@ def begin_children(
     draft.trace(TraceType.CHILDREN_BEGUN, detail=said, runs=[run.run_id for run in runs])
     change = draft.commit(Outcome.CHILDREN_BEGUN)
     generation = change.manifest.position.dispatch.generation
-    begun = tuple(_begun(run, now, rules, generation) for run in runs)
-    return change._replace(children=begun)
+    begun = [_begun(run, now, rules, generation) for run in runs]
+    return change._replace(
+        children=tuple(one.manifest for one in begun),
+        deliveries=change.deliveries + tuple(told for one in begun for told in one.deliveries),
+    )
 
 
-def _begun(new: NewRun, now: datetime, rules: Rules, generation: int) -> Manifest:
+def _begun(new: NewRun, now: datetime, rules: Rules, generation: int) -> Change:
+    """Return the start of a child; one that begins with a wait is announced, as others are."""
     assert new.parent is not None  # noqa: S101 - a child has one
     since = new.parent.since or now
     new = replace(new, parent=replace(new.parent, generation=generation, since=since))
-    steps = {step: make(StepRecord, status=RunStatus.PENDING) for step in new.plan}
-    run = new_manifest(now, rules=rules, new=new, step=new.plan[0], steps=steps)
-    return with_index_fields(run, rules.grace)
+    begun = start(None, now, rules=rules, new=new)
+    return begun._replace(manifest=with_index_fields(begun.manifest, rules.grace))
 
 
 def ask_again(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
@@ -327,4 +330,5 @@ def take_items(
     draft.run = replace(draft.run, lane=replace(lane, ahead=flat(kept)))
     if share is not None:
         draft.run = replace(draft.run, budget=share.beyond(spend))
-    return draft.commit(Outcome.ITEMS_TAKEN, _begun(new, now, rules, link.generation))
+    taken_over = _begun(new, now, rules, link.generation).manifest
+    return draft.commit(Outcome.ITEMS_TAKEN, taken_over)
