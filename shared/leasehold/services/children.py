@@ -281,8 +281,8 @@ def _others(engine: Engine, run: Manifest, place: Place, text: str) -> Result:
         )
         for name, what in new.items()
     )
-    for new in runs:
-        engine.rules.known_settings(step_type_at(new.places, new.plan[0]))
+    for child in runs:
+        engine.rules.known_settings(step_type_at(child.places, child.plan[0]))
     return (
         Begun("child" if place.child else "parallel", 0, runs)
         if runs
