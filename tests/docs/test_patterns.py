@@ -90,6 +90,9 @@ def test_a_limit_with_a_field_that_the_step_is_not_given_is_found_before_a_run(
     assert (checked.returncode, started.returncode) == (1, 2)
     assert problem in checked.stdout
     assert problem in started.stderr
+    plain = source.replace("dict[str, str]", "str").replace('given["question"]', "given")
+    (tmp_path / "calls.py").write_text(plain)
+    assert "'model', which str does not have; it has no fields." in shell.run("check").stdout
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ class ImportedHandlerChecks:
             return None
         schema = handler.given.core_schema
         shape = read(schema)
+        if names and shape.kind in _WITHOUT_FIELDS:
+            return MissingField(names[0], handler.given_name, "no fields")
         if shape.kind != "object" or not shape.fields or written(schema).is_open:
             return None
         known = {name: None for field in shape.fields for name in field.names}
@@ -210,6 +212,7 @@ _STRING: Final = Shape("string")
 _SCALAR: Final = Shape("scalar")
 _ARRAY: Final = Shape("array")
 
+_WITHOUT_FIELDS: Final = frozenset({"null", "string", "number", "boolean", "scalar", "array"})
 _ARRAYS: Final = frozenset({"list", "tuple", "set", "frozenset", "generator"})
 _SCALARS: Final = frozenset(
     {"int", "float", "decimal", "bool", "date", "time", "datetime", "timedelta", "uuid", "url"}
