@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import gc
 import itertools
 import os
@@ -62,9 +63,8 @@ settings.load_profile("storm" if os.environ.get("LEASEHOLD_STORM") == "1" else "
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Have the handlers of a test run where they are to, in processes that it starts as well."""
-    is_sandboxed = item.get_closest_marker("sandboxed") or any(
-        item.path.is_relative_to(_TESTS / folder) for folder in SANDBOXED
-    )
+    is_in_room = _place(item.path, SANDBOXED) < len(SANDBOXED)
+    is_sandboxed = is_in_room or item.get_closest_marker("sandboxed")
     _forget_shutdowns()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEASEHOLD_ISOLATION", "" if is_sandboxed else "inline")
@@ -134,7 +134,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The gate has each n values of the parameters of such a test together in one case at least.
     """
-    items.sort(key=_rank)
+    items.sort(key=lambda item: _place(item.path, FIRST))
     matrices: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("cover"):
@@ -152,9 +152,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("nightly")
 
 
-def _rank(item: pytest.Item) -> int:
-    folders = (item.path.is_relative_to(_TESTS / folder) for folder in FIRST)
-    return next((rank for rank, is_in in enumerate(folders) if is_in), len(FIRST))
+@functools.cache
+def _place(file: Path, folders: tuple[str, ...]) -> int:
+    """Return the number of the folder that a file of tests is in; that of all, if in none."""
+    found = (file.is_relative_to(_TESTS / folder) for folder in folders)
+    return next((number for number, is_in in enumerate(found) if is_in), len(folders))
 
 
 def _together(item: pytest.Item, count: int) -> set[tuple[tuple[str, str], ...]]:

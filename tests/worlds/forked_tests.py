@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, takewhile
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
@@ -139,12 +140,12 @@ def _become_a_fork(config: Any, name: str, folder: Path, writer: Connection) -> 
 
 def _run_files(session: pytest.Session, files: Sequence[Tests], queue: int) -> None:
     """Run a file after the other, until all are taken."""
-    firsts = [tests[0] for tests in files]
+    chains = [tests[0].listchain() for tests in files]
     for number in _taken(queue):
-        tests = files[number]
-        others = [first for first in firsts if first is not tests[0]]
+        tests, chain = files[number], chains[number]
+        others = [other for other in chains if other is not chain]
         # What the file shares with none but its neighbours ends with it, as they may run elsewhere.
-        farthest = min(others, key=lambda first: _shared(first, tests[0]), default=None)
+        farthest = min(others, key=partial(_shared, chain), default=[None])[-1]
         for test, following in zip(tests, [*tests[1:], farthest], strict=True):
             session.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
     session.testsfailed = 0  # the first process counts them
@@ -155,7 +156,6 @@ def _taken(queue: int) -> Iterator[int]:
         yield int.from_bytes(name, "big")
 
 
-def _shared(one: pytest.Item, other: pytest.Item) -> int:
-    """Return how many folders and files both are in."""
-    pairs = zip(one.listchain(), other.listchain(), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+def _shared(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many folders and files two tests are in, by what each is in."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(one, other, strict=False)))

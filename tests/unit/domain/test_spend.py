@@ -35,11 +35,11 @@ def renewed(runs: Runs, run: Manifest, *, at: float = 1, **notes: Any) -> Manife
 # -- amounts -----------------------------------------------------------------------------------
 
 
-def test_a_million_small_amounts_do_not_drift() -> None:
-    """Added as floats alone, they make 0.10000000000006 dollars."""
-    total = total_of(spend_of(1, 0.0000001) for _ in range(1_000_000))
+def test_many_small_amounts_do_not_drift() -> None:
+    """Added as floats alone, they make 0.00099999999977 dollars."""
+    total = total_of(spend_of(1, 0.0000001) for _ in range(10_000))
 
-    assert total == Spend(tokens=1_000_000, usd=0.1)
+    assert total == Spend(tokens=10_000, usd=0.001)
 
 
 @pytest.mark.parametrize(
