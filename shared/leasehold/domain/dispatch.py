@@ -148,16 +148,19 @@ def has_moved(manifest: Manifest, settings: StepSettings) -> bool:
     """Return whether a deploy gave the step to remote workers since its dispatch, or took it back.
 
     Whoever was to run it cannot any more, so it is dispatched again: no reason to give it up. So
-    is one that was dispatched by who did not know the step. A kept output is judged here.
+    is one that was dispatched by who did not know the step, or its wait. A kept output is judged
+    here.
 
     Args:
         manifest: the run.
         settings: those in force for its step.
     """
-    is_remote = settings.remote and not manifest.has_unjudged_output
-    return (
-        manifest.position.dispatch.provisional or manifest.position.dispatch.remote is not is_remote
-    )
+    is_remote, dispatch = settings.remote, manifest.position.dispatch
+    if is_remote and manifest.has_unjudged_output:
+        is_remote = False
+    if dispatch.provisional or dispatch.remote is not is_remote:
+        return True
+    return manifest.places is not None and manifest.has_wait_to_begin
 
 
 def as_dispatched(rules: Rules, dispatch: Dispatch) -> Rules:

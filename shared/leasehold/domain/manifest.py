@@ -348,6 +348,12 @@ class Manifest(RunFields):
         return None if place is None else place.wait
 
     @property
+    def has_wait_to_begin(self) -> bool:
+        """Whether it stands at a place that waits, without a wait: an older version handed off."""
+        at = self.position
+        return self.places is not None and at.wait is None and bool(self.wait_rule_at(at.step))
+
+    @property
     def signals_ahead(self) -> frozenset[str]:
         """The names of the places that wait, or may wait yet, for a signal."""
         at, looped = self.position.step, self.looped_steps

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from leasehold import PipelineEntry, StepContext, StepDispatchEntry, TrialPolicy, Wait, testing
-from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.status import RunStatus
+from leasehold.domain.stored import Write, replace
 from leasehold.errors import (
     ChainError,
     InvalidEntryError,
@@ -22,9 +23,11 @@ from leasehold.errors import (
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.services.check_chain import check_chain
+from leasehold.services.execute_step import Hint, execute_step
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.worker.handler.checks import ImportedHandlerChecks
 from tests.api.waits import places
+from tests.worlds.builders import at_position, with_step
 
 YES = {"approved": True, "by": "ada"}
 
@@ -65,6 +68,35 @@ def test_a_place_waits_and_hands_the_signal_on(engine: InProcessEngine, clock: F
     assert state(engine, run_id).status is RunStatus.COMPLETED
     assert engine.output(run_id) == {"text": {"draft": {"topic": "tea"}}, "by": "ada"}
     assert engine.output(run_id, "approval") == YES
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_wait_that_an_older_version_came_to_is_begun(
+    engine: InProcessEngine, is_known: bool
+) -> None:
+    """It knows of no waits: the step beside the place would run there, without the approval."""
+    run_id = engine.start("blocking", {"topic": "tea"}).run_id
+    engine.faults.lose_task("draft")
+    engine.run_until_idle()
+    run = engine.show(run_id)
+    dispatch = replace(
+        run.position.dispatch, step="approval", generation=2, provisional=not is_known
+    )
+    came = at_position(
+        replace(run, steps=with_step(run, "draft", status="COMPLETED", output='{"draft":1}')),
+        step="approval",
+        dispatch=dispatch,
+    )
+    engine.engine.documents.transact(run_ref(run_id), lambda *_: Write(None, to_document(came)))
+
+    execute_step(engine.engine, Hint(run_id, 2))
+
+    waiting = engine.show(run_id)
+    assert waiting.waits_for is not None
+    assert (waiting.waits_for.name, waiting.steps["approval"].output) == ("approval", None)
+    engine.signal(run_id, "approval", YES)
+    assert state(engine, run_id).status is RunStatus.COMPLETED
+    assert engine.output(run_id) == {"text": {"draft": 1}, "by": "ada"}
 
 
 def test_the_event_before_the_wait_is_not_lost(engine: InProcessEngine) -> None:

@@ -241,14 +241,10 @@ def dispatch_next(
             draft.position = replace(draft.position, dispatch=dispatch)
         return draft.commit(outcome)
     at = run.position
-    if at.wait is not None:
-        # its sender writes the same document: it is seen here, or its sender finds the wait
-        found = signal_for(run.signals, at.wait.name, place_of(at.step, at.trial))
-        if found is None:
-            return stop_for_signal(draft, _next_dispatch(draft, run, draft.now), at.wait)
-        _take(draft, found)
-        if run.wait_rule_at(at.step) is not None:
-            return _pass_on(draft, found)
+    if at.wait is not None or run.places is not None:
+        if (waits := _at_wait(draft)) is not None:
+            return waits
+        run = draft.run
     if (waited := draft.position.slot_wait) is not None and not waited.called:
         draft.position = replace(draft.position, slot_wait=replace(waited, called=True))
     dispatch = _next_dispatch(draft, run, draft.now + wait)
@@ -263,6 +259,23 @@ def dispatch_next(
         )
     draft.position = replace(draft.position, dispatch=dispatch)
     return draft.commit(outcome)
+
+
+def _at_wait(draft: Draft) -> Change | None:
+    """Stop where the run waits, or go on with the signal; None: the step has it, or waits for none.
+
+    Its sender writes the same document: it is seen here, or its sender finds the wait.
+    """
+    if draft.run.has_wait_to_begin:
+        begin_wait(draft)
+    run, at = draft.run, draft.position
+    if at.wait is None:
+        return None
+    found = signal_for(run.signals, at.wait.name, place_of(at.step, at.trial))
+    if found is None:
+        return stop_for_signal(draft, _next_dispatch(draft, run, draft.now), at.wait)
+    _take(draft, found)
+    return None if run.wait_rule_at(at.step) is None else _pass_on(draft, found)
 
 
 def _take(draft: Draft, found: Signal) -> None:
