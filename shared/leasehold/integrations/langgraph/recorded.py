@@ -104,7 +104,9 @@ def recorded_response(response: ModelResponse[Any]) -> dict[str, Any]:
     """Return a response as JSON values."""
     structured = response.structured_response
     is_typed = isinstance(structured, BaseModel) or is_dataclass(structured)
-    kept = TypeAdapter(type(structured)).dump_python(structured, mode="json")
+    kept = None  # most have none, and an adapter takes longer than all else here
+    if structured is not None:
+        kept = TypeAdapter(type(structured)).dump_python(structured, mode="json")
     return {
         "messages": [_packed(each) for each in response.result],
         "structured": kept,
