@@ -62,8 +62,14 @@ def begun(engine: Engine, pipeline: str = "three", **fields: Any) -> str:
 
 
 def growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    before, after = without_spend(before), without_spend(after)
     assert set(before) == set(after)
     return {name: after[name] - before[name] for name in after if after[name] != before[name]}
+
+
+def without_spend(found: Mapping[str, float]) -> dict[str, float]:
+    """Return the samples that are always there."""
+    return {name: each for name, each in found.items() if not name.startswith("leasehold_spend")}
 
 
 @pytest.mark.skipif(
@@ -99,6 +105,29 @@ def test_what_happens_to_runs_is_counted(engine: Engine) -> None:
         "leasehold_runs dead_lettered": 1,
         "leasehold_dead_letters PERMANENT_FAILURE": 1,
         "leasehold_attempts failed": 1,
+    }
+
+
+def test_what_the_newest_runs_have_spent_is_counted_by_pipeline(engine: Engine) -> None:
+    before = asked(engine)
+
+    for spend in ({"tokens": 1_234_567, "usd": 0.25}, {"tokens": 3, "usd": 1.5}, "edited", None):
+        begun(engine, steps={"add": {"status": "PENDING", "spend": spend}})
+    begun(
+        engine,
+        steps={"add": {"status": "PENDING", "spend": {"tokens": 9, "usd": 2.0}}},
+        spentBefore={"tokens": 9, "usd": 1.75},
+    )
+
+    after = asked(engine)
+    spent = {
+        name: value - before.get(name, 0.0)
+        for name, value in after.items()
+        if name.startswith("leasehold_spend")
+    }
+    assert spent == {
+        "leasehold_spend_usd three": 2.0,
+        "leasehold_spend_tokens three": 1_234_570,
     }
 
 
@@ -164,7 +193,7 @@ def test_without_a_catalog_all_but_the_attempts_are_known(engine: Engine) -> Non
 
 
 def test_a_label_can_be_any_text() -> None:
-    figures = Figures(RunCounts({}, {'a"b\\c\nd': 1}, 1000), 0.0, {}, {}, {})
+    figures = Figures(RunCounts({}, {'a"b\\c\nd': 1}, 1000), 0.0, {}, {}, {}, {})
 
     text = metrics_text(figures)
 

@@ -245,7 +245,7 @@ def test_prometheus_takes_its_configuration_and_its_alerts_as_they_stand(tmp_pat
 
 
 def test_the_page_names_each_metric() -> None:
-    nothing = Figures(RunCounts({}, {}, 1), 0.0, {}, {}, {})
+    nothing = Figures(RunCounts({}, {}, 1), 0.0, {}, {}, {}, {})
     names = set(re.findall(r"^# TYPE (\w+)", metrics_text(nothing), re.MULTILINE))
 
     assert names == set(re.findall(r"^\| `(leasehold_\w+)", PAGE, re.MULTILINE))

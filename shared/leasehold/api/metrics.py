@@ -37,6 +37,18 @@ def metrics_text(figures: Figures) -> PlainText:
             figures.attempts,
         ),
         *_family("deliveries", "Announcements to channels.", "outcome", figures.deliveries),
+        *_family(
+            "spend_usd",
+            "US dollars that the newest runs have spent.",
+            "pipeline",
+            {name: spend.usd for name, spend in figures.spend.items()},
+        ),
+        *_family(
+            "spend_tokens",
+            "Tokens that the newest runs have spent.",
+            "pipeline",
+            {name: spend.tokens for name, spend in figures.spend.items()},
+        ),
         *_single("counted_up_to", "A count that is as high means so many, or more.", counts.most),
         *_single("newest_runs", "How many runs count as the newest.", figures.looked_at),
     ]
@@ -46,7 +58,7 @@ def metrics_text(figures: Figures) -> PlainText:
 def _family(name: str, says: str, label: str, series: Series) -> Iterator[str]:
     yield from _head(name, says)
     for key, value in series.items():
-        yield f'leasehold_{name}{{{label}="{_escaped(key)}"}} {value:g}'
+        yield f'leasehold_{name}{{{label}="{_escaped(key)}"}} {value:.15g}'
 
 
 def _single(name: str, says: str, value: float) -> Iterator[str]:

@@ -11,9 +11,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle.repair import LONG_PAST
 from leasehold.domain.lifecycle.start import SHARDS
+from leasehold.domain.spend import NOTHING, Spend, total_of
 from leasehold.domain.status import AttemptEnd, DeadLetterReason, RunStatus
 from leasehold.domain.stored import Document
 from leasehold.ports.documents import Query, Range
@@ -121,6 +124,7 @@ def count_side_by_side(engine: Engine, asked: Mapping[str, tuple[Query, int]]) -
 NEWEST: Final = 200
 
 _A_MOMENT: Final = timedelta(microseconds=1)
+_SPENDING: Final = ("pipeline", "spentBefore")
 #: What tells that a run has neither an owner nor an alarm.
 _OWNED: Final = ("status", *OVERLAYS, "purgedAt", "alarmAt", "position.lease.leaseId")
 
@@ -136,6 +140,7 @@ class Figures:
             their breach, as an audit has it.
         attempts: of the newest runs, by how they ended.
         deliveries: by their state.
+        spend: of the newest runs, by their pipeline; those that have spent nothing are left out.
         looked_at: how many of the newest runs were looked at, at most.
     """
 
@@ -144,6 +149,7 @@ class Figures:
     unowned: Mapping[str, int]
     attempts: Mapping[str, int]
     deliveries: Mapping[str, int]
+    spend: Mapping[str, Spend]
     looked_at: int = NEWEST
 
 
@@ -173,12 +179,14 @@ def read_figures(engine: Engine) -> Figures:
         },
         attempts=_attempts(run.document for run in newest),
         deliveries={name: counted[name] for name in deliveries},
+        spend=_spend(run.document for run in newest),
     )
 
 
 def _newest(engine: Engine) -> Query:
-    attempts = (f"steps.{name}.attempts" for name in engine.catalog.place_names)
-    return replace(runs_query(), limit=NEWEST, fields=(*_OWNED, *attempts))
+    names = engine.catalog.place_names
+    of_steps = (f"steps.{name}.{field}" for name in names for field in ("attempts", "spend"))
+    return replace(runs_query(), limit=NEWEST, fields=(*_OWNED, *_SPENDING, *of_steps))
 
 
 def _due(shard: int, below: datetime) -> Query:
@@ -222,3 +230,25 @@ def _attempts(runs: Iterable[Document]) -> Mapping[str, int]:
                 if name in found and isinstance(count, int):
                     found[name] += count
     return found
+
+
+def _spend(runs: Iterable[Document]) -> Mapping[str, Spend]:
+    """Return what these runs have spent themselves, by their pipeline."""
+    found: dict[str, Spend] = {}
+    for run in runs:
+        steps = run.get("steps")
+        records = steps.values() if isinstance(steps, Mapping) else ()
+        total = total_of(_amount(one.get("spend")) for one in records if isinstance(one, Mapping))
+        own = total.beyond(_amount(run.get("spentBefore")))
+        if not own.is_nothing:
+            pipeline = str(run.get("pipeline"))
+            found[pipeline] = own.plus(found.get(pipeline))
+    return found
+
+
+def _amount(found: object) -> Spend:
+    try:
+        amount: Spend = Spend.model_validate(found)
+    except ValidationError:  # there is none, or it was edited
+        return NOTHING
+    return amount
