@@ -29,6 +29,7 @@ from tests.worlds.waiting import until
 expect.set_options(timeout=30_000)  # a busy machine is slow, and not wrong
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
+LINK_SECRET = "-".join(["of", "links"] * 4)
 #: A name of this machine that its servers do not answer as.
 STRANGE_HOST = "stranger.example"
 #: A tab has its own process, and shares little memory in a container.
@@ -94,7 +95,11 @@ class Pages:
 @contextmanager
 def serve(folder: Path, **environ: str) -> Iterator[Pages]:
     """Give a server with its runs; none of what it was asked may have failed within it."""
-    names = {"LEASEHOLD_CATALOG": "tests.api.dashboard.catalog", "PIPELINE_HEARTBEAT_S": "0.5"}
+    names = {
+        "LEASEHOLD_CATALOG": "tests.api.dashboard.catalog",
+        "LEASEHOLD_LINK_SECRET": LINK_SECRET,
+        "PIPELINE_HEARTBEAT_S": "0.5",
+    }
     with servers(folder) as begin:
         process, api = begin(**names, **environ)
         yield Pages(api, folder, environ.get("DASHBOARD_TEST_TEXT", HOSTILE))

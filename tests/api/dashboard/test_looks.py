@@ -8,8 +8,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from leasehold.domain.signal_link import SignalLink
 from tests.api.dashboard.catalog import HOSTILE
-from tests.api.dashboard.conftest import Pages
+from tests.api.dashboard.conftest import LINK_SECRET, Pages
 
 PATHS = (
     "/",
@@ -21,6 +22,7 @@ PATHS = (
     "/runs/{asked}",
     "/runs/{items}",
     "/schedules",
+    "{link}",
     "/registry",
     "/budgets",
     "/budgets/draft",
@@ -39,12 +41,13 @@ def paths(pages: Pages) -> list[str]:
     pages.wait(runs["gate"], lambda run: run["status"] == "BLOCKED")
     pages.wait(runs["ok"], lambda run: run["status"] == "COMPLETED")
     asked, items = pages.begin("asked", {}), pages.begin("items", {})
-    pages.wait(asked, lambda run: run["status"] == "BLOCKED")
+    life = pages.wait(asked, lambda run: run["status"] == "BLOCKED")["life"]
+    link = SignalLink(asked, life, "approval", 10**11).address("", LINK_SECRET)
     pages.wait(items, lambda run: run.get("children"))
     pages.post("/pauses:set", {"step": "judge", "why": HOSTILE})
     pages.post("/schedules/nightly:trigger", {})
     names = {"dead": runs["dead"], "gate": runs["gate"], "done": runs["ok"]}
-    return [path.format(**names, asked=asked, items=items) for path in PATHS]
+    return [path.format(**names, asked=asked, items=items, link=link) for path in PATHS]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
