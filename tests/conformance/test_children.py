@@ -35,6 +35,7 @@ from leasehold.services.execute_step import Hint, arrive, execute_step, run_atte
 from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.purge import delete_run
+from leasehold.services.read_children import read_children
 from leasehold.services.read_runs import RunFilter, get_run, list_summaries, run_mark
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
@@ -110,6 +111,19 @@ def test_the_mark_of_a_run_that_rests_changes_with_each_of_its_lanes(
 
     assert get_run(engine, run.run_id) == resting
     assert run_mark(engine, run.run_id) != before
+    drain(engine, queue)
+
+
+def test_the_lanes_of_a_run_are_read_in_the_order_of_their_names(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    run = start(engine, unique, count=40)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+
+    read = read_children(engine, run.run_id)
+
+    names = [child.parent and child.parent.name for child in read.runs]
+    assert names == [f"lane {number}" for number in range(1, 5)]
     drain(engine, queue)
 
 

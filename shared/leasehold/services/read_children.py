@@ -93,5 +93,11 @@ def read_children_of(engine: Engine, run: Manifest) -> ReadChildren:
         items=children.items,
         done=max(0, children.items - left - failed) if children.items else 0,
         failed=failed,
-        runs=sorted(found, key=lambda child: (child.created_at, child.run_id)),
+        runs=sorted(found, key=_by_name),
     )
+
+
+def _by_name(child: Manifest) -> tuple[object, ...]:
+    """Return what children are sorted by: those that begin together by name, lane 9 before 10."""
+    name = "" if child.parent is None else child.parent.name
+    return child.created_at, len(name), name, child.run_id
