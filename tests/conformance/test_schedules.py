@@ -32,6 +32,7 @@ from leasehold.services.schedules import (
     resume_schedule,
     trigger_schedule,
 )
+from leasehold.services.sweep import sweep as sweep_runs
 
 
 def work(_: StepContext, given: Any) -> Any:
@@ -121,6 +122,15 @@ def test_a_new_schedule_starts_nothing_of_the_past_and_then_each_time_once(
     assert (line.fate, line.run_id) == (Fate.STARTED, run.run_id)
     assert line.time.second == 0
     assert attend(engine) == []
+
+
+def test_a_sweep_says_how_many_runs_schedules_started(make: Make, unique: str) -> None:
+    engine = make(input={"n": 1})
+    due_once(engine, unique)
+    engine.schedules.look_at.clear()
+
+    assert sweep_runs(engine).counts()["scheduled"] == 1
+    assert sweep_runs(engine).counts()["scheduled"] == 0
 
 
 def test_the_schedule_fired_twice_after_a_restart(

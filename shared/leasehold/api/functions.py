@@ -23,6 +23,7 @@ class SweepResponse(ResponseModel):
     reannounced: int
     archived: int
     purged: int
+    scheduled: int = 0
     documents_read: int
     more: bool
 

@@ -143,6 +143,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "reannounced": "announcements that were due, and whose message was published again",
     "archived": "ended runs whose [archive](lifecycle.md#archive) it finished",
     "purged": "ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over",
+    "scheduled": "runs that [schedules](patterns/schedule.md) started",
     "documentsRead": "how many documents the store gave",
     "more": "whether further runs may be due: the time of the sweep was over",
     # the registry

@@ -93,6 +93,7 @@ def sweep(*, url: str | None, as_json: bool) -> None:
             ("archived", str(done.archived)),
             ("unattended", str(done.unattended)),
             ("purged", str(done.purged)),
+            ("scheduled", str(done.scheduled)),
             ("documents read", str(done.documents_read)),
         ]
     )

@@ -43,6 +43,7 @@ from leasehold.worker.stopping.holder import host_name, is_gone
 
 _WITHIN_S: Final = 5.0
 _OVERRIDES: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
+_SCHEDULES: Final = Query("schedules", limit=1000, within=_WITHIN_S)
 _NEWEST_RUN: Final = Query("runs", order_by="createdAt", descending=True, limit=1, within=_WITHIN_S)
 _BUDGETS: Final = Query("budgets", limit=BUDGETS_AT_MOST, within=_WITHIN_S)
 _ENDS_OF_STEP: Final = Query(
@@ -63,6 +64,7 @@ def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
         with closing(read_store(setup.store, clock)) as store:
             yield from _clock(store, clock)
             yield from _overrides(setup, store)
+            yield from _schedules(setup, store)
             yield from _derivations(setup, store, clock)
             yield from _who_works(setup, store, clock)
             yield from _artifacts(setup, store)
@@ -113,6 +115,19 @@ def _overrides(setup: Setup, store: StoreReader) -> Iterator[Finding]:
             yield Finding("override_over", message, repair, kind=Kind.WARNING)
         elif len(setup.catalog.steps):
             yield from _against_entry(setup, stored, repair)
+
+
+def _schedules(setup: Setup, store: StoreReader) -> Iterator[Finding]:
+    for found in store.query(_SCHEDULES) if len(setup.catalog.schedules) else ():
+        name, problem = found.ref.id, found.document.get("problem")
+        if problem and name in setup.catalog.schedules:
+            since = time_of(found.document.get("starting"))
+            message = (
+                f"The run of schedule {name} that is due{f' since {stamp(since)}' if since else ''}"
+                " could not be started, and each sweep tries again: "
+                f"{printable(str(problem)).rstrip('.')}."
+            )
+            yield Finding("schedule_problem", message, f"leasehold schedules {shlex.quote(name)}")
 
 
 def _pause(setup: Setup, pause: StepPause) -> Iterator[Finding]:

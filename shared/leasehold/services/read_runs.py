@@ -450,7 +450,9 @@ def _has_indexed_part(wanted: RunFilter, run: Document) -> bool:
         (wanted.pipeline, run.get("pipeline")),
         (wanted.dead_lettered, bool(run.get("deadLettered"))),
     )
-    began = moment_of(run.get("createdAt"))
+    if run.get("createdAt") is None:  # a lane, which is in no list
+        return False
+    began = moment_of(run["createdAt"])
     return (
         all(value is None or value == found for value, found in compared)
         and all(label in run.get("labels", ()) for label in wanted.labels)

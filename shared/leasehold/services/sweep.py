@@ -92,6 +92,7 @@ class SweepResult:
         reannounced: deliveries that were due, and whose message was published again.
         archived: ended runs whose archive was finished: the process that ended them could not.
         purged: ended runs that were deleted, because LEASEHOLD_RETENTION_DAYS are over.
+        scheduled: runs that schedules started.
         documents_read: how many documents the store gave for runs that are due.
         more: whether further runs may be due: the time of the sweep was over.
         oldest_pending_s: how many seconds the run that waits longest in a queue waits by now, of
@@ -108,6 +109,7 @@ class SweepResult:
     reannounced: int = 0
     archived: int = 0
     purged: int = 0
+    scheduled: int = 0
     documents_read: int = 0
     more: bool = False
     oldest_pending_s: int = 0
@@ -143,6 +145,7 @@ class SweepResult:
             "reannounced": self.reannounced,
             "archived": self.archived,
             "purged": self.purged,
+            "scheduled": self.scheduled,
             "documentsRead": self.documents_read,
             "more": self.more,
         }
@@ -157,7 +160,7 @@ class Report(StrEnum):
 
     def wants(self, result: SweepResult) -> bool:
         """Return whether this sweep is to be written."""
-        was_due = result.documents_read or result.purged or result.failure
+        was_due = result.documents_read or result.purged or result.scheduled or result.failure
         return self is Report.ALWAYS or (self is Report.IF_DUE and bool(was_due))
 
 
@@ -170,6 +173,7 @@ def line_of(result: SweepResult) -> Mapping[str, Any]:
         f"{result.reannounced} reannounced" if result.reannounced else "",
         f"{result.archived} archived" if result.archived else "",
         f"{result.purged} purged" if result.purged else "",
+        f"{result.scheduled} scheduled" if result.scheduled else "",
         f"the oldest pending waits for {waits} s" if waits else "",
         detail or "",
     ]
@@ -342,9 +346,9 @@ def sweep(
             answer; whatever else was due was attended.
     """
     work = _Sweep(engine, among, time.total_seconds(), width)
-    purged = 0
+    purged = scheduled = 0
     if among is None and len(engine.catalog.schedules):
-        attend_schedules(engine, lambda: work.is_over)
+        scheduled = len(attend_schedules(engine, lambda: work.is_over))
     try:
         engine.threads.side_by_side(work.take, width)
         if among is None and not work.is_over:
@@ -353,7 +357,7 @@ def sweep(
             tidy_up(engine)
     finally:
         result = work.result()
-        result.purged = purged
+        result.purged, result.scheduled = purged, scheduled
         if report.wants(result):
             engine.listeners.report(line_of(result))
     if failure := work.failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from leasehold.ports.documents import Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.purge import purge
-from leasehold.services.read_runs import RunFilter, get_run
+from leasehold.services.read_runs import RunFilter, get_run, list_summaries
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing import engine as opened
 from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
@@ -297,3 +298,15 @@ def test_a_chain_that_cannot_fit_is_found_before_a_run() -> None:
 def lanes(engine: InProcessEngine, run_id: str) -> list[Manifest]:
     found = engine.engine.documents.query(Query("runs", equal={"parentId": run_id}, limit=1000))
     return [manifest_of(one.ref.id, one.document) for one in found]
+
+
+def test_lanes_are_in_no_list_and_none_is_logged_as_one_that_cannot_be_read(
+    engine: InProcessEngine,
+) -> None:
+    settled(engine, "squares", name="unlisted", count=8)
+    logged: list[str] = []
+    inner = replace(engine.engine, listeners=replace(engine.engine.listeners, log=logged.append))
+
+    found = list_summaries(inner, RunFilter(id_prefix="l-")).runs
+
+    assert (list(found), logged) == ([], [])

@@ -40,6 +40,7 @@ NOTHING = {
     "stillQueued": 0,
     "unattended": 0,
     "purged": 0,
+    "scheduled": 0,
     "reannounced": 0,
     "archived": 0,
     "documentsRead": 0,

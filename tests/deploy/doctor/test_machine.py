@@ -201,6 +201,28 @@ def test_an_override_that_does_not_hold_is_found_and_one_that_is_over_is_warned_
     assert warned(shell) == ["override_over"]
 
 
+def test_a_schedule_whose_run_cannot_be_started_is_found(shell: Shell) -> None:
+    """Nothing else says so: the sweep tries again, and no run is in any list."""
+    timed = (
+        "\nfrom leasehold import ScheduleEntry\n"
+        'SCHEDULES = Registry("schedules", [ScheduleEntry("nightly", pipeline="letters", '
+        'cron="0 6 * * *", tz="UTC", input="x")])\n'
+    )
+    (shell.folder / "timed.py").write_text((shell.folder / "letters.py").read_text() + timed)
+    stored = {
+        "name": "nightly",
+        "cron": "0 6 * * *",
+        "tz": "UTC",
+        "starting": "2026-01-02T06:00:00Z",
+    }
+    put(shell, Ref("schedules", "nightly"), {**stored, "problem": "no pipeline 'gone'."})
+
+    shown = shell.run("doctor", LEASEHOLD_CATALOG="timed").stdout
+
+    assert "schedule nightly that is due since 2026-01-02T06:00:00Z could not be started" in shown
+    assert "tries again: no pipeline 'gone'." in shown
+
+
 LEARNS = {"PIPELINE_LIMIT_STRATEGY": "propose"}
 
 
