@@ -314,11 +314,11 @@ class FunctionTable(Registry[FunctionEntry]):
     def _check_link_secret(self) -> None:
         """Refuse a secret of links that is not that of all who sign and check them."""
         having = {
-            one.name: [it for it in one.secrets if it.variable == LINK_SECRET] for one in self
+            one.name: tuple(it for it in one.secrets if it.variable == LINK_SECRET) for one in self
         }
         needing = [it.name for it in self if Use.CHANNELS in it.uses or it.name == "serve_api"]
-        found = [having[name] for name in needing]
-        if any(having.values()) and (not all(found) or found.count(found[0]) != len(found)):
+        found = {having[name] for name in needing}
+        if any(having.values()) and (() in found or len(found) > 1):
             raise InvalidEntryError(
                 registry=self.name,
                 key=next((name for name in needing if not having[name]), needing[0]),

@@ -191,3 +191,10 @@ def test_the_secret_of_links_is_that_of_who_signs_and_of_who_checks(
     with pytest.raises(InvalidEntryError, match=f"secrets of '{refused}'") as found:
         table()
     assert "serve_api and deliver_notification: one signs links" in found.value.message
+
+
+def test_a_table_of_tasks_alone_may_name_the_secret_of_links() -> None:
+    """No row signs or checks them; a handler may read it."""
+    row = replace(FUNCTIONS["execute_step"], secrets=(Secret("LEASEHOLD_LINK_SECRET"),))
+
+    assert FunctionTable([row]).of_tasks == row
