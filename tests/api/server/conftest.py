@@ -5,6 +5,7 @@ import http.client
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,17 +53,28 @@ class Api:
         return answer.body
 
 
+def long_leases(folder: Path) -> dict[str, str]:
+    """Return the environment of servers with leases so long that none is renewed or ends."""
+    return environ_of(
+        folder, LEASEHOLD_CATALOG="tests.api.in_process.sample", PIPELINE_LEASE_TTL_S="600"
+    )
+
+
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Of servers with leases so long that none is renewed or ends."""
-    return environ_of(
-        tmp_path, LEASEHOLD_CATALOG="tests.api.in_process.sample", PIPELINE_LEASE_TTL_S="600"
-    )
+    return long_leases(tmp_path)
 
 
 @pytest.fixture
 def serve(environ: dict[str, str]) -> Iterator[Callable[..., Server]]:
     """Starts servers in this process, and stops them in the end."""
+    with serving(environ) as start:
+        yield start
+
+
+@contextmanager
+def serving(environ: dict[str, str]) -> Iterator[Callable[..., Server]]:
+    """Lend what starts servers in this process; stop them in the end."""
     servers: list[Server] = []
 
     def start(workers: int = 2, host: str = "127.0.0.1", **settings: str) -> Server:
@@ -72,9 +84,11 @@ def serve(environ: dict[str, str]) -> Iterator[Callable[..., Server]]:
         server.start()
         return server
 
-    yield start
-    for server in servers:
-        server.stop()
+    try:
+        yield start
+    finally:
+        for server in servers:
+            server.stop()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -32,6 +32,7 @@ from leasehold.registry.settings import read_settings
 from leasehold.server.server import Server
 from leasehold.testing import FrozenClock
 from leasehold.web.sign_in import ServerCallers, _Guesses
+from tests.api.server.conftest import long_leases, serving
 from tests.worlds.ports import own_port
 
 TOKEN = "an-operator-s-secret-of-tests"  # noqa: S105 - of tests
@@ -95,6 +96,20 @@ def form(server: Server, path: str, headers: dict[str, str] | None = None, **fie
 
 def cookie_of(answer: Answer) -> dict[str, str]:
     return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that asks for tokens; no test that shares it changes a run, or guesses often."""
+    with serving(long_leases(tmp_path_factory.mktemp("asking"))) as start:
+        yield start(**BOTH)
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server behind a proxy; the same holds."""
+    with serving(long_leases(tmp_path_factory.mktemp("proxied"))) as start:
+        yield start(**HEADER)
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -178,8 +193,8 @@ def test_with_the_token_of_viewers_a_program_reads_and_changes_nothing(serve: Se
         assert "viewer may read, and this call takes the right to c" in refused.text
 
 
-def test_service_managers_ask_without_a_token_whether_the_process_runs(serve: Serve) -> None:
-    assert ask(serve(**BOTH), "GET", "/health").text == '{"status":"ok"}'
+def test_service_managers_ask_without_a_token_whether_the_process_runs(asking: Server) -> None:
+    assert ask(asking, "GET", "/health").text == '{"status":"ok"}'
 
 
 def test_the_trace_has_the_token_s_role_behind_the_name_that_a_caller_gives(serve: Serve) -> None:
@@ -194,9 +209,8 @@ def test_the_trace_has_the_token_s_role_behind_the_name_that_a_caller_gives(serv
     assert re.findall(r'"actor":"([^"]*)"', trace) == ["ann@laptop via operator", "operator"]
 
 
-def test_a_body_of_a_stranger_is_not_waited_for(serve: Serve) -> None:
-    server = serve(**BOTH)
-    port = int(server.url.rpartition(":")[2])
+def test_a_body_of_a_stranger_is_not_waited_for(asking: Server) -> None:
+    port = int(asking.url.rpartition(":")[2])
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.putrequest("POST", "/runs:batch")
     connection.putheader("Content-Length", str(2**30))
@@ -261,22 +275,20 @@ def test_a_proxy_says_who_it_is_and_the_trace_has_the_name(serve: Serve) -> None
     ["", " ", "ann,eve", "ann, eve", "x" * 1000, "a\tb", "\xe2\x80\xae"],
     ids=repr,
 )
-def test_a_name_that_a_trace_cannot_show_is_no_sign_in(serve: Serve, value: str) -> None:
+def test_a_name_that_a_trace_cannot_show_is_no_sign_in(proxied: Server, value: str) -> None:
     """Two headers of one name arrive as one with a comma: a proxy that only adds its own."""
-    assert ask(serve(**HEADER), "GET", "/runs", {"X-Forwarded-User": value}).status == 401
+    assert ask(proxied, "GET", "/runs", {"X-Forwarded-User": value}).status == 401
 
 
 def test_what_all_pages_share_is_read_without_a_sign_in_and_leads_nowhere_else(
-    serve: Serve,
+    asking: Server,
 ) -> None:
-    server = serve(**BOTH)
-
     for path in ("/assets/x", "/assets/../runs", "/assets/%2e%2e/runs", "/assets//runs"):
-        assert ask(server, "GET", path).status == 404, path
+        assert ask(asking, "GET", path).status == 404, path
 
 
-def test_a_header_whose_name_a_proxy_does_not_know_as_its_own_is_none(serve: Serve) -> None:
-    assert ask(serve(**HEADER), "GET", "/runs", {"X_Forwarded_User": "ann"}).status == 401
+def test_a_header_whose_name_a_proxy_does_not_know_as_its_own_is_none(proxied: Server) -> None:
+    assert ask(proxied, "GET", "/runs", {"X_Forwarded_User": "ann"}).status == 401
 
 
 def test_who_came_by_the_proxy_has_the_rights_of_the_setting(serve: Serve) -> None:
@@ -361,9 +373,9 @@ def test_a_session_reads_and_changes_from_pages_of_this_server_alone(serve: Serv
         assert ask(server, "POST", "/runs", session | headers, RUN).status == 403, headers
 
 
-def test_a_form_of_a_session_that_is_over_leads_to_the_sign_in(serve: Serve) -> None:
+def test_a_form_of_a_session_that_is_over_leads_to_the_sign_in(asking: Server) -> None:
     """And from there back to its page, where the person does it again."""
-    page = form(serve(**BOTH), "/runs/r-none:cancel", reason="x")
+    page = form(asking, "/runs/r-none:cancel", reason="x")
 
     assert page.status == 401
     assert 'name="next" value="/"' in page.text
@@ -407,9 +419,9 @@ def test_a_viewer_s_session_changes_nothing(serve: Serve) -> None:
 
 @pytest.mark.parametrize("token", ["", "x" * 20, TOKEN + "x", VIEWER[:-1]])
 def test_a_wrong_token_gives_no_cookie_and_says_so(
-    serve: Serve, token: str, caplog: pytest.LogCaptureFixture
+    asking: Server, token: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    page = form(serve(**BOTH), "/sign-in", token=token, next="/runs")
+    page = form(asking, "/sign-in", token=token, next="/runs")
 
     assert page.status == 401
     assert "set-cookie" not in page.headers
@@ -428,12 +440,10 @@ def test_a_wrong_token_gives_no_cookie_and_says_so(
     ids=str,
 )
 def test_a_page_of_another_origin_signs_no_person_in_or_out(
-    serve: Serve, headers: dict[str, str]
+    asking: Server, headers: dict[str, str]
 ) -> None:
-    server = serve(**BOTH)
-
     for path in ("/sign-in", "/sign-out"):
-        answer = form(server, path, headers, token=TOKEN)
+        answer = form(asking, path, headers, token=TOKEN)
 
         assert answer.status in (403, 415)
         assert "set-cookie" not in answer.headers
@@ -456,13 +466,11 @@ def test_a_page_of_another_origin_signs_no_person_in_or_out(
         "/sign-in?next=/",
     ],
 )
-def test_a_sign_in_leads_to_no_other_server(serve: Serve, path: str) -> None:
-    server = serve(**BOTH)
-
-    answer = form(server, "/sign-in", token=TOKEN, next=path)
+def test_a_sign_in_leads_to_no_other_server(asking: Server, path: str) -> None:
+    answer = form(asking, "/sign-in", token=TOKEN, next=path)
 
     assert (answer.status, answer.headers["location"]) == (303, "/")
-    again = ask(server, "GET", f"/sign-in?{urlencode({'next': path})}", cookie_of(answer))
+    again = ask(asking, "GET", f"/sign-in?{urlencode({'next': path})}", cookie_of(answer))
     assert (again.status, again.headers["location"]) == (303, "/")
 
 
@@ -496,14 +504,12 @@ def test_a_person_signs_out(serve: Serve) -> None:
     assert ask(server, "GET", "/sign-out", session).status == 405
 
 
-def test_a_large_form_to_sign_in_is_not_read(serve: Serve) -> None:
-    server = serve(**BOTH)
-
-    assert form(server, "/sign-in", token="x" * 100_000).status == 413
+def test_a_large_form_to_sign_in_is_not_read(asking: Server) -> None:
+    assert form(asking, "/sign-in", token="x" * 100_000).status == 413
 
 
-def test_only_a_proxy_s_people_get_no_form(serve: Serve) -> None:
-    page = ask(serve(**HEADER), "GET", "/", PAGE)
+def test_only_a_proxy_s_people_get_no_form(proxied: Server) -> None:
+    page = ask(proxied, "GET", "/", PAGE)
 
     assert page.status == 401
     assert "X-Forwarded-User" in page.text
