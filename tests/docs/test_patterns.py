@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -72,6 +73,19 @@ def test_the_question_is_asked_under_its_limits(tmp_path: Path) -> None:
     run_id = re.findall(r"r-\w+", done[1].stdout)[0]
     shown = json.loads(shell.run("show", run_id, "--json").stdout)
     assert (shown["priority"], shown["steps"]["ask"]["output"]) == ("high", '"WHY?"')
+
+
+def test_the_test_on_the_page_of_limits_passes(tmp_path: Path) -> None:
+    text = (PAGES / "limit.md").read_text()
+    source = re.findall(_BLOCK.format("python"), text, re.MULTILINE | re.DOTALL)[1]
+    (tmp_path / "test_calls.py").write_text(source)
+
+    done = runpy.run_path(str(tmp_path / "test_calls.py"))
+
+    tests = [value for name, value in done.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()
 
 
 def test_a_limit_with_a_field_that_the_step_is_not_given_is_found_before_a_run(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pydantic_core
 
-from leasehold.attempt.attempt import Attempt
+from leasehold.attempt.attempt import Attempt, LimitsOfAttempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.files import RunArtifacts
 from leasehold.attempt.outage import pause
@@ -28,13 +28,14 @@ from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, run_ref, to_document
-from leasehold.domain.manifest_parts import Attempts, Lease, Progress, StepRecord
+from leasehold.domain.manifest_parts import Attempts, Lease, Place, Progress, StepRecord
 from leasehold.domain.recorded_calls import MadeCall, check_call_key
 from leasehold.domain.signal import Signal
 from leasehold.domain.spend import NOTHING, Spend, checked_spend
 from leasehold.domain.status import RunStatus, Termination
 from leasehold.domain.stored import replace
 from leasehold.domain.trial_record import TrialRecord, TrialRule
+from leasehold.errors import UnknownLimitError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, KnownRun, Snapshot
@@ -56,6 +57,8 @@ from leasehold.worker.handler.gates import GateContext
 
 _LONGEST_S: Final = 86_400.0
 _VALUES: Final = "JSON values"
+_FREE: Final = "free"
+_TAKEN: Final = "taken"
 
 
 @dataclass(slots=True)
@@ -68,6 +71,9 @@ class Recorded:
             that were spared are not among them.
         progress: each progress it made.
         spent: what it spent, in calls that it made once and beside them.
+        limits: each limit that it held, in order.
+        refusals: the limits in whose blocks a provider took no more (429), and for how many
+            seconds: one that adapts is lowered.
         files: the files of the run, by name: as they are, and in the end.
         log: each record that it logged with `ctx.log`.
     """
@@ -76,6 +82,8 @@ class Recorded:
     calls: dict[str, Any] = field(default_factory=dict)
     progress: list[Progress] = field(default_factory=list)
     spent: Spend = NOTHING
+    limits: list[str] = field(default_factory=list)
+    refusals: list[tuple[str, float]] = field(default_factory=list)
     log: list[logging.LogRecord] = field(default_factory=list)
     _artifacts: RunArtifacts | None = None
     _files: dict[str, bytes] = field(default_factory=dict)
@@ -91,6 +99,28 @@ class Recorded:
     def messages(self) -> list[str]:
         """The logged texts."""
         return [record.getMessage() for record in self.log]
+
+
+class _GivenLimits(LimitsOfAttempt):
+    """The limits of a step as a test says that they are: free or taken."""
+
+    def __init__(self, step: str, limits: Mapping[str, str], recorded: Recorded) -> None:
+        self._step, self._limits, self._recorded = step, limits, recorded
+
+    def take(self, name: str) -> bool:
+        """Take a limit; False: it has no room, and the attempt is to end."""
+        if name not in self._limits:
+            known = ", ".join(self._limits) or "none"
+            raise UnknownLimitError(limit=name, step=self._step, known=known)
+        if self._limits[name] == _TAKEN:
+            return False
+        self._recorded.limits.append(name)
+        return True
+
+    def free(self, name: str, retry_after_s: float | None = None) -> None:
+        """Note what the provider said in the block."""
+        if retry_after_s is not None:
+            self._recorded.refusals.append((name, retry_after_s))
 
 
 class _RecordingCalls(AttemptCalls):
@@ -142,12 +172,14 @@ def step_context(
     *,
     run_id: str = "r-test",
     step_type: str = "step",
+    step: str | None = None,
     attempt: int = 1,
     trial: int = 1,
     note: str | None = None,
     resume: IncrementalState | None = None,
     calls: Mapping[str, Any] | None = None,
     signals: Mapping[str, Any] | None = None,
+    limits: Mapping[str, str] | None = None,
     outputs: Mapping[str, Any] | None = None,
     statuses: Mapping[str, str] | None = None,
     findings: Sequence[Any] = (),
@@ -163,6 +195,7 @@ def step_context(
     Args:
         run_id: the run.
         step_type: the step.
+        step: its name, where it stands in the pipeline under another one than its type.
         attempt: the number of the attempt, from 1.
         trial: the number of the trial, from 1.
         note: the words of the person who had the step retried.
@@ -172,6 +205,8 @@ def step_context(
         signals: what was sent to the run before, by name, for `ctx.wait_for`; None: the time of
             that wait is over. JSON values or pydantic models. A wait for any other name raises
             SignalAwaitedError, as it ends an attempt.
+        limits: those that the handler takes by `ctx.limit`, by their keys: `free`, or `taken`, and
+            then it raises ContinuedError, as it ends an attempt. Any other one is a mistake.
         outputs: of earlier steps, for `ctx.output_of`; JSON values or pydantic models.
         statuses: of those outputs that are PARTIAL, for `ctx.status_of`: `{"draft": "PARTIAL"}`.
         findings: what the reviewer of the trial before found; only where `trial` is 2 or more.
@@ -188,11 +223,12 @@ def step_context(
     left = timedelta(seconds=checked_seconds("time_left", time_left, _LONGEST_S))
     if stop_at_checkpoint is not None:
         checked_number("stop_at_checkpoint", stop_at_checkpoint)
-    manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), left)
+    manifest = run_at_work(clock, run_id, step_type, _outputs(outputs), left, name=step)
     manifest = with_statuses(manifest, statuses or {})
     failed = Attempts(failed=checked_number("attempt", attempt) - 1)
     number = checked_number("trial", trial)
-    results = results_of(step_type, number, checked_mapping("calls", calls or {}, object, _VALUES))
+    recorded_calls = checked_mapping("calls", calls or {}, object, _VALUES)
+    results = results_of(manifest.position.step, number, recorded_calls)
     if note is not None and not (isinstance(note, str) and is_note(note)):
         refuse("note", note, NOTE)
     manifest = replace(
@@ -220,7 +256,9 @@ def step_context(
                 ctx.request_stop()
 
         engine = MemoryEngine(artifacts, clock, on_checkpoint)
-        ctx = RecordingContext(engine.attempt(manifest), recorded)
+        at_work = engine.attempt(manifest)
+        at_work.limits = _GivenLimits(step_type, limits_of(limits or {}), recorded)
+        ctx = RecordingContext(at_work, recorded)
         stack.enter_context(_logged(ctx.log.logger, run_id, recorded.log))
         yield ctx
 
@@ -334,10 +372,14 @@ def run_at_work(
     step_type: str,
     outputs: Mapping[str, Any],
     time_left: timedelta,
+    *,
+    name: str | None = None,
 ) -> Manifest:
     """Return a run whose step is at work, with the outputs of the steps before it."""
-    if not isinstance(step_type, str) or not step_type or step_type in outputs:
-        refuse("step_type", step_type, "the name of a step that is not in outputs")
+    step = step_type if name is None else name
+    for field_name, value in (("step_type", step_type), ("step", step)):
+        if not isinstance(value, str) or not value or value in outputs:
+            refuse(field_name, value, "the name of a step that is not in outputs")
     settings = _settings(step_type, time_left)
     done = {
         name: StepRecord(status=RunStatus.COMPLETED, output=json_text(f"outputs[{name!r}]", value))
@@ -346,7 +388,8 @@ def run_at_work(
     new = NewRun(
         run_id=checked_run_id(run_id),
         pipeline="test",
-        plan=(*outputs, step_type),
+        plan=(*outputs, step),
+        places=None if name is None else {step: Place(step_type=step_type)},
         input=KeptValue(text="null"),
         input_digest="",
         nonce=run_id,  # the same run has the same life: contexts on one folder share its files
@@ -356,8 +399,8 @@ def run_at_work(
         now,
         rules=Rules(settings_for={step_type: settings}.get),
         new=new,
-        step=step_type,
-        steps={**done, step_type: StepRecord(status=RunStatus.IN_PROGRESS)},
+        step=step,
+        steps={**done, step: StepRecord(status=RunStatus.IN_PROGRESS)},
     )
     run = RoomyRun.model_construct(None, **dict(manifest))
     position = replace(run.position, lease=_lease(clock, now))
@@ -434,13 +477,22 @@ def signals_of(clock: Clock, signals: Mapping[str, Any]) -> tuple[Signal, ...] |
     return found or None
 
 
-def results_of(step_type: str, trial: int, calls: Mapping[str, Any]) -> tuple[CallResult, ...]:
+def limits_of(limits: Mapping[str, str]) -> Mapping[str, str]:
+    """Return which limits are free, and which are taken."""
+    given = checked_mapping("limits", limits, str, f"{_FREE!r} or {_TAKEN!r}")
+    for key, state in given.items():
+        if state not in (_FREE, _TAKEN):
+            refuse(f"limits[{key!r}]", state, f"{_FREE!r} or {_TAKEN!r}")
+    return given
+
+
+def results_of(step: str, trial: int, calls: Mapping[str, Any]) -> tuple[CallResult, ...]:
     """Return the recorded results of earlier attempts, as a run has them."""
     for key in calls:
         check_call_key(key)
     return tuple(
         CallResult(
-            step=step_type,
+            step=step,
             trial=trial,
             key=key,
             type="",  # as the handler reads it

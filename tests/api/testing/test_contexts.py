@@ -9,12 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import GatePolicyFailure, IncrementalState
+from leasehold import (
+    AgentClientError,
+    ContinuedError,
+    GatePolicyFailure,
+    IncrementalState,
+    StepContext,
+)
 from leasehold.errors import (
     ArtifactNameError,
     ArtifactNotFoundError,
     InvalidRequestError,
     TooLargeError,
+    UnknownLimitError,
 )
 from leasehold.testing import gate_context, step_context
 from leasehold.testing.contexts import RecordingContext
@@ -176,3 +183,53 @@ def test_bad_arguments_are_refused_in_one_line(arguments: dict[str, object], lin
     with pytest.raises(InvalidRequestError, match=line) as refused, step_context(**arguments):  # type: ignore[arg-type]
         pass
     assert "\n" not in refused.value.message
+
+
+def ask(ctx: StepContext, busy_s: float | None = None) -> str:
+    """Call a provider under a limit, which may take no more for now."""
+    with ctx.limit("openai"):
+        if busy_s is not None:
+            raise AgentClientError("busy", code="rate_limited", retry_after=busy_s)
+        return ctx.once("call", lambda: "an answer")
+
+
+def test_a_limit_is_free_or_taken_as_the_test_says() -> None:
+    with step_context(limits={"openai": "free"}) as ctx:
+        assert ask(ctx) == "an answer"
+    assert ctx.recorded.limits == ["openai"]
+
+    with step_context(limits={"openai": "taken"}) as ctx, pytest.raises(ContinuedError):
+        ask(ctx)
+    assert (ctx.recorded.limits, ctx.recorded.calls) == ([], {})
+
+    with step_context() as ctx, pytest.raises(UnknownLimitError, match="no Limit"):
+        ask(ctx)
+
+
+def test_a_provider_that_takes_no_more_in_the_block_is_recorded() -> None:
+    with step_context(limits={"openai": "free"}) as ctx, pytest.raises(AgentClientError):
+        ask(ctx, busy_s=30)
+
+    assert ctx.recorded.refusals == [("openai", 30)]
+
+
+def test_a_step_has_the_name_that_its_pipeline_gives_it() -> None:
+    with step_context(step_type="summarise", step="shorten", calls={"a": 1}) as ctx:
+        assert (ctx.step, ctx.step_type) == ("shorten", "summarise")
+        assert ctx.once("a", lambda: 2) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"limits": {"openai": "busy"}}, "'free' or 'taken'"),
+        ({"limits": {"openai": True}}, "'free' or 'taken'"),
+        ({"step": ""}, "the name of a step that is not in outputs"),
+        ({"step": "read", "outputs": {"read": 1}}, "the name of a step that is not in outputs"),
+    ],
+)
+def test_a_limit_or_a_name_that_there_cannot_be_is_refused(given: dict, problem: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused, step_context(**given):
+        pass
+
+    assert refused.value.details["allowed"] == problem
