@@ -151,13 +151,20 @@ def look_at_blocked(engine: Engine) -> None:
     """Look at once at all runs that are blocked until the code is put right.
 
     For a process that begins: its code, or the packages that it finds, may be what they wait for.
+    And a version before this one may have taken the alarm of a run whose wait has an end: it knows
+    of none.
     """
     for found in _with_status(engine, RunStatus.BLOCKED):
         if _is_over(found.document):
             continue
         try:
-            if get_run(engine, found.ref.id).look_at is not None:
-                _look_at(engine, found.ref.id)
+            run = get_run(engine, found.ref.id)
+            if run.look_at is not None:
+                _look_at(engine, run.run_id)
+            elif run.alarm_at is None and not run.is_idle:
+                generation = run.position.dispatch.generation
+                repair = partial(lifecycle.on_audit, generation=generation, in_queue=None)
+                change_run(engine, run.run_id, partial(repair, rules=engine.dispatch_rules()))
         except LeaseholdError as error:
             engine.listeners.log(f"run {found.ref.id} is not looked at: {error}")
 

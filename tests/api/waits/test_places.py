@@ -22,6 +22,7 @@ from leasehold.errors import (
 )
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
+from leasehold.services.adopt_runs import look_at_blocked
 from leasehold.services.check_chain import check_chain
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.testing import FrozenClock, InProcessEngine
@@ -97,6 +98,21 @@ def test_a_wait_that_an_older_version_came_to_is_begun(
     engine.signal(run_id, "approval", YES)
     assert state(engine, run_id).status is RunStatus.COMPLETED
     assert engine.output(run_id) == {"text": {"draft": 1}, "by": "ada"}
+
+
+def test_a_wait_whose_alarm_an_older_version_took_ends_in_time(
+    engine: InProcessEngine, clock: FrozenClock
+) -> None:
+    """It knows of no waits that end: a sweep of it would leave the run waiting."""
+    run_id = begun(engine, "continuing")
+    without = replace(engine.show(run_id), alarm_at=None)
+    engine.engine.documents.transact(run_ref(run_id), lambda *_: Write(None, to_document(without)))
+
+    look_at_blocked(engine.engine)
+
+    assert engine.show(run_id).alarm_at == clock.now() + timedelta(hours=1)
+    engine.advance(timedelta(hours=1))
+    assert engine.run_until_settled(run_id).status is RunStatus.COMPLETED
 
 
 def test_the_event_before_the_wait_is_not_lost(engine: InProcessEngine) -> None:
