@@ -311,7 +311,8 @@ def test_a_person_triggers_a_run_and_fills_a_span_back_once(make: Make, unique: 
 
 
 def order_and_die(engine: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trigger a schedule in a process that is killed once the run is owed."""
+    """Fill one time back in a process that is killed once the run is owed."""
+    first, last = datetime(2025, 12, 31, 23, tzinfo=UTC), datetime(2026, 1, 1, 7, tzinfo=UTC)
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -319,7 +320,7 @@ def order_and_die(engine: Engine, name: str, monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(schedules, "start_run", killed)
         with pytest.raises(KeyboardInterrupt):
-            trigger_schedule(engine, name, actor="ann")
+            backfill_schedule(engine, name, first, last, actor="ann")
 
 
 def test_an_order_whose_process_was_killed_is_carried_out_beside_whatever_runs(
@@ -327,7 +328,6 @@ def test_an_order_whose_process_was_killed_is_carried_out_beside_whatever_runs(
 ) -> None:
     engine = make(overlap="cancel_other", cron="0 6 * * *")
     running = trigger_schedule(engine, unique, actor="ann")
-    let_pass_of_lines(engine.documents, unique)
     order_and_die(engine, unique, monkeypatch)
 
     started = attend(make(overlap="cancel_other", cron="0 6 * * *"))
@@ -342,7 +342,6 @@ def test_the_next_order_of_a_person_starts_what_a_killed_one_left(
     """It was refused until the next time of the schedule: no process looked before."""
     engine = make(cron="0 0 1 1 *")
     order_and_die(engine, unique, monkeypatch)
-    let_pass_of_lines(engine.documents, unique)
 
     triggered = trigger_schedule(engine, unique, actor="bob")
 
@@ -360,20 +359,6 @@ def test_a_process_looks_for_what_a_killed_one_left_long_before_the_next_time(
 
     ahead = engine.schedules.look_at[unique] - engine.clock.now()
     assert ahead <= timedelta(minutes=10)
-
-
-def let_pass_of_lines(documents: Documents, name: str) -> None:
-    """Have all that was ordered lie a minute back: a time has no fractions of a second."""
-
-    def earlier(document: Any, _: datetime) -> Write[None]:
-        found = state_of(document)
-        by = timedelta(minutes=1)
-        lines = [line.model_copy(update={"time": line.time - by}) for line in found.lines]
-        starting = None if found.starting is None else found.starting - by
-        fields = found.model_copy(update={"lines": tuple(lines), "starting": starting})
-        return Write(None, fields.model_dump(exclude_none=True, by_alias=True))
-
-    documents.transact(schedule_ref(name), earlier)
 
 
 def test_a_start_that_fails_is_owed_until_the_next_time_and_then_said(

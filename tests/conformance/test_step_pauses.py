@@ -223,6 +223,7 @@ def test_a_run_that_a_killed_process_held_after_the_resume_goes_on_with_the_next
     hold = partial(hold_at_alarm, rules=replace(engine.rules, pauses=paused(unique)))
     engine.commit(run.run_id, lambda found, now: cast(Change, hold(found, now)))
     assert get_run(engine, run.run_id).held is not None
+    engine.overrides.read()  # as every 10 s
 
     pauses.continue_resumes(engine, 5.0)
 

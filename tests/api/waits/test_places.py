@@ -76,9 +76,8 @@ def test_a_wait_that_an_older_version_came_to_is_begun(
     engine: InProcessEngine, is_known: bool
 ) -> None:
     """It knows of no waits: the step beside the place would run there, without the approval."""
-    run_id = engine.start("blocking", {"topic": "tea"}).run_id
     engine.faults.lose_task("draft")
-    engine.run_until_idle()
+    run_id = engine.start("blocking", {"topic": "tea"}).run_id
     run = engine.show(run_id)
     dispatch = replace(
         run.position.dispatch, step="approval", generation=2, provisional=not is_known
