@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from leasehold import testing
 from leasehold.ports.documents import Documents
+from leasehold.testing import InProcessEngine
 from tests.conformance.stores import DOCUMENTS
 from tests.worlds.emulators import need_firestore
 
 #: The integration whose environment this is; in another environment, not the name of any.
 HERE: Final = Path(sys.prefix).name
-_INTEGRATIONS: Final = {path.parent for path in Path(__file__).parent.glob("*/requirements.txt")}
+_FOLDER: Final = Path(__file__).parent
+_INTEGRATIONS: Final = {path.parent for path in _FOLDER.glob("*/requirements.txt")}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,10 +30,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out the tests of libraries that are not installed here."""
+    """Leave out the tests of libraries that are not installed here, or have no such scenes."""
+    if collection_path == _FOLDER / "test_recorded.py":
+        return None if (_FOLDER / HERE / "scenes.py").exists() else True
     if HERE in {path.name for path in _INTEGRATIONS}:
         return True if collection_path in _INTEGRATIONS and collection_path.name != HERE else None
     return True
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
+    """The engine of the scenes of the library."""
+    scenes: Any = importlib.import_module(f"tests.integrations.{HERE}.scenes")
+    scenes.MADE.clear()
+    scenes.DOES.clear()
+    with testing.engine(scenes, tmp_path) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module", params=DOCUMENTS)

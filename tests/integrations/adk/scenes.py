@@ -196,3 +196,49 @@ STEPS = Registry(
     ],
 )
 PIPELINES = Registry("pipelines", [PipelineEntry(name="scene", steps=("scene",))])
+
+#: Each scene that ends well: the calls that are made, whatever fails, and what comes of it.
+PLAYED: list[tuple[str, list[str], object]] = [
+    (
+        "plain",
+        ["agent 1", "fetch 0", "agent 2", "fetch 1", "agent 3", "last", "agent 4"],
+        ["agent: [{'result': 'page 0'}, {'result': 'page 1'}, {'last': 1}]"],
+    ),
+    (
+        "streamed",
+        ["agent 1", "fetch 0", "agent 2", "fetch 1", "agent 3"],
+        ["agent: [{'result': 'page 0'}, {'result': 'page 1'}]"],
+    ),
+    ("media", ["agent 1", "picture 1", "agent 2"], ["agent: [{}]"]),
+    (
+        "agent_as_tool",
+        ["outer 1", "inner 1", "fetch 1", "inner 2", "outer 2"],
+        ["""outer: [{'result': "inner: [{'result': 'page 1'}]"}]"""],
+    ),
+    (
+        "handed_over",
+        [
+            "first 1",
+            "fetch 1",
+            "first 2",
+            "second 1",
+            "fetch 1",
+            "second 2",
+            "fetch 2",
+            "second 3",
+        ],
+        ["second: [{'result': 'page 1'}, {'result': 'page 2'}]"],
+    ),
+    (
+        "kept_session",
+        ["agent 1", "fetch 1", "agent 2"],
+        ["agent: [{'result': 'page 1'}]", 4, {"last": 1}],
+    ),
+    (
+        "at_once",
+        [*["agent 1"] * 4, *["agent 2"] * 4, "fetch 1", "fetch 2", "fetch 3", "fetch 3"],
+        [[f"agent: [{{'result': 'page {page}'}}]"] for page in (1, 2, 3, 3)],
+    ),
+]
+#: Those in which a tool returns what is not JSON.
+ODD = ["odd_result"]

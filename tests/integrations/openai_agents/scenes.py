@@ -273,3 +273,50 @@ PIPELINES = Registry(
         PipelineEntry(name="in_a_thread", steps=("in_a_thread",)),
     ],
 )
+
+#: Each scene that ends well: the calls that are made, whatever fails, and what comes of it.
+PLAYED: list[tuple[str, list[str], object]] = [
+    (
+        "plain",
+        ["agent 1", "fetch 0", "agent 2", "fetch 1", "agent 3"],
+        "agent: ['page 0', 'page 1']",
+    ),
+    (
+        "streamed",
+        ["agent 1", "fetch 0", "agent 2", "fetch 1", "agent 3"],
+        ["agent: ['page 0', 'page 1']", 5],
+    ),
+    (
+        "typed_results",
+        ["agent 1", "typed 1", "agent 2", "text 2", "agent 3"],
+        "agent: ['number=1', [{'type': 'input_text', 'text': 'text 2'}]]",
+    ),
+    (
+        "agent_as_tool",
+        ["outer 1", "inner 1", "fetch 1", "inner 2", "outer 2"],
+        """outer: ["inner: ['page 1']"]""",
+    ),
+    (
+        "guarded",
+        ["agent 1", "agent 2", "fetch 1", "judge 1"],
+        "agent: ['page 1']",
+    ),
+    (
+        "session",
+        ["agent 1", "agent 1", "agent 2", "agent 2", "fetch 1", "fetch 1"],
+        ["agent: ['page 1']", 8],
+    ),
+    (
+        "mcp",
+        ["agent 1", "lend 1", "agent 2"],
+        "agent: [[{'type': 'input_text', 'text': 'lent 1'}]]",
+    ),
+    ("approval", ["agent 1", "pay 5", "agent 2"], "agent: ['paid 5']"),
+    (
+        "at_once",
+        [*["agent 1"] * 4, *["agent 2"] * 4, "fetch 1", "fetch 2", "fetch 3", "fetch 3"],
+        [f"agent: ['page {page}']" for page in (1, 2, 3, 3)],
+    ),
+]
+#: Those in which a tool returns what is not JSON.
+ODD = ["odd_result", "odd_result_streamed"]
