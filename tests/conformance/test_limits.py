@@ -577,3 +577,14 @@ def test_a_limit_that_the_step_does_not_declare_blocks_the_run(world: World) -> 
     assert block is not None
     assert block.heals
     assert "step 'mistaken' has no Limit('provider', per_call=True); known: none" in block.finding
+
+
+def test_a_process_forgets_the_shares_of_many_keys_once_they_are_over(
+    world: World, engine: Engine
+) -> None:
+    over = engine.clock.monotonic() - 1
+    engine.shares.update({f"{n}": Share(1, over, 0, has_line=False) for n in range(2000)})
+
+    assert world.hint(world.start("paced")) == "completed"
+
+    assert list(engine.shares) == [f"rate:{world.model} a minute"]

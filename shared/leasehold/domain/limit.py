@@ -26,6 +26,8 @@ _KEY_WORDS: Final = (
     "the run"
 )
 
+_NO_VALUE: Final = "is no whole number, nor a text of 1 to 200 printable characters"
+
 #: A field, its value, and what is allowed in its place.
 Problem = tuple[str, object, str]
 
@@ -104,7 +106,7 @@ class Limit:
             for name in names:
                 part = part.get(name) if isinstance(part, Mapping) else None
             if isinstance(part, bool) or not isinstance(part, str | int) or not _is_key(str(part)):
-                problem = "is not there" if part is None else "is no text or whole number"
+                problem = "is not there" if part is None else _NO_VALUE
                 raise LimitKeyError(step=step, limit=self.key, part=found[1], problem=problem)
             return str(part)
 

@@ -57,6 +57,8 @@ from leasehold.services.lowered_limits import in_force, lower, words_of_lowered
 _TRIES: Final = MAX_AT_ONCE
 #: An attempt of so long may end behind runs that wait, though none did when it began.
 _LONG: Final = timedelta(seconds=30)
+#: With so many shares a process forgets those that are over: there may be a key for each tenant.
+_MOST_SHARES: Final = 1000
 #: So many runs are called at a time at most.
 _MOST_CALLED: Final = 100
 #: So many runs ahead of one in a line are counted, and so many holders of slots named.
@@ -607,6 +609,9 @@ def _take_turn(engine: Engine, attempt: Attempt, bound: Bound, called: SlotWait 
         return False
     if called is not None and called.leads:
         _call_in_turn(engine, bound, is_lead=True)
+    if len(engine.shares) >= _MOST_SHARES:
+        for name in [name for name, one in [*engine.shares.items()] if one.until <= now]:
+            engine.shares.pop(name, None)
     left = (granted.until - granted.next_at).total_seconds()
     engine.shares[bound.name] = Share(granted.turns - 1, now + left, 1, called is not None)
     return True

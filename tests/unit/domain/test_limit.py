@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from leasehold import Limit, Registry, StepDispatchEntry
 from leasehold.domain.limit import bounds_of
+from leasehold.domain.slots import slot_ref
 from leasehold.errors import InvalidEntryError, LimitKeyError
 from leasehold.registry.pipelines import Catalog
 
@@ -35,6 +37,15 @@ def test_a_key_has_parts_of_the_run() -> None:
     assert key("{labels.tenant}/{given.of.team}", given, tenant="acme") == "acme/7"
 
 
+@pytest.mark.parametrize("part", ["../../runs/r-1", "a/b", "模型", "x|y\\", "{given.model}", "'--"])
+def test_a_hostile_value_of_a_part_names_no_document_of_another_key(part: str) -> None:
+    """The name of a document has a digest of the key in place of it."""
+    of_key = slot_ref(key("model:{given.model}", {"model": part}), 7)
+
+    assert re.fullmatch(r"[0-9a-f]{24}-7", of_key.id)
+    assert of_key.id != slot_ref("model:gpt", 7).id
+
+
 def test_a_key_without_a_part_of_the_run_does_not_read_what_is_given() -> None:
     def unread() -> Any:
         raise AssertionError
@@ -48,10 +59,30 @@ def test_a_key_without_a_part_of_the_run_does_not_read_what_is_given() -> None:
         ("{given.model}", {}, "given.model is not there"),
         ("{given.model}", [1], "given.model is not there"),
         ("{given.model.name}", {"model": "gpt"}, "given.model.name is not there"),
-        ("{given.model}", {"model": {}}, "given.model is no text or whole number"),
-        ("{given.model}", {"model": True}, "given.model is no text or whole number"),
-        ("{given.model}", {"model": "a\nb"}, "given.model is no text or whole number"),
-        ("{given.model}", {"model": ""}, "given.model is no text or whole number"),
+        (
+            "{given.model}",
+            {"model": {}},
+            "given.model is no whole number, nor a text of 1 to 200 printable",
+        ),
+        (
+            "{given.model}",
+            {"model": True},
+            "given.model is no whole number, nor a text of 1 to 200 printable",
+        ),
+        (
+            "{given.model}",
+            {"model": "a\nb"},
+            "given.model is no whole number, nor a text of 1 to 200 printable",
+        ),
+        ("{given.model}", {"model": "m" * 10_000}, "nor a text of 1 to 200 printable characters"),
+        ("{given.model}", {"model": 1.5}, "given.model is no whole number, nor a text"),
+        ("{given.model}", {"model": "gpt\u202e"}, "given.model is no whole number, nor a text"),
+        ("{given.model}", {"model": "\ud800"}, "given.model is no whole number, nor a text"),
+        (
+            "{given.model}",
+            {"model": ""},
+            "given.model is no whole number, nor a text of 1 to 200 printable",
+        ),
         ("{labels.tenant}", {}, "labels.tenant is not there"),
         ("{given.model}-model", {"model": "m" * 199}, "longer than 200 characters"),
     ],
@@ -76,6 +107,7 @@ def test_a_part_that_no_key_can_have_is_refused(limit: str, given: Any, problem:
         (Limit("openai", at_once=True), "a whole number from 1 to 1,000, or None"),
         (Limit("openai", at_once=1001), "a whole number from 1 to 1,000, or None"),
         (Limit("openai", per_minute=-1), "a whole number from 1 to 100,000, or None"),
+        (Limit("openai", per_minute=float("nan")), "a whole number"),  # type: ignore[arg-type]
         (Limit("openai", per_minute=1.5), "a whole number"),  # type: ignore[arg-type]
         (Limit("openai", at_once=1, per_call=1), "True or False"),  # type: ignore[arg-type]
         (Limit("openai", at_once=1, adaptive="yes"), "True or False"),  # type: ignore[arg-type]
