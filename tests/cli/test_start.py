@@ -58,7 +58,15 @@ def test_with_json_the_answer_is_the_summary_and_the_output_and_nothing_else(she
     assert done.stderr.splitlines() == ["reserving", "reserving"]
     assert set(summary) == {
         *("runId", "pipeline", "status", "currentStep", "createdAt", "updatedAt", "completedAt"),
-        *("paused", "held", "cancelled", "deadLettered", "deadLetteredAt", "deadLetterReason"),
+        *(
+            "paused",
+            "held",
+            "waitsIn",
+            "cancelled",
+            "deadLettered",
+            "deadLetteredAt",
+            "deadLetterReason",
+        ),
         *("attempts", "progress", "labels", "generation", "errorCode", "blockCode"),
         *("heartbeatAt", "spend", "output"),
     }
