@@ -42,13 +42,14 @@ class Rate(Stored):
 class Grant(NamedTuple):
     """Turns that were handed out; where there are none, `next_at` says when there are some.
 
-    They may be used before `until`.
+    They may be used before `until`. `is_changed` says whether the rate is to be stored.
     """
 
     turns: int
     until: datetime
     next_at: datetime
     rate: Rate
+    is_changed: bool
 
 
 def rate_ref(key: str, part: int) -> Ref:
@@ -63,20 +64,39 @@ def parts_of(most: int, lowered_to: int | None = None) -> list[int]:
 
 
 def grant(rate: Rate, now: datetime, most: int, wanted: int) -> Grant:
-    """Hand out up to so many turns of a part that has `most` a minute."""
+    """Hand out up to so many turns of a part that has `most` a minute.
+
+    What was handed out later than now, by a clock that was set back since, counts as of now: so it
+    is over in a minute, and not when the clock is there again.
+    """
     span = int(now.timestamp()) // SPAN_S
+    if is_set_back := any(one.span > span for one in rate.granted):
+        count = sum(one.count for one in rate.granted if one.span >= span)
+        before = [one for one in rate.granted if one.span < span]
+        rate = replace(rate, granted=(*before, make(GrantedSpan, span=span, count=count)))
     recent = [one for one in rate.granted if one.span > span - _SPANS]
     room = most - sum(one.count for one in recent)
     count = max(0, min(wanted, room))
-    next_at = now
     if not count:
-        next_at = _start_of(min((one.span for one in recent), default=span) + _SPANS)
-    elif recent and recent[-1].span == span:
+        next_at = _start_of(min(one.span for one in recent) + _SPANS)
+        return Grant(0, _start_of(span + 1), next_at, rate, is_set_back)
+    if recent and recent[-1].span == span:
         recent[-1] = replace(recent[-1], count=recent[-1].count + count)
     else:
         recent.append(make(GrantedSpan, span=span, count=count))
     granted = replace(rate, granted=tuple(recent))
-    return Grant(count, _start_of(span + 1), next_at, granted)
+    return Grant(count, _start_of(span + 1), now, granted, True)
+
+
+def is_led(rate: Rate, now: datetime) -> bool:
+    """Return whether a run has its turn about now, and calls the others of its line.
+
+    No turn is as far ahead as a minute and a bit: one that is, is of a clock that was set back.
+    """
+    if rate.lead_at is None:
+        return False
+    ahead_s = (rate.lead_at - now).total_seconds()
+    return -LATE_S < ahead_s <= _SPANS * SPAN_S
 
 
 def _start_of(span: int) -> datetime:

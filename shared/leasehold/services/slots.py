@@ -23,7 +23,7 @@ from leasehold.domain.change import Change
 from leasehold.domain.limit import MAX_AT_ONCE, Bound, Limit, bounds_of
 from leasehold.domain.manifest import Manifest, manifest_of, read_as, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.rate import LATE_S, Grant, Rate, grant, parts_of, rate_ref
+from leasehold.domain.rate import Grant, Rate, grant, is_led, parts_of, rate_ref
 from leasehold.domain.result import Continued, Failed, Result, Unable, Waiting
 from leasehold.domain.slots import (
     Slot,
@@ -629,7 +629,7 @@ def _granted(engine: Engine, bound: Bound, wanted: int) -> Grant:
         def taken(stored: Document | None, now: datetime, most: int = most) -> Write[Grant]:
             rate = make(Rate, key=bound.key) if stored is None else read_as(Rate, bound.key, stored)
             found = grant(rate, now, most, min(wanted, max(1, most // 12)))
-            return Write(found, to_document(found.rate) if found.turns else None)
+            return Write(found, to_document(found.rate) if found.is_changed else None)
 
         found = engine.documents.transact(rate_ref(bound.key, part), taken).answer
         if found.turns:
@@ -666,8 +666,7 @@ def _may_lead(engine: Engine, bound: Bound, at: datetime, *, is_lead: bool) -> b
 
     def noted(stored: Document | None, now: datetime) -> Write[bool]:
         rate = make(Rate, key=bound.key) if stored is None else read_as(Rate, bound.key, stored)
-        lead_at = rate.lead_at
-        if lead_at is not None and not is_lead and now < lead_at + timedelta(seconds=LATE_S):
+        if not is_lead and is_led(rate, now):
             return Write(False)
         return Write(True, to_document(replace(rate, lead_at=max(at, now))))
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from leasehold.domain.rate import SPAN_S, Rate, grant, parts_of
+from leasehold.domain.rate import SPAN_S, Rate, grant, is_led, parts_of
 
 NOW = datetime(2026, 1, 1, 12, 0, 2, tzinfo=UTC)
 
@@ -58,9 +58,33 @@ def test_steady_use_gets_twelve_parts_of_thirteen() -> None:
 
 
 def test_a_clock_that_is_set_back_hands_out_no_more() -> None:
-    granted = grant(Rate(key="k"), at(600), 5, 5)
+    before = grant(Rate(key="k"), at(590), 5, 2)
+    granted = grant(before.rate, at(600), 5, 5)
+    refused = grant(granted.rate, NOW, 5, 5)
+    again = grant(refused.rate, at(1), 5, 5)
 
-    assert grant(granted.rate, NOW, 5, 5).turns == 0
+    assert (granted.turns, refused.turns, again.turns) == (3, 0, 0)
+    assert (refused.is_changed, again.is_changed) == (True, False)
+
+
+def test_and_hands_out_turns_again_within_a_minute_and_a_span() -> None:
+    """Else a machine whose clock was an hour ahead would call no run for an hour."""
+    granted = grant(Rate(key="k"), at(3600), 5, 5)
+    refused = grant(granted.rate, NOW, 5, 5)
+
+    assert refused.next_at == at(63)
+    assert grant(refused.rate, at(62), 5, 5).turns == 0
+    assert grant(refused.rate, refused.next_at, 5, 5).turns == 5
+
+
+def test_a_turn_that_a_clock_set_back_put_far_ahead_has_no_run_wait_for_it() -> None:
+    led = Rate(key="k", lead_at=at(30))
+
+    assert not is_led(Rate(key="k"), NOW)
+    assert is_led(led, NOW)
+    assert is_led(led, at(39))
+    assert not is_led(led, at(41))
+    assert not is_led(led, at(-60))
 
 
 def test_a_document_has_no_more_than_a_turn_a_second() -> None:
