@@ -70,7 +70,8 @@ def test_never_more_than_the_limit_and_no_slot_leaks(tmp_path: Path, storm: Stor
     chance = random.Random(storm.runs)  # noqa: S311 - no secret
     killed: dict[int, float] = {}
     with engine_of(tmp_path, storm.limit, workers=0) as engine:
-        left = runs = [engine.start("call", {"model": "gpt"}).run_id for _ in range(storm.runs)]
+        runs = [engine.start("call", {"model": "gpt"}).run_id for _ in range(storm.runs)]
+        left = [*runs]
         workers = [Worker(tmp_path, storm.limit) for _ in range(storm.processes)]
         over_at = time.monotonic() + 30 + storm.runs / 2
         try:
@@ -80,7 +81,8 @@ def test_never_more_than_the_limit_and_no_slot_leaks(tmp_path: Path, storm: Stor
                 killed[worker.pid] = time.monotonic()  # others take its slots once it is gone
                 worker.kill()
                 workers.append(Worker(tmp_path, storm.limit))
-                left = [one for one in left if not get_run(engine.engine, one).is_terminal]
+                while left and get_run(engine.engine, left[-1]).is_terminal:
+                    left.pop()
         finally:
             for worker in workers:
                 worker.kill()
