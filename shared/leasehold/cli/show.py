@@ -137,6 +137,8 @@ def _troubles(run: Manifest, now: datetime) -> Iterator[Fact]:
     if run.block is not None:
         yield "blocked", StyledText(f"{run.block.code}: {run.block.finding}", "yellow")
         yield "remedy", run.block.remediation
+    if run.unawaited_signals:
+        yield "signals kept", f"{run.unawaited_signals}: nothing has waited for them so far"
     if run.error is not None:
         error = f"{run.error.type} ({run.error.code}): {run.error.message}"
         where = f" at {run.error.origin}" if run.error.origin else ""

@@ -205,7 +205,9 @@ def _signal(manifest: Manifest, wait: Wait, offered: str) -> str:
     refused = f"; one was refused: {wait.refused.rstrip('.')}" if wait.refused else ""
     send = f"leasehold signal {manifest.run_id} {wait.name} --json VALUE; or {offered}"
     what = f"the signal {wait.name!r} since {stamp(wait.since)}, {until}"
-    return f"{what} ({send}){refused}"
+    kept = manifest.unawaited_signals
+    others = f"; it keeps signals that nothing has waited for: {kept}" if kept else ""
+    return f"{what} ({send}){refused}{others}"
 
 
 def _worker(manifest: Manifest, now: datetime, asked: str, pause: StepPause | Hold | None) -> str:

@@ -354,6 +354,12 @@ class Manifest(RunFields):
         return self.places is not None and at.wait is None and bool(self.wait_rule_at(at.step))
 
     @property
+    def unawaited_signals(self) -> str:
+        """The names of the signals that nothing has waited for, five of them at most."""
+        names = [one.name for one in self.signals or () if one.taken_by is None]
+        return ", ".join(map(repr, dict.fromkeys(names[-5:])))
+
+    @property
     def signals_ahead(self) -> frozenset[str]:
         """The names of the places that wait, or may wait yet, for a signal."""
         at, looped = self.position.step, self.looped_steps

@@ -167,3 +167,23 @@ def test_the_command_refuses_bad_input_in_one_line(
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_signal_that_nothing_waits_for_is_seen_by_who_looks_at_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong name is kept where no code spells names out, and the run waits on."""
+    environ = one_store(tmp_path, monkeypatch, LEASEHOLD_CATALOG="tests.api.waits.numbered")
+    with InProcessEngine(environ=environ, workers=0) as engine:
+        run_id = engine.start("numbered", {}).run_id
+        engine.run_until_idle()
+    shell = Shell(tmp_path, environ)
+    before = shell.run("why", run_id).stdout
+
+    sent = shell.run("signal", run_id, "anwser-1", "--json", "1")
+
+    assert sent.returncode == 0
+    assert "nothing has waited for" not in before
+    why, shown = shell.run("why", run_id).stdout, shell.run("show", run_id).stdout
+    assert "it keeps signals that nothing has waited for: 'anwser-1'" in why
+    assert "signals kept: 'anwser-1': nothing has waited for them so far" in shown
