@@ -85,27 +85,17 @@ def check_json(text: str) -> None:
     check_finite(text, found)
 
 
-def json_object(text: bytes) -> dict[str, Any]:
-    """Return the JSON object that a request has as its text, or raise ValueError as `json_value`.
-
-    Raises:
-        ValueError: it is another value.
-    """
-    value = json_value(text)
-    if not isinstance(value, dict):
-        raise ValueError(_KINDS.get(type(value), "a number"))  # noqa: TRY004 - of a text
-    return value
-
-
-def json_value(text: str | bytes) -> Any:
+def json_value(text: str | bytes, *, is_object: bool = False) -> Any:
     """Return the value that a stranger's text is, as strict JSON.
 
     Raises:
-        ValueError: it is none; or it has two values under one name, of which one reader takes the
-            first and another the last.
+        ValueError: it is none, or no object where that is wanted; or it has two values under one
+            name, of which one reader takes the first and another the last.
     """
     value = pydantic_core.from_json(text, allow_inf_nan=False)
     check_finite(text, value)
+    if is_object and not isinstance(value, dict):
+        raise ValueError(_KINDS.get(type(value), "a number"))
     json.loads(text, object_pairs_hook=unique, parse_int=len, parse_float=len)
     return value
 

@@ -15,7 +15,7 @@ from cloudevents.http import CloudEvent
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from leasehold.api.functions import EventBody, PushBody
-from leasehold.domain.json_text import json_object
+from leasehold.domain.json_text import json_value
 from leasehold.domain.printable import printable
 from leasehold.domain.status import Termination
 from leasehold.errors import InvalidRequestError, LeaseholdError, TooLargeError
@@ -105,9 +105,10 @@ def _bounded(data: Any) -> Mapping[str, Any]:
 
 def _object(text: bytes) -> Mapping[str, Any]:
     try:
-        return json_object(text)
+        found: Mapping[str, Any] = json_value(text, is_object=True)
     except ValueError as error:
         raise _refused(str(error)[:200], "a JSON object") from None
+    return found
 
 
 def _refused(value: str, allowed: str) -> InvalidRequestError:

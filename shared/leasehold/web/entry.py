@@ -25,7 +25,7 @@ from werkzeug import Request
 
 from leasehold.api.call_row import BODY_BYTES, PlainText
 from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
-from leasehold.domain.json_text import json_object
+from leasehold.domain.json_text import json_value
 from leasehold.errors import (
     BodyEncodingError,
     InvalidRequestError,
@@ -223,7 +223,7 @@ def json_body(request: Request, limit: int = BODY_BYTES) -> Mapping[str, Any]:
             raise BodyEncodingError(header=header, encoding=encoding[:_MOST_SHOWN])
     text = _read(request, limit)
     try:
-        return json_object(text) if text.strip() else {}
+        return json_value(text, is_object=True) if text.strip() else {}
     except ValueError as error:
         raise _refused(str(error)[:200], "a JSON object") from None
 
