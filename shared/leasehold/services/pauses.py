@@ -216,7 +216,7 @@ def _end(id_: str, document: Document | None, now: datetime) -> Write[StepPause 
         return Write(None)
     pause = stored_pause(id_, document)
     if pause.resumed_at is not None:
-        return Write(pause)
+        return Write(None)
     return Write(pause, pause_document(replace(pause, resumed_at=now)))
 
 
