@@ -42,7 +42,7 @@ from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.result import SignalRequest
 from leasehold.domain.signal import Signal
-from leasehold.domain.spend import Spend
+from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import BlockCode, DeadLetterReason
 from leasehold.domain.stored import Write, replace
 from leasehold.domain.timestamps import ClockStep
@@ -820,6 +820,10 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             "moved_on",
         ),
         "note_told": (partial(lifecycle.note_told, **rules, word=1), "moved_on"),
+        "give_budget": (
+            partial(lifecycle.give_budget, **rules, **generation, share=SpendLimit(usd=1.0)),
+            "moved_on",
+        ),
         "take_items": (
             partial(lifecycle.take_items, **rules, run_id="l-1", nonce="n"),
             "moved_on",
@@ -837,7 +841,7 @@ NO_TRANSITIONS: Final = {
     "ALLOWED", "Breach", "NewRun", "Operation", "BoundOperation", "breaches", "check_again",
     "check_allowed", "decisions", "first_time", "is_allowed", "is_purgeable",
     "begins_at", "goes_on", "has_items", "has_own_work", "recreate", "repeat_of",
-    "time_in_future", "with_skips",
+    "time_in_future", "wants_budget", "with_skips",
 }  # fmt: skip
 
 
