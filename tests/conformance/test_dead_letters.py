@@ -810,9 +810,9 @@ def on_the_dead(run: Manifest, engine: Engine) -> dict[str, tuple[Any, Any]]:
             LeaseLostError,
         ),
         "ask_again": (partial(lifecycle.ask_again, **rules), "moved_on"),
-        "gather": (partial(lifecycle.gather, **rules), "moved_on"),
+        "gather": (partial(lifecycle.gather, **rules, asked=None), "moved_on"),
         "block_at_children": (
-            partial(lifecycle.block_at_children, **rules, finding="f"),
+            partial(lifecycle.block_at_children, **rules, asked=None, finding="f"),
             "moved_on",
         ),
         "hear": (

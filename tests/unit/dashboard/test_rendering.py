@@ -20,7 +20,17 @@ def test_a_process_keeps_its_templates_while_another_version_takes_their_place(
     assert spec.loader is not None
     process = module_from_spec(spec)
     spec.loader.exec_module(process)
-    texts = ("problem", "account", "here", "address", "done", "query_problem", "json_url", "now")
+    texts = (
+        "problem",
+        "account",
+        "here",
+        "address",
+        "done",
+        "query_problem",
+        "json_url",
+        "now",
+        "run_path",
+    )
     values: dict[str, Any] = dict.fromkeys(texts, "")
     values |= {"title": "Gone", "remedy": "Look", "form_of": "", "poll_s": 0, "has_session": False}
     values |= {"may": {"change": True}, "form_token": "token"}
