@@ -100,6 +100,7 @@ def worker(
     documents: Documents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Worker]:
     monkeypatch.setattr(sandboxed_attempt, "_LIVE_WITHIN_S", 30.0)  # a busy machine is slow
+    monkeypatch.setattr(sandboxed_attempt, "_STACKS_S", 2.0)
     settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"}
     here, other = (boot(settings, catalog=catalog(), documents=documents) for _ in range(2))
     worker = Worker(here.engine, other.engine, tmp_path / "go-on")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -32,6 +33,23 @@ _MIN_LINES: Final = 3
 _MARGIN: Final = 4  # the head, an error's second line, and the cursor
 
 
+class _Console(Console):
+    """Prints for one thread at a time: lines of handlers go above what another thread draws.
+
+    What is drawn stands where the frame before it stood, and the first one has none: a line that
+    another thread printed meanwhile would be appended to its last row.
+    """
+
+    def __init__(self, *, is_stderr: bool) -> None:
+        super().__init__(stderr=is_stderr, highlight=False)
+        self.printing = threading.RLock()
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print these, as `Console` does."""
+        with self.printing:
+            super().print(*objects, **options)
+
+
 class _Screen:
     """A part of a terminal that is drawn anew at each look.
 
@@ -40,7 +58,7 @@ class _Screen:
     """
 
     def __init__(self, *, is_stderr: bool) -> None:
-        self._console = Console(stderr=is_stderr, highlight=False)
+        self._console = _Console(is_stderr=is_stderr)
         self._live = Live(console=self._console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -58,7 +76,8 @@ class _Screen:
         return max(_MIN_LINES, self._console.height - _MARGIN)
 
     def _draw(self, head: Text, table: Table) -> None:
-        self._live.update(Group(head, table), refresh=True)
+        with self._console.printing:  # it is written after it is printed
+            self._live.update(Group(head, table), refresh=True)
 
 
 class LiveDisplay(_Screen, Display):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -85,6 +86,7 @@ def test_where_the_worker_is_killed_meanwhile_who_waits_is_told(
     process, api = begin()
     run_id = at_work(api, tmp_path, "rarely")
     _, other = begin()
+    process.send_signal(signal.SIGSTOP)  # or it may answer first, by a heartbeat
 
     with Client(other.url) as client, ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(client.stack, run_id)
