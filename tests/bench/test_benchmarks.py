@@ -25,6 +25,7 @@ from bench import (
     long_steps,
     many_runs,
     measuring,
+    phase_cost,
     recovery,
     sandbox,
     serve,
@@ -78,6 +79,13 @@ def test_durable_steps_are_measured_alone_together_and_by_their_time() -> None:
         "CPU of a durable step, 1 run at once",
         "CPU of a durable step, 32 runs at once",
     ]
+
+
+def test_the_cost_of_measuring_phases_is_that_of_a_step_with_and_without() -> None:
+    (row,) = phase_cost.measure(rounds=1, runs=2)
+
+    assert (row.unit, row.target) == ("us of CPU a step", "value <= 20")
+    assert row.floor > 0
 
 
 def test_the_way_of_a_hint_is_traced_in_the_worker_and_in_its_child() -> None:

@@ -285,9 +285,8 @@ def test_the_page_of_a_run_that_waits_for_a_limit_names_who_has_it(
     """The key of a limit is what the run was given: a text of a stranger."""
     first, second = (pages.begin("calls", {"mode": "hold", "team": HOSTILE}) for _ in range(2))
     runs = (first, second)
-    held = until(lambda: [one for one in runs if pages.run(one)["status"] == "IN_PROGRESS"])[0]
-    waiting = second if held == first else first
-    pages.wait(waiting, lambda run: run["slotWait"])
+    (waiting,) = until(lambda: [one for one in runs if pages.run(one)["slotWait"]])
+    held = second if waiting == first else first
 
     text = reader.open(f"/runs/{waiting}")[2]
 
