@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -32,6 +32,7 @@ from leasehold.errors import (
     SenderNotFoundError,
     SettingError,
 )
+from leasehold.frozen import dataclass
 from leasehold.registry.channels import (
     FILE_SUFFIX,
     NO_CHANNELS,

@@ -9,7 +9,6 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from leasehold.adapters.compression import (
@@ -21,6 +20,7 @@ from leasehold.adapters.compression import (
 )
 from leasehold.domain.artifact_name import check_artifact_name, is_artifact_name
 from leasehold.errors import ArtifactNotFoundError, StoreUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.ports.artifacts import ArtifactContent
 
 #: A call gives up after this long, all its tries together.

@@ -26,7 +26,7 @@ import ssl
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -36,6 +36,7 @@ from leasehold.bounded_calls import start_call
 from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome
 from leasehold.domain.printable import one_line
 from leasehold.errors import MetricsUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 
 #: So many attempts of a step are made up.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
@@ -20,6 +19,7 @@ from typing import (
 from pydantic.alias_generators import to_camel
 
 from leasehold.errors import LeaseholdError
+from leasehold.frozen import dataclass
 from leasehold.registry.setting_texts import Right
 from leasehold.services.engine import Engine
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -11,6 +10,7 @@ from leasehold.api.budgets import LimitReport, SampleReport
 from leasehold.budgets.histogram import Bucket, histogram
 from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome, believable
 from leasehold.budgets.what_if import WhatIf, what_if
+from leasehold.frozen import dataclass
 
 _LONGEST_S: Final = LONGEST_ATTEMPT.total_seconds()
 IN_FORCE: Final = "in force"

@@ -9,7 +9,7 @@ import base64
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
@@ -32,6 +32,7 @@ from leasehold.domain.manifest import is_run_id
 from leasehold.domain.spend import MAX_USD
 from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
 from leasehold.errors import InvalidRequestError
+from leasehold.frozen import dataclass
 from leasehold.services.limits import MAX_INTEGER, MAX_NAME, NOTE, is_note
 
 _MAX_SHOWN: Final = 200

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -30,6 +30,7 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.domain.signal_link import PublicUrl
 from leasehold.domain.timestamps import ClockStep
 from leasehold.errors import MissingExtraError, SettingError
+from leasehold.frozen import dataclass
 from leasehold.logs.attempt import (
     EVENT_FACTS,
     EVENTS_LOG,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -16,6 +15,7 @@ from leasehold.adapters.in_process_events import InProcessEvents, UndeliveredEve
 from leasehold.adapters.in_process_tasks import InProcessTasks, UndeliveredTasks
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.errors import SettingError, StoreUnavailableError, UnsetSettingError
+from leasehold.frozen import dataclass
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.channel import Channel
 from leasehold.ports.clock import Clock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,6 +18,7 @@ from leasehold.budgets.proposal import (
     Strategy,
 )
 from leasehold.budgets.samples import AttemptSample, Outcome, SampleCounts, believable, count
+from leasehold.frozen import dataclass
 
 #: Where one estimate asks for more than this many times the other, a person looks first.
 DISAGREEMENT: Final = 1.5

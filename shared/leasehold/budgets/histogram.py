@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from leasehold.budgets.phases import Phase, observations
 from leasehold.budgets.samples import AttemptSample
+from leasehold.frozen import dataclass
 
 #: A screen has room for so many buckets.
 MOST_BUCKETS: Final = 24

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from leasehold.budgets.samples import Observation
+from leasehold.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from leasehold.budgets.samples import Observation
+from leasehold.frozen import dataclass
 
 #: With fewer complete durations, or all of them equal, there is no spread to estimate.
 FEWEST_COMPLETE: Final = 3

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leasehold.budgets.samples import SampleCounts
+from leasehold.frozen import dataclass
 
 
 class Strategy(StrEnum):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from leasehold.domain.status import AttemptEnd, Termination
+from leasehold.frozen import dataclass
 
 #: No attempt takes longer; a longer duration is a clock that jumped, or a source that lies.
 LONGEST_ATTEMPT: Final = timedelta(days=7)

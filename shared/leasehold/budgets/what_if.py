@@ -8,10 +8,10 @@ in seconds of attempts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from leasehold.budgets.phases import Phase, observations, share_longer_than
 from leasehold.budgets.samples import AttemptSample, Outcome
+from leasehold.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import math
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -26,6 +25,7 @@ from leasehold.cli.stdout import Row, print_block, print_facts, print_json, prin
 from leasehold.cli.streams import note
 from leasehold.domain.printable import counted
 from leasehold.domain.timestamps import stamp
+from leasehold.frozen import dataclass
 from leasehold.presentation.formatting import StyledText, duration, one_line
 
 #: So many characters are in a line at most.

@@ -6,7 +6,6 @@ import functools
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
@@ -21,6 +20,7 @@ from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, span_of
 from leasehold.domain.trouble import Trouble
 from leasehold.errors import without_user
+from leasehold.frozen import dataclass
 from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
 

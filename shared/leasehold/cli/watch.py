@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -41,6 +40,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
+from leasehold.frozen import dataclass
 from leasehold.presentation.run_state import result_of, value_in_short
 from leasehold.services.read_children import with_progress_of_children
 from leasehold.worker.stopping.holder import host_name, is_gone

@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from leasehold.client.run_wait import RunWait
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.status import RunStatus
 from leasehold.errors import LeaseholdError
+from leasehold.frozen import dataclass
 from leasehold.services.derive_budgets import samples_of
 
 #: The label of all runs of a load test.

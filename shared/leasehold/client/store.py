@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from leasehold.bootstrap import Bundle, Hooks, Purpose, boot, log_report, store_exists
@@ -18,6 +18,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from leasehold.frozen import dataclass
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.reporting import Facts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -27,6 +27,7 @@ from leasehold.domain.trace import TraceType
 from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
 from leasehold.errors import LeaseholdError, StoreUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.presentation.attempts import MOST_BARS, WIDTH, DrawnCall, attempt_bars
 from leasehold.presentation.event_line import event_reason, next_attempt
 from leasehold.presentation.filter_words import filter_words

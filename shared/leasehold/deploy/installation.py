@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from leasehold.deploy.tables import DEFAULTS, Tables
+from leasehold.frozen import dataclass
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 
 

@@ -8,12 +8,12 @@ the one database by a condition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from typing import Final
 
 from leasehold.deploy.installation import Installation
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import CALL
 from leasehold.registry.functions import ACCOUNT_PREFIX, FunctionEntry, Trigger, Use
 from leasehold.registry.pipelines import Catalog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
@@ -30,6 +30,7 @@ from leasehold.deploy.resources.resource import (
     Updatable,
 )
 from leasehold.domain.retry import doubling
+from leasehold.frozen import dataclass
 from leasehold.google_clients.call_errors import exists_already, explain, may_pass
 
 _T = TypeVar("_T")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from runpy import run_path
 from typing import Any, Final
 
 from leasehold.errors import LeaseholdError, SettingError
+from leasehold.frozen import dataclass
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionTable
 

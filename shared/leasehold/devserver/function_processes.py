@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.devserver.server_process import DRAIN_S, ServerProcess, kill_orphans
 from leasehold.domain.retry import doubling
 from leasehold.errors import SettingError, StoreUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger
 from leasehold.registry.pipelines import Catalog

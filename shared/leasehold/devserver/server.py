@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,7 @@ from leasehold.domain.printable import counted
 from leasehold.domain.retry import QUEUE_BACKOFF
 from leasehold.domain.worker_note import WorkerKind
 from leasehold.errors import SettingError, UnknownRunError
+from leasehold.frozen import dataclass
 from leasehold.registry.dispatch import check_platform
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger

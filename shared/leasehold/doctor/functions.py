@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import MARGIN, longest_deadline
 from leasehold.domain.printable import one_line
 from leasehold.errors import without_user
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import EVERYONE, ONE_TRY
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
@@ -15,6 +14,7 @@ from leasehold.bounded_calls import start_call
 from leasehold.doctor.finding import Finding
 from leasehold.domain.printable import one_line
 from leasehold.errors import without_user
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 
 #: So long each look on this machine may take, and the import of the user's code.

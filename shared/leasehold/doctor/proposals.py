@@ -11,7 +11,6 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import MARGIN, Setup
 from leasehold.domain.timestamps import time_of
 from leasehold.errors import LeaseholdError
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Query
 from leasehold.registry.functions import FunctionEntry

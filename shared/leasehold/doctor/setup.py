@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from leasehold.doctor.finding import Finding, Kind
+from leasehold.frozen import dataclass
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import PLATFORM_DEADLINE, StepDispatchEntry
 from leasehold.registry.effective_settings import effective_settings

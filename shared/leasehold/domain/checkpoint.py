@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from pydantic import AwareDatetime
 
 from leasehold.domain.spend import Spend
 from leasehold.domain.stored import Stored
+from leasehold.frozen import dataclass
 
 #: What the name of a packed artifact ends with.
 PACKED: Final = ".gz"

@@ -7,8 +7,10 @@ SQLite makes its indexes from this table; Firestore's are deployed from
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from leasehold.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ English names. As in every cron, a day fits either of both day fields where neit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
+
+from leasehold.frozen import dataclass
 
 _MONTHS: Final = (
     "jan",

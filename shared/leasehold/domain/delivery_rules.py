@@ -7,7 +7,6 @@ one message a round only where `unknown` says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -18,6 +17,7 @@ from leasehold.domain.delivery import Claim, Delivery, DeliveryState
 from leasehold.domain.retry import doubling, growing
 from leasehold.domain.stored import Document, Ref, StoredDocument, replace
 from leasehold.domain.trace import TraceEvent, TraceType, telling_ref
+from leasehold.frozen import dataclass
 
 #: Jitter adds at most this part of a wait.
 _JITTER: Final = 0.25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from leasehold.domain.retry import Backoff
 from leasehold.domain.step_pause import PAUSE_OF_ALL, StepPause, pause_id
 from leasehold.domain.stored import replace
 from leasehold.errors import UnknownKeyError
+from leasehold.frozen import dataclass
 
 #: Those of an entry that says nothing of them.
 _DEFAULT_OPTIONS: Final[Mapping[str, Any]] = {

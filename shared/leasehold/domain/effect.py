@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ from leasehold.domain.manifest_parts import Lease
 from leasehold.domain.recorded_calls import kept_files, owed_prefix
 from leasehold.domain.status import RunStatus
 from leasehold.domain.traceparent import trace_of_run
+from leasehold.frozen import dataclass
 
 #: How long after the end of a lease its wake task comes.
 WAKE_DELAY: Final = timedelta(seconds=2)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from leasehold.domain.delivery import MAX_DETAIL, MAX_OUTPUT_SUMMARY, MAX_REASON, Delivery
 from leasehold.domain.printable import one_line
 from leasehold.domain.signal_link import link_to
 from leasehold.domain.timestamps import moment_text
+from leasehold.frozen import dataclass
 
 #: What stands before the event in the type of a message.
 TYPE_PREFIX: Final = "leasehold."

@@ -7,7 +7,6 @@ nothing is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -26,6 +25,7 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.step_pause import Hold, StepPause, resume_command
 from leasehold.domain.timestamps import stamp
 from leasehold.domain.trials import trial_words
+from leasehold.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

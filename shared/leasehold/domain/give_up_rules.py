@@ -11,7 +11,6 @@ time: a hint that arrives proves a queue that delivers, and a claim a worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -19,6 +18,7 @@ from leasehold.domain.dispatch import Rules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted
 from leasehold.domain.status import DeadLetterReason, RunStatus
+from leasehold.frozen import dataclass
 
 _MAX_DETAIL: Final = 500
 _MAX_SILENCES: Final = 1

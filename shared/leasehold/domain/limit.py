@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from leasehold.errors import LimitKeyError
+from leasehold.frozen import dataclass
 
 #: Each slot is a document, and a full limit is looked through.
 MAX_AT_ONCE: Final = 1000

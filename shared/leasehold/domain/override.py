@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.domain.printable import printable
 from leasehold.domain.stored import Document, Ref, UnreadableDocument
 from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
+from leasehold.frozen import dataclass
 
 #: The source of a value that an override gives.
 OVERRIDE: Final = "override"

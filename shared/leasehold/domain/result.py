@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from leasehold.domain.limit import Bound
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.status import BlockCode, Termination
+from leasehold.frozen import dataclass
 
 T = TypeVar("T")
 

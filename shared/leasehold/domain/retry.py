@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from leasehold.domain.manifest_parts import Dispatch, ErrorRecord, RetryRule
+from leasehold.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

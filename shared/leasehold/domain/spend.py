@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from leasehold.domain.stored import Stored, make
 from leasehold.errors import InvalidRequestError
+from leasehold.frozen import dataclass
 
 #: Dollars are kept to so many digits: sums of them are exact up to millions.
 _DIGITS: Final = 9

@@ -7,7 +7,6 @@ has an id like that of a pause.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -15,6 +14,7 @@ from pydantic import AwareDatetime
 
 from leasehold.domain.printable import printable
 from leasehold.domain.stored import Document, Ref, Stored, UnreadableDocument
+from leasehold.frozen import dataclass
 
 _PREFIX: Final = "pause:"
 #: The id of the pause of all steps.

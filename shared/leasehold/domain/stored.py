@@ -13,7 +13,6 @@ import functools
 import operator
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import (
     TYPE_CHECKING,
@@ -37,6 +36,8 @@ from pydantic import (
     TypeAdapter,
 )
 from pydantic.alias_generators import to_camel
+
+from leasehold.frozen import dataclass
 
 Document = Mapping[str, Any]
 Answer = TypeVar("Answer")

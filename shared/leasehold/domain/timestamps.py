@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.stored import replace
+from leasehold.frozen import dataclass
 
 #: What may be written, in words.
 TIME_OR_DATE: Final = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from leasehold.domain.printable import one_line
+from leasehold.frozen import dataclass
 
 _LONGEST: Final = 300
 

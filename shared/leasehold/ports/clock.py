@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from leasehold.frozen import dataclass
 
 
 class Clock(Protocol):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.stored import Answer, DecideDocument, Document, Ref
+from leasehold.frozen import dataclass
 
 #: The last character there is: behind a prefix it is behind all ids that begin so.
 BEHIND_ALL: Final = "\U0010ffff"

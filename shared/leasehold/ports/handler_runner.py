@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import Finished, Result
+from leasehold.frozen import dataclass
 
 Attempt_contra = TypeVar("Attempt_contra", contravariant=True)
 

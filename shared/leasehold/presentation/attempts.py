@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -12,6 +12,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted
 from leasehold.domain.spend import Spend
 from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.frozen import dataclass
 from leasehold.presentation.formatting import duration, one_line
 
 #: The width of the line of time, in units of its drawing.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
 from typing import Final
@@ -15,6 +14,7 @@ from leasehold.domain.printable import counted
 from leasehold.domain.status import AttemptEnd, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trials import trial_words
+from leasehold.frozen import dataclass
 from leasehold.presentation.formatting import StyledText, ago, duration, one_line
 from leasehold.registry.registry import Registry
 

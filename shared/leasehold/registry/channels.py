@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar, Final
 
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.errors import InvalidEntryError
+from leasehold.frozen import dataclass
 from leasehold.registry.extras import require_extra
 from leasehold.registry.registry import Registry
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from leasehold.domain.status import DeadLetterReason
+from leasehold.frozen import dataclass
 from leasehold.registry.registry import Registry
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import timedelta
 from functools import partial
 from types import UnionType
@@ -16,6 +16,7 @@ from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, Retr
 from leasehold.domain.retry import Backoff
 from leasehold.domain.spend import Budget
 from leasehold.errors import InvalidEntryError, PlatformLimitError
+from leasehold.frozen import dataclass
 from leasehold.registry.registry import FUNCTION_WORDS, UserFunction, path_of
 from leasehold.registry.settings import SETTINGS
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from types import UnionType
 from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import InvalidEntryError
+from leasehold.frozen import dataclass
 from leasehold.registry.registry import Registry
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import InvalidEntryError
+from leasehold.frozen import dataclass
 from leasehold.registry.registry import FUNCTION_WORDS, Registry, UserFunction, path_of
 
 _NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain.announcement import AnnouncedEvent
@@ -14,6 +14,7 @@ from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Budget, SpendLimit
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
+from leasehold.frozen import dataclass
 from leasehold.registry.channels import NO_CHANNELS, ChannelEntry, TopicChannel
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.registry.gates import NO_GATES, GateEntry

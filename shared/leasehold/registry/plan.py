@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -15,6 +14,7 @@ from leasehold.domain.children import MAX_LANES, EachRule
 from leasehold.domain.manifest_parts import Place
 from leasehold.domain.signal import LONGEST_WAIT, SHORTEST_WAIT, Otherwise, WaitRule
 from leasehold.domain.stored import replace
+from leasehold.frozen import dataclass
 from leasehold.registry.dispatch import REMOTE, STEP_TYPE_WORDS, is_step_type
 
 #: A field, its value, and what is allowed in its place.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NoReturn, get_args
 from zoneinfo import ZoneInfo
@@ -13,6 +13,7 @@ from leasehold.domain.cron import Cron, CronError, parse_cron
 from leasehold.domain.json_text import canonical
 from leasehold.domain.schedule import Times
 from leasehold.errors import InvalidEntryError
+from leasehold.frozen import dataclass
 from leasehold.registry.registry import Registry
 
 #: What becomes of a time at which the run of the time before is not over.

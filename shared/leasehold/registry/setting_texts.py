@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from leasehold.frozen import dataclass
 
 _LAST_PORT: Final = 65_535
 _LONGEST_SHOWN: Final = 100

@@ -7,7 +7,6 @@ nothing then, and the worker may ask again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -34,6 +33,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     UnreadableRunError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import KnownRun, Query
 from leasehold.registry.dispatch import REMOTE
 from leasehold.remote_workers.manage_lease import LeaseCredentials, block_step

@@ -6,7 +6,6 @@ The lifecycle decides what they are worth. How it gets a lease: `remote_workers/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -42,6 +41,7 @@ from leasehold.errors import (
     LeaseLostError,
     TooManyCallsError,
 )
+from leasehold.frozen import dataclass
 from leasehold.services.engine import Engine, find_run, publish_owed
 from leasehold.services.execute_step import through_gates
 from leasehold.services.limits import FILE_BYTES

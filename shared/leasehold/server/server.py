@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from leasehold.api.runs import StartBody
 from leasehold.domain.printable import counted
 from leasehold.domain.summary import Summary
 from leasehold.errors import NotReadyError, SettingError, StoreUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.in_process import InProcessEngine
 from leasehold.registry.settings import SETTINGS, read_settings
 from leasehold.server.http_server import HttpServer

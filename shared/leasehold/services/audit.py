@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -15,6 +14,7 @@ from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.timestamps import stamp
 from leasehold.errors import LeaseholdError, UnreadableRunError
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.adopt_runs import alarmed, expire_if_gone
 from leasehold.services.engine import Engine, change_run

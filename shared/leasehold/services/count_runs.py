@@ -6,7 +6,7 @@ Stores count in their indexes, up to a bound, and read no run for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -19,6 +19,7 @@ from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.spend import NOTHING, Spend, total_of
 from leasehold.domain.status import AttemptEnd, DeadLetterReason, RunStatus
 from leasehold.domain.stored import Document
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query, Range
 from leasehold.services.engine import Engine
 from leasehold.services.troubled_runs import moment_of

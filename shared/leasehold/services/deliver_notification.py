@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -61,6 +60,7 @@ from leasehold.errors import (
     UnreadableDeliveryError,
     VersionConflictError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Snapshot
 from leasehold.registry.channels import ChannelEntry, is_channel_name
 from leasehold.services.engine import Engine, KnownBreaker

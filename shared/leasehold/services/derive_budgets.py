@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -39,6 +39,7 @@ from leasehold.domain.stored import Document, UnreadableDocument, Write
 from leasehold.domain.stored import replace as changed
 from leasehold.domain.timestamps import time_of
 from leasehold.errors import LeaseholdError, StoreUnavailableError, UnknownKeyError
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query, Range
 from leasehold.ports.sample_source import SampleSource
 from leasehold.registry.dispatch import MIN_DEADLINE, StepDispatchEntry, budget_cap

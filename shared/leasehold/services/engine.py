@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -31,6 +31,7 @@ from leasehold.errors import (
     UnknownRunError,
     VersionConflictError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.channel import Channel, Sending
 from leasehold.ports.clock import Clock, Threads

@@ -5,7 +5,7 @@ An output is handed off only if every gate of its step lets it pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -31,6 +31,7 @@ from leasehold.errors import (
     UnknownRunError,
     UnreadableRunError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Committed
 from leasehold.registry.dispatch import REMOTE, StepDispatchEntry
 from leasehold.services import slots

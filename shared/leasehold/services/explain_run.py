@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -18,6 +18,7 @@ from leasehold.domain.status import RunStatus
 from leasehold.domain.trouble import Trouble, troubles_of
 from leasehold.domain.worker_note import WorkerNote, last_asked, no_server
 from leasehold.errors import BudgetUsedUpError, InvalidRequestError, LeaseholdError
+from leasehold.frozen import dataclass
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, preview

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +30,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
+from leasehold.frozen import dataclass
 from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.catalog_fit import check_approval, check_recreation, check_retry
 from leasehold.services.engine import Engine

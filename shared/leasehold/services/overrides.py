@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from leasehold.domain.override import (
 from leasehold.domain.stored import Document, Write
 from leasehold.domain.timestamps import moment_text
 from leasehold.errors import InvalidRequestError, StoreUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.registry.dispatch import (
     StepDispatchEntry,
     deadline_cap,

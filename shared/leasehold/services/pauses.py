@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -33,6 +33,7 @@ from leasehold.errors import (
     UnreadableRunError,
     VersionConflictError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import KnownRun, Query
 from leasehold.services.engine import Engine
 from leasehold.services.limits import MAX_NAME, MAX_REASON

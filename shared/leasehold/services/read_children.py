@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.printable import counted
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import replace
+from leasehold.frozen import dataclass
 from leasehold.services.children import children_of
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run

@@ -5,7 +5,7 @@ They are read without the catalog: a removed channel got its announcements all t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Final
 
 from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of
@@ -13,6 +13,7 @@ from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import run_mark
 from leasehold.errors import UnreadableDeliveryError
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.limits import DEFAULT_PAGE

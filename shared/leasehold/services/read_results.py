@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -23,6 +22,7 @@ from leasehold.errors import (
     UnknownFileError,
     UnknownStepError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.documents import Query
 from leasehold.services.engine import Engine, find_run

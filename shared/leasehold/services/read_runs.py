@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from math import ceil
@@ -21,6 +21,7 @@ from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent, is_of_run
 from leasehold.domain.trouble import TROUBLE_PATHS, Trouble
 from leasehold.errors import InvalidRequestError, UnknownRunError, UnreadableRunError
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.registry.dispatch import is_step_type
 from leasehold.services.engine import Engine, find_run

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -41,6 +40,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     UnknownRunError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query
 from leasehold.registry.schedules import ScheduleEntry
 from leasehold.services.engine import Engine, find_run

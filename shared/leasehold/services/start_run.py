@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -27,6 +27,7 @@ from leasehold.errors import (
     LeaseholdError,
     StoreUnavailableError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.documents import Committed
 from leasehold.ports.handler_runner import HandlerChecks
 from leasehold.registry.dispatch import REMOTE

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -17,6 +17,7 @@ from leasehold.domain.recorded_calls import recorded_call
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import StoreUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
 from leasehold.ports.task_queue import PulledTaskQueue

@@ -10,7 +10,6 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -24,6 +23,7 @@ from leasehold.domain.result import SignalRequest, StepResult
 from leasehold.domain.spend import checked_spend
 from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError, NothingToClaimError
+from leasehold.frozen import dataclass
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers import manage_lease

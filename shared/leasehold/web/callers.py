@@ -11,7 +11,7 @@ import ipaddress
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 import flask
@@ -28,6 +28,7 @@ from leasehold.errors import (
     LeaseholdError,
     UnauthenticatedError,
 )
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.registry.setting_texts import ANYBODY, IAM, ROLES, Right
 from leasehold.registry.settings import ON_CLOUD_RUN

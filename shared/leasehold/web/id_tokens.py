@@ -10,7 +10,6 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from http.client import HTTPException
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 import pydantic_core
 
 from leasehold.errors import CertificatesUnavailableError, UnauthenticatedError
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.services.limits import MAX_ACTOR
 

@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Address, IPv6Address
@@ -23,6 +23,7 @@ from leasehold.errors import (
     ChannelUnavailableError,
     LeaseholdError,
 )
+from leasehold.frozen import dataclass
 
 # Which addresses a channel may call: a name in its URL must not lead into this network.
 

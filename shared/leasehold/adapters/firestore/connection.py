@@ -10,7 +10,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ from leasehold.adapters.firestore.values import (
 )
 from leasehold.domain.stored import Ref
 from leasehold.errors import StoreUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Snapshot
 

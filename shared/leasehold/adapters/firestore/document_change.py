@@ -7,7 +7,6 @@ later read finds, and sending it twice stores it once: its preconditions hold on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic
@@ -24,6 +23,7 @@ from leasehold.adapters.firestore.values import (
 )
 from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import DocumentExistsError, VersionConflictError
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Snapshot
 

@@ -10,7 +10,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -20,6 +19,7 @@ from leasehold.adapters.sqlite.schema import is_prepared
 from leasehold.domain.collections import COLLECTIONS, Collection
 from leasehold.domain.stored import Ref
 from leasehold.errors import StoreUnavailableError
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Query, Snapshot
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from leasehold.cli.deploy.live_runs import live_runs
 from leasehold.cli.deploy.smoke import smoke
 from leasehold.deploy.permissions import BUILDER, DEPLOYER
 from leasehold.deploy.tables import Tables
+from leasehold.frozen import dataclass
 from leasehold.registry.extras import require_extra
 from leasehold.registry.functions import FunctionEntry, Trigger, Use
 

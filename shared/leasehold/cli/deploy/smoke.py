@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -33,6 +33,7 @@ from leasehold.domain.json_text import check_json
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.printable import one_line
 from leasehold.errors import MissingExtraError
+from leasehold.frozen import dataclass
 from leasehold.google_clients.call_errors import explain
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.extras import require_extra

@@ -9,7 +9,6 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,7 @@ from leasehold.deploy.bundle.contents import (
 from leasehold.deploy.bundle.import_check import check_imports
 from leasehold.deploy.bundle.modules import Modules
 from leasehold.deploy.bundle.requirements import Closure, closure_of, hashes_of
+from leasehold.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

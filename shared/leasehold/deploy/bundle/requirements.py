@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from packaging.utils import canonicalize_name
 
 from leasehold.deploy.bundle import BundleError
 from leasehold.deploy.bundle.contents import REQUIREMENTS
+from leasehold.frozen import dataclass
 
 #: The extras of what every bundle needs. Channels depend on settings, which come after the bundle.
 EXTRAS: Final = ("channels", "functions", "google")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from google.api_core.exceptions import NotFound
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import Trigger
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -23,6 +22,7 @@ from leasehold.deploy.resources.resource import (
     State,
 )
 from leasehold.domain.status import Termination
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.dead_letters import DEAD_LETTERS
 from leasehold.registry.function_table import FUNCTIONS

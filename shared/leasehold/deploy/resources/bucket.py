@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from google.api_core.exceptions import Forbidden, NotFound
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, State
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 
 if TYPE_CHECKING:

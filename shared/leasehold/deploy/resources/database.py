@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -13,6 +12,7 @@ from google.cloud.firestore_admin_v1.types import Database as Found
 
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 
 #: It takes some seconds; all that is in it needs it.

@@ -12,7 +12,6 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +32,7 @@ from leasehold.deploy.resources.resource import (
     Resource,
     State,
 )
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 
 DECLARED: Final = Path(__file__).parents[1] / "firestore.indexes.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from google.api_core.exceptions import NotFound
@@ -11,6 +11,7 @@ from google.api_core.exceptions import NotFound
 from leasehold.deploy.installation import Installation
 from leasehold.deploy.resources.resource import MISSING, PRESENT, Difference, Look, Resource, State
 from leasehold.domain.trace import TraceType
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.registry import Registry
 from leasehold.services.derive_budgets import LIMIT_CLIPS

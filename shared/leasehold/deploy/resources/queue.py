@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from leasehold.deploy.resources.resource import (
     seconds,
 )
 from leasehold.errors import SettingError
+from leasehold.frozen import dataclass
 from leasehold.google_clients.clients import ONE_TRY, GoogleClients
 from leasehold.registry.functions import FunctionEntry
 from leasehold.registry.pipelines import Catalog

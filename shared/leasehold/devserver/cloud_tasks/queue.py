@@ -7,7 +7,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -25,6 +25,7 @@ from leasehold.devserver.cloud_tasks.task import (
     TaskState,
 )
 from leasehold.domain.retry import doubling
+from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 
 # How fast one queue may start deliveries. Pure: time comes in as a value.

@@ -7,7 +7,7 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from leasehold.devserver.cloud_tasks.http_client import AllowedHosts, check_head
 from leasehold.devserver.cloud_tasks.queue import Queue, Queues, QueueSettings, RateLimits
 from leasehold.devserver.cloud_tasks.request import VIEWS, ApiError, JsonObject, invalid
 from leasehold.devserver.cloud_tasks.task import HttpTask, OidcToken, RetryConfig, TaskState
+from leasehold.frozen import dataclass
 from leasehold.web.entry import drop_rest
 from leasehold.web.loopback_guard import LoopbackGuard
 

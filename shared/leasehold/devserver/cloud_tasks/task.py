@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.devserver.cloud_tasks.faults import Fault, OrderedFault
 from leasehold.domain.retry import Backoff
+from leasehold.frozen import dataclass
 
 UNLIMITED: Final = -1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,6 +18,7 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import replace
 from leasehold.domain.timestamps import SKEW, ClockStep, after_step
 from leasehold.domain.trace import TraceType
+from leasehold.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ run remembers what people did last (`operations`), and its generation names what
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -19,6 +18,7 @@ from leasehold.domain.manifest_parts import OperationRecord
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import replace
 from leasehold.errors import StateChangedError
+from leasehold.frozen import dataclass
 
 #: How many operations a run remembers.
 MAX_REMEMBERED: Final = 16

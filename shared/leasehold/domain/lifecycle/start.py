@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -20,6 +19,7 @@ from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import make
 from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
+from leasehold.frozen import dataclass
 
 #: How many shards lead the alarm's index, so that no timestamp leads it.
 SHARDS: Final = 16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pydantic_core
@@ -13,6 +12,7 @@ from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
 from leasehold.domain.notes import said
 from leasehold.errors import CheckpointMisusedError, ContinuedError, InvalidRequestError
+from leasehold.frozen import dataclass
 from leasehold.worker.context.checkpointed import Loop, Loops, Pace
 from leasehold.worker.context.typed_json import plain_json_text_of
 

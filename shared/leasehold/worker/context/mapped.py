@@ -12,7 +12,6 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -25,6 +24,7 @@ from leasehold.bounded_calls import KeptThreads
 from leasehold.domain.json_text import canonical
 from leasehold.domain.retry import Backoff, growing
 from leasehold.errors import ContinuedError, InvalidRequestError, LeaseholdError
+from leasehold.frozen import dataclass
 from leasehold.registry.dispatch import RetryPolicy
 from leasehold.worker.context.checkpointed import Pace
 from leasehold.worker.context.once import CallsMadeOnce, OnceCall, name_of

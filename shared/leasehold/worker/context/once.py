@@ -13,7 +13,7 @@ import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import islice
 from typing import (
@@ -50,6 +50,7 @@ from leasehold.errors import (
     InvalidRequestError,
     UnrestorableResultError,
 )
+from leasehold.frozen import dataclass
 from leasehold.worker.context.arguments import check_arguments
 from leasehold.worker.context.spending import SpentInCall, collecting
 from leasehold.worker.context.typed_json import (

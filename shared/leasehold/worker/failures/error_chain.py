@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
 from leasehold.errors import StoreUnavailableError
+from leasehold.frozen import dataclass
 
 #: How many causes of causes, members of a group, and groups within groups are recorded.
 MAX_CHAIN: Final = 8

@@ -13,7 +13,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -23,6 +23,7 @@ import pydantic_core
 from leasehold.domain.redaction import Redaction
 from leasehold.domain.secret_names import hides, spans_by_name
 from leasehold.domain.secret_shapes import Span, shapes
+from leasehold.frozen import dataclass
 from leasehold.worker.failures.error_chain import ChainPart, traceback_in
 
 # The frames of an error, and which of them are of the user's own code.

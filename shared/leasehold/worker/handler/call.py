@@ -7,7 +7,6 @@ thread, and cannot be killed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +39,7 @@ from leasehold.errors import (
     SignalAwaitedError,
     StoreUnavailableError,
 )
+from leasehold.frozen import dataclass
 from leasehold.logs.attempt import LinesOf
 from leasehold.ports.handler_runner import EnteredStep, StepHandler
 from leasehold.worker.context.step_context import StepContext

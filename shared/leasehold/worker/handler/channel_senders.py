@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from leasehold.errors import (
@@ -16,6 +15,7 @@ from leasehold.errors import (
     PermanentError,
     SenderNotFoundError,
 )
+from leasehold.frozen import dataclass
 from leasehold.registry.channels import CustomChannel
 from leasehold.worker.context.typed_json import code_of
 from leasehold.worker.failures.failures import safe_text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pydantic_core
@@ -12,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.errors import HandlerNotFoundError
+from leasehold.frozen import dataclass
 from leasehold.ports.handler_runner import (
     BrokenLink,
     EnteredStep,

@@ -9,7 +9,6 @@ import inspect
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, NoReturn, get_args, get_origin, get_type_hints
 
@@ -17,6 +16,7 @@ from pydantic import TypeAdapter
 
 from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
+from leasehold.frozen import dataclass
 from leasehold.ports.handler_runner import StepHandler
 from leasehold.worker.context.step_context import StepContext
 from leasehold.worker.context.typed_json import adapter_of, code_of, first_sentence, unwrapped

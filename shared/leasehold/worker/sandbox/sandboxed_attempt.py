@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Container
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Self
 
@@ -22,6 +22,7 @@ from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import ThreadStack
 from leasehold.domain.spend import spend_of
 from leasehold.domain.status import Termination
+from leasehold.frozen import dataclass
 from leasehold.worker.sandbox.call_server import CallServer
 from leasehold.worker.sandbox.child.soft_limit import STACKS_SIGNAL
 from leasehold.worker.sandbox.forking.child import Child

@@ -9,9 +9,9 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
+from leasehold.frozen import dataclass
 from leasehold.worker.sandbox.forking.fork_server import REPORT
 from leasehold.worker.sandbox.forking.memory import memory_of
 

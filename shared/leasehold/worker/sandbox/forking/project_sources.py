@@ -14,9 +14,10 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, Self
 
+from leasehold.frozen import dataclass
 from leasehold.registry.channels import CustomChannel
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog

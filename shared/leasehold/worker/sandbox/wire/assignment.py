@@ -8,8 +8,10 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final, Self
+
+from leasehold.frozen import dataclass
 
 _LENGTH: Final = struct.Struct("!I")
 
