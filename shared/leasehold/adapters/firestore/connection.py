@@ -59,6 +59,8 @@ _NOT_NOW: Final = (exceptions.Aborted, exceptions.TooManyRequests)
 
 
 _EMULATOR: Final = "FIRESTORE_EMULATOR_HOST"
+#: As other programs of a server, the owner is asked by no rules, and an emulator evaluates none.
+_OWNER: Final = ("authorization", "Bearer owner")
 #: As the official client has it, but for the wait between two tries to connect.
 _CHANNEL: Final = (
     ("grpc.keepalive_time_ms", 30_000),
@@ -91,7 +93,8 @@ class Connection:
     def __init__(self, project: str, database: str, clock: Clock, connect: Connect) -> None:
         self.name = f"projects/{project}/databases/{database}"
         self.documents = f"{self.name}/documents"
-        self._open: Callable[[], Any] = lambda: connect(project, database)
+        self._headers: list[tuple[str, str]] = []
+        self._connect: Callable[[], Any] = lambda: connect(project, database)
         self._clock = clock
         self._api: tuple[int, Any] | None = None
         self._opening = threading.Lock()
@@ -203,9 +206,8 @@ class Connection:
         return Snapshot(ref, values, version, to_datetime(read_time), self._clock.monotonic())
 
     def _call(self, request: Any, timeout: float) -> dict[str, Any]:
-        """Return how an RPC is called: once, and with the header that names the database."""
-        metadata = [("google-cloud-resource-prefix", self.name)]
-        return {"request": request, "retry": None, "timeout": timeout, "metadata": metadata}
+        """Return how an RPC is called: once, and with the headers of the client."""
+        return {"request": request, "retry": None, "timeout": timeout, "metadata": self._headers}
 
     def _client(self) -> Any:
         """Return this process's client: the threads of one do not survive a fork."""
@@ -216,6 +218,11 @@ class Connection:
                 if api is None or api[0] != os.getpid():
                     api = self._api = (os.getpid(), self._open())
         return api[1]
+
+    def _open(self) -> Any:
+        headers = [("google-cloud-resource-prefix", self.name)]
+        self._headers = [*headers, _OWNER] if os.environ.get(_EMULATOR) else headers
+        return self._connect()
 
     @contextlib.contextmanager
     def _translated(self, refused: tuple[type[Exception], ...] = ()) -> Iterator[None]:

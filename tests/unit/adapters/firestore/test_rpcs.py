@@ -19,6 +19,23 @@ def refuse(_: Document | None, __: datetime) -> Write[None]:
     raise RefusedError
 
 
+@pytest.mark.parametrize(("host", "owner"), [("127.0.0.1:9", "Bearer owner"), ("", None)])
+def test_the_owner_of_an_emulator_calls_it_and_no_real_database(
+    monkeypatch: pytest.MonkeyPatch,
+    documents: FirestoreDocuments,
+    wire: Wire,
+    ref: Ref,
+    host: str,
+    owner: str | None,
+) -> None:
+    """Rules of an emulator, which are for others, are neither in the way nor evaluated."""
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", host)
+
+    documents.get(ref)
+
+    assert wire.headers.get("authorization") == owner
+
+
 def test_a_transaction_is_begun_once_there_is_something_to_write(
     documents: FirestoreDocuments, wire: Wire, ref: Ref
 ) -> None:

@@ -55,6 +55,7 @@ class Wire(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
     def __init__(self, host: str) -> None:
         self._host = host
         self.calls: list[str] = []
+        self.headers: dict[str, str] = {}
         self.faults: list[Fault] = []
 
     def connect(self, _: str, __: str) -> Any:
@@ -70,6 +71,7 @@ class Wire(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
     def _pass(self, continuation: Any, details: Any, request: Any) -> Any:
         rpc = details.method.rpartition("/")[2]
         self.calls.append(rpc)
+        self.headers = dict(details.metadata)
         fault = next((fault for fault in self.faults if fault.rpc == rpc), None)
         if fault is None:
             return continuation(details, request)
