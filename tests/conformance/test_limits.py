@@ -375,6 +375,26 @@ def test_the_sweep_calls_who_was_not_called(
     assert world.hint(run_id) == "completed"
 
 
+def test_a_sweep_looks_at_each_line_however_seldom_its_runs_are_looked_at(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    """A worker that was killed behind its settlement leaves a slot idle until then."""
+    other = bound._replace(key=f"{bound.key} too")
+    first, second, late = (world.start("quick") for _ in range(3))
+    stand_in_line(engine, bound, first)
+    stand_in_line(engine, other, second)
+
+    sweep(engine, among=())
+
+    assert (world.waits(first), world.waits(second)) == (False, False)
+    stand_in_line(engine, bound, late)
+    sweep(engine, among=())
+    assert world.waits(late), "it reads no line twice within half a sweep"
+    engine.lines.look_at -= 30
+    sweep(engine, among=())
+    assert not world.waits(late)
+
+
 def test_a_run_without_a_value_for_its_key_blocks_and_heals(world: World) -> None:
     run_id = world.start("fair")  # it has no label `tenant`
 

@@ -114,6 +114,19 @@ class ScheduleClock:
     look_at: dict[str, datetime] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class LineClock:
+    """When this process looks at the lines of all limits again, and where that look begins.
+
+    Args:
+        look_at: by the monotonic time.
+        behind: the first line of the next look, by its name; the time of the last one was over.
+    """
+
+    look_at: float = -math.inf
+    behind: str = ""
+
+
 class KnownBreaker(NamedTuple):
     """The breaker of a channel as it was read or written, and when, by the monotonic time."""
 
@@ -217,6 +230,7 @@ class Engine:
         overrides: what people set for steps, which the rules look up as it is known here.
         retention: how long ended runs are kept.
         schedules: when their next times are, as far as it is known here.
+        lines: when the sweep looks at those that wait for a limit.
         telemetry: hears of the work, where that is switched on.
         budgets: how the limits of steps are derived, where a step does not say.
         shares: the turns of rates that this process has taken, by the name of their line.
@@ -241,6 +255,7 @@ class Engine:
     listeners: Listeners
     retention: Retention = field(default_factory=Retention)
     schedules: ScheduleClock = field(default_factory=ScheduleClock)
+    lines: LineClock = field(default_factory=LineClock)
     telemetry: Telemetry = NO_TELEMETRY
     budgets: BudgetSettings = field(default_factory=BudgetSettings)
     samples: SampleSource | None = None

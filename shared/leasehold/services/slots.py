@@ -38,7 +38,7 @@ from leasehold.domain.slots import (
     takeable,
 )
 from leasehold.domain.status import BlockCode, Outcome
-from leasehold.domain.stored import Document, Write, make, replace
+from leasehold.domain.stored import Document, Stored, Write, make, replace
 from leasehold.errors import (
     LeaseholdError,
     LimitKeyError,
@@ -464,6 +464,49 @@ def fill(engine: Engine, wait: SlotWait) -> None:
     for number, _ in _free_slots(engine, in_force(engine, bound)):
         if not call_next(engine, bound, slot=number):
             return
+
+
+class _Waits(Stored):
+    slot_wait: SlotWait
+
+
+class _InLine(Stored):
+    """The fields that are read of a run to know its line."""
+
+    position: _Waits
+
+
+def lines(engine: Engine, is_over: Callable[[], bool]) -> Iterator[SlotWait]:
+    """Yield each line in which runs wait, as one of them does; a process looks once a sweep.
+
+    A worker that is killed between the end of an attempt and its call, a store that is away then, a
+    person who pauses a run that was called: each leaves a slot that no run knows to be free. Runs
+    that wait are looked at ever more seldom; a line costs a read, however many wait in it.
+
+    Args:
+        engine: the parts.
+        is_over: whether nothing more is to be begun; the next look goes on there.
+    """
+    clock, now = engine.lines, engine.clock.monotonic()
+    if now < clock.look_at or not any(entry.limits for entry in engine.catalog.steps):
+        return
+    while not is_over():
+        name = Range("waitsIn", at_least=clock.behind)
+        query = Query(
+            "runs", order_by="waitsIn", range=name, limit=1, fields=("position.slotWait",)
+        )
+        found = next(iter(engine.documents.query(query)), None)
+        if found is None:
+            clock.behind = ""
+            clock.look_at = now + (engine.rules.grace / 2).total_seconds()  # no sweep is on the dot
+            return
+        clock.behind = just_behind(found.document["waitsIn"])
+        try:
+            yield read_as(_InLine, found.ref.id, found.document).position.slot_wait
+        except UnreadableRunError as error:
+            engine.listeners.log(
+                f"the line {found.document['waitsIn']!r} is not looked at: {error}"
+            )
 
 
 def bound_of(engine: Engine, wait: SlotWait) -> Bound:

@@ -396,7 +396,8 @@ class _Sweep:
         )
         self._owing: deque[Change] = deque()
         self._archives: deque[tuple[Archive, KnownRun, Outcome]] = deque()
-        self._lines: dict[str, SlotWait] = {}  # those that were looked at
+        self._lines: dict[str, SlotWait] = {}  # those that are to be looked at
+        self._has_lines = False
         self._ended: deque[Manifest] = deque()  # whose attempts had limits
         self._archived: list[str] = []
         self._ends: list[RunEnd] = []
@@ -448,6 +449,9 @@ class _Sweep:
                 return partial(self._create, change)
             self._create(change)
         call = next(self._calls, None)
+        if call is None and not self._has_lines:
+            self._has_lines = True
+            self._find_lines()
         if call is None and (self._ended or self._lines):
             call = self._next_call()
         return call or self._next_archive()
@@ -576,6 +580,13 @@ class _Sweep:
             entry = self._engine.catalog.steps.get(change.before.step_type)
             if entry is not None and entry.limits:
                 self._ended.append(change.before)
+
+    def _find_lines(self) -> None:
+        try:
+            for wait in slots.lines(self._engine, lambda: self.is_over):
+                self._lines[wait.name] = wait
+        except StoreUnavailableError as error:  # after a deploy their index may still be built
+            self._engine.listeners.log(f"those that wait for a limit are looked for later: {error}")
 
     def _next_call(self) -> Call:
         if self._ended:

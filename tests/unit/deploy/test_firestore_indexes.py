@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from leasehold import Registry, StepDispatchEntry
+from leasehold import Limit, Registry, StepDispatchEntry
 from leasehold.adapters.null_stores import NullArtifacts, NullDocuments
 from leasehold.bounded_calls import side_by_side
 from leasehold.budgets.proposal import BudgetSettings
@@ -36,7 +36,7 @@ from leasehold.remote_workers.claim_step import claim_step
 from leasehold.services.adopt_runs import live_runs, parked_runs, take_up_dispatched
 from leasehold.services.count_runs import read_figures
 from leasehold.services.derive_budgets import LedgerSamples
-from leasehold.services.engine import Engine, Process, Retention
+from leasehold.services.engine import Engine, LineClock, Process, Retention
 from leasehold.services.read_runs import RunFilter, list_runs
 from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import Presence, live_workers
@@ -55,6 +55,7 @@ DIRECTION = {
     "line": "ASCENDING",
     "parentId": "ASCENDING",
     "openOf": "ASCENDING",
+    "waitsIn": "ASCENDING",
 }
 #: The notes of who lives are read newest first, and deleted oldest first.
 BOTH_WAYS = {("workers", "seenAt", order) for order in ("ASCENDING", "DESCENDING")}
@@ -103,12 +104,21 @@ REMOTE = StepDispatchEntry(
     agent_timeout=timedelta(minutes=1),
     dispatch_deadline=timedelta(minutes=2),
 )
+LIMITED = StepDispatchEntry(
+    step_type="limited",
+    handler="tests.conformance.limited_calls:asks",
+    agent_timeout=timedelta(minutes=1),
+    dispatch_deadline=timedelta(minutes=2),
+    limits=(Limit("provider", at_once=1),),
+)
 
 
 def queries_of_services() -> list[Query]:
     """Return what is asked for lists, however they are filtered, live runs, alarms and claims."""
     documents = AskedDocuments()
-    catalog = Catalog(steps=Registry("dispatch", [REMOTE]), pipelines=Registry("pipelines", []))
+    catalog = Catalog(
+        steps=Registry("dispatch", [REMOTE, LIMITED]), pipelines=Registry("pipelines", [])
+    )
     rules = SimpleNamespace(grace=timedelta(minutes=1), pauses={}, pause_of=lambda _: None)
     clock = FrozenClock()
     parts = SimpleNamespace(
@@ -122,6 +132,7 @@ def queries_of_services() -> list[Query]:
         dispatch_rules=lambda: rules,
         budgets=BudgetSettings(),
         retention=Retention(timedelta(days=30)),
+        lines=LineClock(),
     )
     engine = cast("Engine", parts)
     for count in range(len(FILTERS) + 1):
@@ -273,7 +284,7 @@ def test_no_field_of_a_run_is_indexed_unasked() -> None:
     A step's output or a heartbeat would cost entries at each write, and a time that only grows
     caps the writes of the whole collection at 500 a second.
     """
-    indexed = {"createdAt", "parentId", "openOf"}
+    indexed = {"createdAt", "parentId", "openOf", "waitsIn"}
     assert exempt("runs") == (names_of(Manifest) | {"_commit"}) - indexed
 
 
