@@ -60,6 +60,7 @@ class RunOverview(Summary):
 
     `waitsFor` is the sentence of `why`, null for a run that waits for nothing any more. `troubles`
     are those that the run itself tells; `announcement` is among them where the filter asks for it.
+    `recreatedAs` names the runs in which it went on.
     """
 
     waits_for: str | None
@@ -70,6 +71,7 @@ class RunOverview(Summary):
     dead_letter_detail: str | None
     block_finding: str | None
     block_remedy: str | None
+    recreated_as: tuple[str, ...]
 
     @classmethod
     def of(cls, explained: ExplainedRun) -> Self:
@@ -86,6 +88,7 @@ class RunOverview(Summary):
             dead_letter_detail=run.dead_letter_detail,
             block_finding=None if run.block is None else run.block.finding,
             block_remedy=None if run.block is None else run.block.remediation,
+            recreated_as=run.recreated_as,
         )
 
 

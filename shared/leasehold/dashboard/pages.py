@@ -6,6 +6,8 @@ A page has the address of its row, so that a program gets the row's JSON there.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
 from datetime import datetime, timedelta
@@ -18,8 +20,10 @@ from leasehold.api.children import ChildrenResponse
 from leasehold.api.results import FilesResponse, PageQuery
 from leasehold.api.runs import RunsQuery
 from leasehold.domain.delivery import DeliveryState
+from leasehold.domain.json_text import digest
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import counted
 from leasehold.domain.spend import BUDGET_EXCEEDED
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import progress_of, summary_of
@@ -42,8 +46,8 @@ from leasehold.services.read_runs import page_mark, run_mark
 #: Seconds between two polls: while something moves, and while something might begin to.
 MOVING_S: Final = 2
 IDLE_S: Final = 10
-#: So many runs that need a person stand above the list, of each kind.
-_URGENT: Final = 3
+#: So many runs in trouble stand above the newest ones, of each kind.
+_OF_A_KIND: Final = 3
 _FILES: Final = 50
 #: So many recorded calls are drawn; each is a read of the store, whenever the run has changed.
 _TICKS: Final = 100
@@ -182,17 +186,23 @@ _NOT_A_FILTER: Final = ("limit", "pageToken")
 def _runs(at: PageRequest) -> Shown:
     texts = at.texts
     filters = {name: text for name, text in texts.items() if name not in _NOT_A_FILTER}
-    page = at.ask(calls.overview, at.given) if at.problem is None else None
+    is_first = at.problem is None and not filters and "pageToken" not in texts
+    in_trouble = list(_in_trouble(at)) if is_first else []
+    given = at.given
+    if is_first and "limit" not in texts:
+        given = given.model_copy(update={"limit": _MOST_ROWS - len(in_trouble)})
+    page = at.ask(calls.overview, given) if at.problem is None else None
     runs = page.runs if page else []
-    is_first = page is not None and not filters and "pageToken" not in texts
-    moves = any(_moves(run) for run in runs)
+    if is_first:
+        in_trouble, runs = _trouble_first(in_trouble, runs)
+    moves = any(_moves(run) for run in (*in_trouble, *runs))
     return Shown(
         "runs.html",
         "Dead letters" if texts.get("deadLettered") == "true" else "Runs",
         {
             "runs": runs,
             "next": page and page.next_page_token,
-            "urgent": list(_urgent(at)) if is_first else [],
+            "in_trouble": in_trouble,
             "counts": at.ask(calls.counts),
             "states": STATES,
             "troubles": TROUBLES,
@@ -200,6 +210,7 @@ def _runs(at: PageRequest) -> Shown:
             "reasons": DEAD_LETTERS,
             "chosen": next((one for one in DEAD_LETTERS if one.key == texts.get("reason")), None),
             "filters": filters,
+            "wrong_field": at.problem.details.get("field") if at.problem else None,
             "texts": texts,
             "labels_of": dict(_texts_of(texts)),
             "operations": _bulk(at, texts) if at.problem is None else [],
@@ -210,13 +221,31 @@ def _runs(at: PageRequest) -> Shown:
     )
 
 
-def _urgent(at: PageRequest) -> Iterator[Any]:
-    """Yield the newest runs that wait for a person."""
-    for wanted in (
-        RunsQuery(status=RunStatus.BLOCKED, limit=_URGENT),
-        RunsQuery(dead_lettered=True, limit=_URGENT),
-    ):
-        yield from at.ask(calls.overview, wanted).runs
+#: Runs in trouble, those first that wait for a person. Each is found in an index that there is.
+_TROUBLED: Final = (
+    RunsQuery(status=RunStatus.BLOCKED, limit=_OF_A_KIND),
+    RunsQuery(dead_lettered=True, limit=_OF_A_KIND),
+    RunsQuery(status=RunStatus.ERROR, dead_lettered=False, limit=_OF_A_KIND),
+)
+_MOST_ROWS: Final = WHOLE_RUNS - 1
+
+
+def _in_trouble(at: PageRequest) -> Iterator[Any]:
+    """Yield the newest runs of each kind of trouble that an index finds, and that still need help.
+
+    A run that was given up is in its state for good; one that went on in another is no trouble.
+    """
+    for wanted in _TROUBLED:
+        yield from (run for run in at.ask(calls.overview, wanted).runs if not run.recreated_as)
+
+
+def _trouble_first(found: Sequence[Any], newest: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the runs in trouble, and the newest others; no run is in both.
+
+    Of the newest, those come along that say that they run, but are silent or overdue.
+    """
+    in_trouble = {run.run_id: run for run in (*found, *(it for it in newest if it.troubles))}
+    return list(in_trouble.values()), [it for it in newest if it.run_id not in in_trouble]
 
 
 def _moves(run: Any) -> bool:
@@ -350,23 +379,55 @@ def _details(run: Manifest) -> Any:
 # -- what forms lead to ----------------------------------------------------------------------------
 
 
-def _batch(at: PageRequest, given: Any, answer: Any, form: Mapping[str, str]) -> Shown:
-    """Show what a batch came to, or would come to.
+def _batch(at: PageRequest, given: Any, answer: Any, form: Mapping[str, str]) -> Shown | None:
+    """Show what a batch would come to; one that was done leads to its runs: see `batch_note`.
 
     A run that begins after the count was not counted, and is not acted on.
     """
+    if not given.dry_run:
+        return None
     asked = form.get("filter", "")
-    counted = asked if given.filter.until else f"{asked}&{urlencode({'until': at.now.isoformat()})}"
+    bound = "" if given.filter.until else f"&{urlencode({'until': at.now.isoformat()})}"
     values = {
         "given": given,
         "result": answer,
         "filter": asked,
-        "form": {**form, "filter": counted},
+        "form": {**form, "filter": f"{asked}{bound}", "shown": asked},
         "is_cut": answer.matched - len(answer.refused) >= given.limit,
         "kept_line": kept_line,
     }
     title = f"{given.action} of many runs"
     return Shown("batch.html", title, values)
+
+
+#: What a batch came to, for the page of its runs: the mark of their filter, numbers and codes.
+_BATCH_NOTE: Final = re.compile(r"(\w{8})\.([a-z]+)\.(\d+)\.(\d+)\.([01])((?:\.[a-z_]+-\d+)*)")
+_MOST_CODES: Final = 5
+
+
+def batch_note(query: str, given: Any, answer: Any) -> str:
+    """Return what a batch came to, as short as a cookie; the page of its runs has the words.
+
+    A page that answered the form itself would do the batch again when it is loaded anew.
+    """
+    codes = Counter(one.code for one in answer.refused).most_common(_MOST_CODES)
+    is_cut = answer.matched - len(answer.refused) >= given.limit
+    refused = [f"{code}-{count}" for code, count in codes]
+    parts = (digest(query)[:8], given.action, answer.matched, answer.changed, int(is_cut), *refused)
+    return ".".join(str(part) for part in parts)
+
+
+def batch_words(note: str, query: str) -> str:
+    """Return what a batch came to in words; empty: it was not of these runs."""
+    found = _BATCH_NOTE.fullmatch(note)
+    if found is None or found[1] != digest(query)[:8] or found[2] not in list(Operation):
+        return ""
+    refused = [one.rpartition("-") for one in found[6].split(".")[1:]]
+    why = ", ".join(f"{count} {code}" for code, _, count in refused)
+    looked_at = counted(int(found[3]), "run")
+    words = f"{found[2].capitalize()}: {looked_at} looked at, {found[4]} changed"
+    more = " It came to its limit: do it again for the rest." if found[5] == "1" else ""
+    return f"{words}, refused: {why or 'none'}.{more}"
 
 
 def _repaired(_: PageRequest, _given: Any, answer: Any, _form: Mapping[str, str]) -> Shown:
@@ -486,7 +547,7 @@ PLACES: Final[Mapping[AnyRow, str]] = {
     calls.run_deliveries: "part-told",
 }
 #: What a form is answered with, where it is not answered with the run.
-RESULTS: Final[Mapping[AnyRow, Callable[..., Shown]]] = {
+RESULTS: Final[Mapping[AnyRow, Callable[..., Shown | None]]] = {
     calls.batch: _batch,
     calls.repair: _repaired,
 }

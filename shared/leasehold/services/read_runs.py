@@ -410,6 +410,8 @@ def query_of(wanted: RunFilter) -> Query:
     }
     if wanted.trouble is Trouble.RETRYING:
         equal |= {"status": RunStatus.ERROR.value, "deadLettered": False}
+    if equal["status"] is not None and not wanted.labels:  # cancelled ones stay there
+        equal["cancelled"] = bool(wanted.cancelled)
     if wanted.reason is not None:  # labels have no index together with the reasons
         is_over = wanted.dead_lettered is not False
         equal |= {"deadLettered": is_over} if wanted.labels else {"deadLetterReason": wanted.reason}

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 import flask
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from leasehold.api.call_row import AnyRow, CallRequest, Created
+from leasehold.api.calls import batch
 from leasehold.api.errors import status_of
 from leasehold.dashboard import forms
 from leasehold.dashboard.pages import (
@@ -31,6 +32,8 @@ from leasehold.dashboard.pages import (
     RESULTS,
     PageRequest,
     Shown,
+    batch_note,
+    batch_words,
 )
 from leasehold.dashboard.rendering import (
     STATIC_TYPES,
@@ -223,11 +226,14 @@ def _answer_form(
     actor = actor_of(request.headers, caller_of(request), by_form=True)
     answered = answer_row(row, CallRequest(given, actor=actor, **values))
     answer = answered.value if isinstance(answered, Created) else answered
-    if row in RESULTS:
-        return _page(request, _rendered(request, RESULTS[row](look, given, answer, form), look))
-    path = _next_path(answer, values)
-    redirect = _redirect(path)
-    _set_cookie(request, redirect, _DONE_COOKIE, row.name, path=path, max_age=_SAID_S)
+    if row in RESULTS and (shown := RESULTS[row](look, given, answer, form)):
+        return _page(request, _rendered(request, shown, look))
+    path, query, note = _next_path(answer, values), "", row.name
+    if row is batch:
+        path, query = "/", urlencode(parse_qsl(form.get("shown", "")))
+        note = f"{row.name}.{batch_note(query, given, answer)}"
+    redirect = _redirect(f"{path}?{query}" if query else path)
+    _set_cookie(request, redirect, _DONE_COOKIE, note, path=path, max_age=_SAID_S)
     return redirect
 
 
@@ -252,8 +258,12 @@ def _redirect(path: str) -> flask.Response:
 
 def _done(request: flask.Request) -> str:
     """Return what a form has done that led to this page."""
-    done = request.cookies.get(_cookie(request, _DONE_COOKIE), "")
-    return DONE.get(done, "") if request.method == "GET" else ""
+    name, _, note = request.cookies.get(_cookie(request, _DONE_COOKIE), "").partition(".")
+    if request.method != "GET":
+        return ""
+    if name == batch.name and request.path == "/":  # its cookie is of the pages below as well
+        return batch_words(note, request.query_string.decode("latin-1"))
+    return DONE.get(name, "")
 
 
 def _error_page(request: flask.Request, status: int, message: str) -> flask.Response:

@@ -61,6 +61,7 @@ def test_a_server_that_is_away_is_said_and_its_return_is_seen(pages: Pages, tab:
     expect(tab.locator("#away")).to_be_hidden()
     pages.let_go(run_id)
     expect(tab.locator(".headline .chip")).to_contain_text("completed")
+    expect(tab.locator("#heard")).to_have_text("✓ completed")  # a screen reader says so once
 
 
 def test_a_page_without_news_to_come_asks_nothing_when_it_is_seen_again(tab: Page) -> None:

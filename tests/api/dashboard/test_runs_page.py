@@ -25,6 +25,27 @@ def test_a_run_that_was_given_up_has_a_skull_with_its_remedy(pages: Pages, tab: 
     expect(tab.get_by_role("heading", level=1)).to_have_text(f"Run {run_id}")
 
 
+def test_runs_in_trouble_stand_first_and_none_stands_twice(pages: Pages, tab: Page) -> None:
+    """One that went on in a new run is no trouble any more."""
+    dead, gate, retry = (pages.start(mode) for mode in ("dead", "gate", "retry"))
+    for run_id, is_so in ((dead, "deadLettered"), (gate, "block"), (retry, "error")):
+        pages.wait(run_id, lambda run, name=is_so: run[name] and not run["lease"])
+    done = pages.start("ok")
+    pages.wait(done, lambda run: run["status"] == "COMPLETED")
+    tab.goto("/")
+    in_trouble = tab.locator("#in-trouble")
+    for run_id in (dead, gate, retry):
+        expect(in_trouble.get_by_role("link", name=run_id)).to_have_count(1)
+        expect(tab.get_by_role("link", name=run_id)).to_have_count(1)
+    expect(in_trouble.get_by_role("link", name=done)).to_have_count(0)
+
+    in_trouble.get_by_role("button", name=f"Recreate {dead}").click()
+    tab.goto("/")
+
+    expect(in_trouble.get_by_role("link", name=dead)).to_have_count(0)
+    expect(tab.get_by_role("row").filter(has_text=dead)).to_contain_text("Went on as r-")
+
+
 def test_a_filter_is_in_the_address_and_can_be_taken_back(pages: Pages, tab: Page) -> None:
     dead, done = pages.start("dead"), pages.start("ok")
     pages.wait(dead, lambda run: run["deadLettered"])
@@ -49,6 +70,7 @@ def test_a_wrong_filter_is_said_on_the_page_and_the_address_is_kept(tab: Page) -
     assert answer is not None
     assert answer.status == 400
     expect(tab.get_by_role("alert")).to_contain_text("PENDING, IN_PROGRESS")
+    expect(tab.get_by_label("status")).to_have_attribute("aria-invalid", "true")
     assert tab.url.endswith("/?status=asleep&pipeline=letters")
     expect(tab.get_by_label("pipeline")).to_have_value("letters")
 
@@ -81,7 +103,15 @@ def test_many_runs_are_changed_after_they_were_counted(pages: Pages, tab: Page) 
     expect(tab.get_by_role("status")).to_contain_text("Nothing was changed yet")
     assert not any(pages.run(run_id)["cancelled"] for run_id in runs)
     tab.get_by_role("button", name=re.compile("Cancel . runs")).click()
-    expect(tab.get_by_role("status")).to_contain_text("changed")
+    expect(tab.locator("main .notice[role=status]")).to_have_text(
+        re.compile(r"Cancel: \d runs looked at, \d changed, refused: none\.")
+    )
+    expect(tab.locator("main .notice[role=status]")).to_be_focused()
+    answer = tab.reload()
+    assert answer is not None
+    assert answer.request.method == "GET"  # it does not do all of it again
+    tab.goto("/?label=mode:retry")
+    expect(tab.get_by_text("looked at")).to_have_count(0)
     assert all(pages.run(run_id)["cancelled"] for run_id in runs)
 
 

@@ -69,9 +69,15 @@
     document.body.dataset.poll = page.body.dataset.poll;
     document.title = page.title;
     compare(page.body.dataset.now);
+    const before = news();
     morph(main(), fresh);
+    const changed = news().filter((words) => !before.includes(words));
+    if (changed.length) heard.textContent = changed.join(", ");
     ages();
   }
+
+  // Who hears the page is told of a state that changed, and of nothing else.
+  const news = () => [...main().querySelectorAll("[data-news]")].map((it) => it.textContent.trim().replace(/\s+/g, " "));
 
   // What a reader is at stays: a form that has the focus or was filled in, and what was opened.
   function isInUse(node) {
@@ -145,12 +151,14 @@
   const away = document.createElement("p");
   Object.assign(away, { id: "away", className: "notice bad", hidden: true });
   away.setAttribute("role", "status");
-  document.querySelector("header").after(away);
+  const heard = document.createElement("p");
+  Object.assign(heard, { id: "heard", className: "hidden" });
+  heard.setAttribute("aria-live", "polite");
+  document.querySelector("header").after(away, heard);
   const button = document.createElement("button");
   function show() {
     const words = paused ? "Paused: look again" : "Live: pause";
     if (button.textContent !== words) button.textContent = words;
-    button.setAttribute("aria-pressed", String(paused));
   }
   if (seconds()) {
     button.type = "button";
