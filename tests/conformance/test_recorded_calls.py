@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -89,10 +90,10 @@ def ends(ctx: StepContext, given: list[str]) -> list[str]:
     return given
 
 
-def _entry(name: str) -> StepDispatchEntry:
+def _entry(name: str, handler: str = "") -> StepDispatchEntry:
     return StepDispatchEntry(
         step_type=name,
-        handler=f"{__name__}:{name}",
+        handler=f"{__name__}:{handler or name}",
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
     )
@@ -108,18 +109,24 @@ PIPELINES = Registry(
 )
 
 
+@contextmanager
+def booted(documents: Documents, folder: Path, catalog: Catalog) -> Iterator[Engine]:
+    environ = {
+        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
+        "LEASEHOLD_ISOLATION": "inline",  # what is paid is counted in this process
+    }
+    bundle = boot(environ, catalog=catalog, documents=documents)
+    yield bundle.engine
+    bundle.processes.close()
+    bundle.engine.leases.close()
+
+
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     PAID.clear()
     TIMES.clear()
-    environ = {
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "LEASEHOLD_ISOLATION": "inline",  # what is paid is counted in this process
-    }
-    bundle = boot(environ, catalog=Catalog(STEPS, PIPELINES), documents=documents)
-    yield bundle.engine
-    bundle.processes.close()
-    bundle.engine.leases.close()
+    with booted(documents, tmp_path, Catalog(STEPS, PIPELINES)) as engine:
+        yield engine
 
 
 def begun(engine: Engine, label: str = "x") -> str:
@@ -526,9 +533,10 @@ def test_a_paused_run_keeps_an_answer_for_a_call_until_it_is_resumed(
     assert PAID == ["charge 7"]
 
 
-def recreated(engine: Engine, run_id: str) -> str:
+def recreated(engine: Engine, run_id: str, from_step: str | None = None) -> str:
     operate(engine, run_id, OperationRequest(Operation.CANCEL, actor="ada"))
-    change = operate(engine, run_id, OperationRequest(Operation.RECREATE, actor="ada"))
+    again = OperationRequest(Operation.RECREATE, actor="ada", from_step=from_step)
+    change = operate(engine, run_id, again)
     assert change.created is not None
     return change.created.run_id
 
@@ -681,3 +689,26 @@ def test_a_recreated_run_finds_large_results_of_which_the_cancelled_one_was_not_
     sweep(engine)
 
     assert worker(engine, run_id).once("ask", large, "y") == "x" * 100_000
+
+
+@pytest.mark.parametrize("plan", [("asks", "finishes"), ("asks_first", "ends")])
+def test_runs_recreated_one_from_another_find_what_the_first_paid_after_a_step_was_renamed(
+    engine: Engine, tmp_path: Path, plan: tuple[str, str]
+) -> None:
+    """Results of a step that is there by its name no longer are not looked for."""
+    is_there = plan[0] == "asks"
+    steps = Registry("dispatch", [_entry(plan[0], "asks"), _entry(plan[1], "ends")])
+    catalog = Catalog(steps, Registry("pipelines", [PipelineEntry(name="asks", steps=plan)]))
+    old = begun(engine)
+    worker(engine, old).once("ask", pay, "first")
+    second = recreated(engine, old)
+    worker(engine, second).once("ask more", pay, "second")
+
+    with booted(engine.documents, tmp_path, catalog) as deployed:
+        third = recreated(deployed, second, None if is_there else plan[0])
+        worker(deployed, third).once("ask", pay, "third")
+        fourth = recreated(deployed, third)
+        ctx = worker(deployed, fourth)
+        got = [ctx.once(key, pay, "fourth") for key in ("ask", "ask more")]
+
+    assert got == (["first 1", "second 2"] if is_there else ["third 3", "fourth 4"])
