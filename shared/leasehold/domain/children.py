@@ -247,6 +247,8 @@ class ItemRecord(Stored):
         text, ref: what was made of it; of a batch, a list.
         output_status: how good that is.
         error: why there is none; None: there is one.
+        is_batch: whether what was made is a list of as many, also of one: a later deploy may have
+            other batches.
         lane: the run that did it.
         attempts: how many attempts it took.
         at: when.
@@ -258,6 +260,7 @@ class ItemRecord(Stored):
     ref: str | None = None
     output_status: str | None = None
     error: ItemError | None = None
+    is_batch: bool = False
     lane: str
     attempts: int = 1
     at: AwareDatetime

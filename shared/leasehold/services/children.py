@@ -390,7 +390,7 @@ def _joined_items(
     texts = []
     for first in sorted(done):
         text = load(engine.artifacts, done[first].value)
-        texts.append(text if rule.batch == 1 else text.strip()[1:-1])
+        texts.append(text.strip()[1:-1] if done[first].is_batch else text)
     outputs = f"[{','.join(filter(None, texts))}]"
     if not rule.tolerate:
         return _sized(run, outputs)

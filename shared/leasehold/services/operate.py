@@ -165,10 +165,14 @@ class _NewRun(NamedTuple):
     Args:
         run: what it is started with.
         large_input: the text of the new input that is to be an artifact; None: it has none.
+        from_step: where it begins, by the request; None: see `lifecycle.begins_at`.
+        items_at: the place of the old run whose finished items it keeps, if the request says so.
     """
 
     run: NewRun
     large_input: str | None = None
+    from_step: str | None = None
+    items_at: str | None = None
 
     @property
     def given(self) -> KeptValue:
@@ -248,37 +252,43 @@ def _recreate(
 ) -> Transition:
     new = begun.run
     lifecycle.check_allowed(manifest, Operation.RECREATE)
-    if request.failed_items:
-        request = replace(request, from_step=_place_of_items(manifest, new, request))
-    step = lifecycle.begins_at(manifest, new, request.from_step)
+    step = lifecycle.begins_at(manifest, new, begun.from_step)
     check_recreation(engine, manifest, new, step, begun.given)
     keeps_work = lifecycle.goes_on(manifest, new, step)
     anew = _checked_anew(manifest, request, keeps_work=keeps_work)
     recreate = partial(
         lifecycle.recreate,
         **facts,
-        from_step=request.from_step,
+        from_step=begun.from_step,
         new=new,
         keep_partial=request.keep_partial,
         anew=anew,
         lost=_lost_files(engine, manifest) if keeps_work and not anew else (),
-        failed_items=request.failed_items,
+        items_at=begun.items_at,
     )
     return _once(recreate) if request.in_batch else recreate
 
 
-def _place_of_items(manifest: Manifest, new: NewRun, request: OperationRequest) -> str:
-    """Return the last place that was reached and worked item by item, or refuse it."""
+def _place_of_items(manifest: Manifest, new: NewRun, request: OperationRequest) -> tuple[str, str]:
+    """Return where a run begins that does failed items alone, and the old run's place of them.
+
+    That is the last one that was reached and worked item by item, or the one that a person names;
+    by its new name, where a deploy has renamed it.
+    """
+    lifecycle.check_allowed(manifest, Operation.RECREATE)
     reached = manifest.plan[: manifest.plan.index(manifest.position.step) + 1]
     names = [name for name in reached if lifecycle.has_items(manifest, name)]
-    wanted = request.from_step
-    if not names or (wanted is not None and wanted not in names) or request.anew:
+    at = request.from_step or (names[-1] if names else "")
+    gone = [name for name in names if name not in new.plan]
+    is_renamed = gone and at not in manifest.whole_plan and lifecycle.has_items(new, at)
+    items_at = gone[-1] if is_renamed else at
+    if items_at not in names or request.anew:
         allowed = f"only where a list was worked on item by item ({', '.join(names) or 'nowhere'})"
         raise InvalidRequestError(field="failedItems", value=True, allowed=allowed)
     if new.input_digest != manifest.input_digest:
         allowed = "no other input: the items are those of the old run"
         raise InvalidRequestError(field="failedItems", value=True, allowed=allowed)
-    return wanted or names[-1]
+    return at, items_at
 
 
 def _checked_anew(
@@ -496,15 +506,21 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
         priority=manifest.priority,
     )
     new = replace(new, traceparent=engine.telemetry.begin(new, ""))
+    large_input = None
+    if request.input is not AS_BEFORE:
+        new, large_input = _with_input(engine, pipeline, new, request)
+    from_step, items_at = request.from_step, None
+    if request.failed_items:
+        from_step, items_at = _place_of_items(manifest, new, request)
     if request.input is AS_BEFORE:
-        begins_at = lifecycle.begins_at(manifest, new, request.from_step)
-        return _NewRun(lifecycle.with_skips(manifest, new, begins_at))
-    return _with_input(engine, pipeline, new, request)
+        new = lifecycle.with_skips(manifest, new, lifecycle.begins_at(manifest, new, from_step))
+    return _NewRun(new, large_input, from_step, items_at)
 
 
 def _with_input(
     engine: Engine, pipeline: PipelineEntry, new: NewRun, request: OperationRequest
-) -> _NewRun:
+) -> tuple[NewRun, str | None]:
+    """Return a run with the input of the request, and its text if that is to be an artifact."""
     if request.from_step not in (None, pipeline.plan[0]):
         allowed = f"an input only where the run begins at its first step, {pipeline.plan[0]}"
         raise InvalidRequestError(field="fromStep", value=request.from_step, allowed=allowed)
@@ -513,7 +529,7 @@ def _with_input(
     name = f"{values_folder(new)}/input-{given[:16]}.json"
     kept = inline(text)
     new = replace(new, input=kept or KeptValue(ref=name), input_digest=given)
-    return _NewRun(new, None if kept else text)
+    return new, None if kept else text
 
 
 def _once(recreate: Transition) -> Transition:

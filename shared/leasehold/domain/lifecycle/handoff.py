@@ -89,6 +89,7 @@ def _item(draft: Draft, lane: Lane, failed: ErrorRecord | None) -> ItemRecord:
         ref=None if failed else made.output_ref,
         output_status=None if failed else made.output_status,
         error=error,
+        is_batch=lane.batch > 1,
         lane=draft.before.run_id,
         attempts=draft.position.attempt,
         at=draft.now,

@@ -354,7 +354,7 @@ def recreate(
     keep_partial: bool = False,
     anew: bool = False,
     lost: Collection[str] = (),
-    failed_items: bool = False,
+    items_at: str | None = None,
 ) -> Change:
     """Begin a new run, with the outputs before the step that it begins at. Both know the other.
 
@@ -374,7 +374,8 @@ def recreate(
         keep_partial: keep outputs of status PARTIAL, too.
         anew: keep nothing of the step that it begins at.
         lost: artifacts that are not there any more.
-        failed_items: it begins at a place with items, and does those alone that failed there.
+        items_at: the old run's place whose finished items the new one keeps where it begins; None:
+            none, unless it goes on where the old one stopped.
 
     Raises:
         UnknownKeyError: this deploy does not know the step.
@@ -394,8 +395,9 @@ def recreate(
     created = new_manifest(now, rules=rules, new=new, step=step, steps=steps)
     if keeps_work:
         created = with_index_fields(with_work_of(manifest, created, lost), rules.grace)
-    if (keeps_work or failed_items) and has_items(created, step) and has_items(manifest, step):
-        done = ItemsOf(run_id=manifest.run_id, life=manifest.life, place=step)
+    items_at = items_at or (step if keeps_work else None)
+    if items_at and has_items(created, step) and has_items(manifest, items_at):
+        done = ItemsOf(run_id=manifest.run_id, life=manifest.life, place=items_at)
         created = replace(created, position=replace(created.position, items_of=done))
     if created.wait_rule_at(step) is not None:
         created = _begun_waiting(created, now, rules)
@@ -414,7 +416,7 @@ def recreate(
     return draft.commit(Outcome.RECREATED, created)._replace(kept=kept_counts(created))
 
 
-def has_items(run: Manifest, name: str) -> bool:
+def has_items(run: Manifest | NewRun, name: str) -> bool:
     """Return whether a place of the plan of a run works item by item."""
     place = None if run.places is None else run.places.get(name)
     return place is not None and place.each is not None
