@@ -248,7 +248,7 @@ class ItemRecord(Stored):
         output_status: how good that is.
         error: why there is none; None: there is one.
         is_batch: whether what was made is a list of as many, also of one: a later deploy may have
-            other batches.
+            other batches. None: as its place says, by an earlier version.
         lane: the run that did it.
         attempts: how many attempts it took.
         at: when.
@@ -260,7 +260,7 @@ class ItemRecord(Stored):
     ref: str | None = None
     output_status: str | None = None
     error: ItemError | None = None
-    is_batch: bool = False
+    is_batch: bool | None = None
     lane: str
     attempts: int = 1
     at: AwareDatetime

@@ -390,7 +390,8 @@ def _joined_items(
     texts = []
     for first in sorted(done):
         text = load(engine.artifacts, done[first].value)
-        texts.append(text.strip()[1:-1] if done[first].is_batch else text)
+        is_batch = rule.batch > 1 if done[first].is_batch is None else done[first].is_batch
+        texts.append(text.strip()[1:-1] if is_batch else text)
     outputs = f"[{','.join(filter(None, texts))}]"
     if not rule.tolerate:
         return _sized(run, outputs)

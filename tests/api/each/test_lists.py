@@ -20,6 +20,7 @@ from leasehold.services.purge import purge
 from leasehold.services.read_runs import RunFilter, get_run, list_summaries
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.testing import engine as opened
+from tests.api.each import lists
 from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.builders import environ_of
 
@@ -245,6 +246,56 @@ def test_only_the_items_that_failed_are_done_for_a_recreated_run(engine: InProce
 
     assert engine.output(run.run_id) == {"total": 140, "count": 8, "failed": []}
     assert [DONE["later", n] for n in range(8)] == [1, 1, 2, 1, 1, 2, 1, 1]
+
+
+@pytest.mark.parametrize(("batch", "later"), [(1, 2), (2, 1), (2, 3)])
+def test_the_items_of_another_batch_size_are_joined_as_they_were_made(
+    tmp_path: Path, batch: int, later: int
+) -> None:
+    """A list of one was taken for its item, and an item for a list: the joined list was wrong."""
+
+    def deploy(batch: int) -> Catalog:
+        handler = "square" if batch == 1 else "square_all"
+        others = [one for one in STEPS if one.step_type != "square"]
+        step = replace(STEPS["square"], handler=f"{lists.__name__}:{handler}")
+        place = Each("square", at_once=2, batch=batch, tolerate=0.5)
+        pipeline = PipelineEntry(name="most", steps=("split", place, "merge_outcomes"))
+        return Catalog(
+            Registry("dispatch", [*others, step]),
+            Registry("pipelines", [pipeline]),
+        )
+
+    name = f"batches of {batch}, then of {later}"
+    FAILS[name] = {4}
+    with opened(deploy(batch), tmp_path, clock=FrozenClock(skips_waits=True)) as engine:
+        first = settled(engine, "most", name=name, count=7)
+    FAILS[name] = set()
+    with opened(deploy(later), tmp_path, clock=FrozenClock(skips_waits=True)) as engine:
+        made = engine.recreate(first.run_id, failed_items=True)
+        run = engine.run_until_settled(made.run_id)
+
+        assert first.steps["square"].output_status == "PARTIAL"
+        assert engine.output(run.run_id) == {"total": 91, "count": 7, "failed": []}
+
+
+def test_a_list_that_a_deploy_renamed_keeps_its_finished_items(tmp_path: Path) -> None:
+    def deploy(place: str) -> Catalog:
+        steps = ("split", Each("square", name=place, at_once=2, tolerate=0.5), "merge_outcomes")
+        pipelines = Registry("pipelines", [PipelineEntry(name="most", steps=steps)])
+        return Catalog(STEPS, pipelines)
+
+    FAILS["renamed"] = {2}
+    with opened(deploy("squares"), tmp_path, clock=FrozenClock(skips_waits=True)) as engine:
+        first = settled(engine, "most", name="renamed", count=4)
+    FAILS["renamed"] = set()
+    with opened(deploy("powers"), tmp_path, clock=FrozenClock(skips_waits=True)) as engine:
+        with pytest.raises(InvalidRequestError, match="powers"):
+            engine.recreate(first.run_id, failed_items=True)
+        made = engine.recreate(first.run_id, failed_items=True, from_step="powers")
+        run = engine.run_until_settled(made.run_id)
+
+        assert engine.output(run.run_id) == {"total": 14, "count": 4, "failed": []}
+    assert [DONE["renamed", n] for n in range(4)] == [1, 1, 2, 1]
 
 
 def test_a_run_that_is_made_of_a_cancelled_one_keeps_the_items_that_are_done(
