@@ -86,7 +86,7 @@ def test_an_apply_that_was_killed_among_the_fields_is_gone_on_with(
     assert 0 < cut_off_after < 30
     assert (second.code, third.code) == (0, 0), second.stdout
     names = [*firestore.indexes, *firestore.fields]
-    assert sum(cloud.project in name for name in names) == 158
+    assert sum(cloud.project in name for name in names) == 159
     assert not [call for call in cloud.writes() if "FirestoreAdmin" in call]
 
 

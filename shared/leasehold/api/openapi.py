@@ -274,6 +274,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "StateCounts.blocked": "until a person decides, or the code is put right",
     "StateCounts.completed": "done",
     "StateCounts.deadLettered": "given up",
+    "RunOverview.recreatedAs": "the runs in which it went on",
     "RunOverview.waitsFor": "what it waits for, as the sentence of `why`; null: nothing any more",
     "RunOverview.until": "until when; null: no time moves it",
     "WhyResponse.until": "until when; null: no time moves it",

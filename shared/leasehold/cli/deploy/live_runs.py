@@ -33,6 +33,7 @@ from leasehold.services.catalog_fit import live_runs as runs_of
 INDEXES: Final = (
     "runs (status ASCENDING, createdAt DESCENDING)",
     "runs (deadLettered ASCENDING, createdAt DESCENDING)",
+    "runs (cancelled ASCENDING, createdAt DESCENDING)",
 )
 _WHAT_TO_DO: Final = (
     "put the catalog right or cancel them, or deploy all the same with _ALLOW_MISFITS=yes "
