@@ -50,7 +50,6 @@ RUNS: Final = Collection(
         ("openOf",),  # only those that have not ended
         ("claimable", "alarmAt"),  # only runs that wait for a remote worker are in it
         ("waitsIn", "line"),  # only runs that wait for a limit are in it
-        ("waitsIn",),  # and the names of their lines
         # led by the shard: a timestamp alone caps the writes of a collection. It serves leases that
         # are over as well, by a look at each run that is due; Firestore has an index for them
         ("shard", "alarmAt"),
