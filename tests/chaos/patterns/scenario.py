@@ -21,9 +21,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.schedule import Fate, schedule_key
 from leasehold.ports.documents import Query
+from leasehold.services.explain_run import explain_run
+from leasehold.services.read_children import read_children_of
 from leasehold.services.read_runs import get_run
 from leasehold.services.schedules import pause_schedule, read_schedule
 from tests.chaos.patterns.catalog import (
@@ -61,7 +65,7 @@ class Storm:
             its leases are over.
         seed: what happens by chance.
         items: how many each list has.
-        patience_s: how long the runs may take to end, once no process is killed any more.
+        patience_s: for how long no run may move, once no process is killed any more.
         workers: how many processes work; half of them as in the requests of a queue.
         calls: how many runs with limits there are for each of the other pipelines.
     """
@@ -71,7 +75,7 @@ class Storm:
     kills: int
     seed: int = 1
     items: int = 7
-    patience_s: float = 60.0
+    patience_s: float = 90.0  # the first in line of a rate waits for a minute
     workers: int = 2
     calls: int = 2
 
@@ -89,6 +93,8 @@ STARTED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 #: How often the schedule is to fire at least.
 TICKS: Final = 2
 LIMITED: Final = ("calls", "rates")
+#: A storm has fewer runs.
+_MOST: Final = 2000
 
 
 @dataclass(slots=True)
@@ -147,13 +153,10 @@ def survive(storm: Storm, folder: Path, say: Callable[[str], object] = str) -> A
         run_ids = fleet.start(engine)
         fleet.rage(say)
         last = fleet.calm(engine)
+        _await_ends(engine, storm.patience_s)
         after = Aftermath(killed=fleet.killed, frozen=fleet.frozen)
-        until(
-            lambda: all(get_run(engine.engine, one).is_terminal for one in run_ids),
-            storm.patience_s,
-        )
         after.runs = {one: get_run(engine.engine, one) for one in run_ids}
-        _read_ticks(engine, after, last, storm.patience_s)
+        _read_ticks(engine, after, last)
     after.notes = [json.loads(line) for line in Path(place.environ[NOTES]).read_text().splitlines()]
     return after
 
@@ -242,7 +245,7 @@ class Fleet:
             self._thaw()
             time.sleep(0.1)
         resume_all(engine)
-        until(lambda: len(_times(engine)) >= TICKS, self._storm.patience_s)
+        until(lambda: len(_times(engine)) >= TICKS, 60)
         pause_schedule(engine.engine, "often", why="the storm is over", actor="storm")
         return _times(engine)[-1]
 
@@ -292,20 +295,73 @@ class Fleet:
                 process.join()
 
 
-def _read_ticks(engine: Engine, after: Aftermath, last: datetime, patience_s: float) -> None:
-    """Read the runs of the schedule, once all of them are over."""
-    query = Query("runs", order_by="createdAt", contains=("labels", "schedule:often"), limit=1000)
+def _await_ends(engine: Engine, patience_s: float) -> None:
+    """Wait until each run is over, as long as some of them move; else say why they do not.
 
-    def over() -> list[Manifest]:
-        runs = [manifest_of(it.ref.id, it.document) for it in engine.engine.documents.query(query)]
-        return runs if all(run.is_terminal for run in runs) else []
+    A new attempt is no move: a run that has the same one again and again is stuck.
+    """
+    places: set[tuple[object, ...]] = set()
+    moved_at = time.monotonic()
 
-    runs = {run.idempotency_key: run for run in until(over, patience_s)}
-    after.labelled = len(runs)
+    def are_over() -> bool:
+        nonlocal places, moved_at
+        open_runs = [run for run in _listed_runs(engine) if not run.is_terminal]
+        now = {_place_of(engine, run) for run in open_runs}
+        if now != places:
+            places, moved_at = now, time.monotonic()
+        elif open_runs and time.monotonic() - moved_at > patience_s:
+            stuck = "\n".join(_words_of(engine, run) for run in open_runs)
+            pytest.fail(f"nothing moved for {patience_s:g} s:\n{stuck}", pytrace=False)
+        return not open_runs and not _owes_start(engine)
+
+    until(are_over, float("inf"))
+
+
+def _place_of(engine: Engine, run: Manifest) -> tuple[object, ...]:
+    """Return where a run stands, and its children."""
+    children = read_children_of(engine.engine, run)
+    return (
+        *(run.run_id, run.state, run.position.step, children.done, children.failed),
+        *((one.run_id, one.state, one.position.step) for one in children.runs),
+    )
+
+
+def _words_of(engine: Engine, run: Manifest) -> str:
+    """Return why a run stands where it stands, and its children."""
+    open_runs = [run, *(it for it in read_children_of(engine.engine, run).runs if it.alarm_at)]
+    return "\n  ".join(
+        f"{one.run_id} ({one.pipeline}) {one.state} at {one.position.step}, attempt"
+        f" {one.position.attempt}, alarm at {one.alarm_at}: "
+        + explain_run(engine.engine, one.run_id, is_gone=lambda _: False).explanation.words
+        for one in open_runs
+    )
+
+
+def _listed_runs(engine: Engine, label: str | None = None) -> list[Manifest]:
+    """Return all runs but lanes; or those that have a label."""
+    contains = None if label is None else ("labels", label)
+    found = engine.engine.documents.query(
+        Query("runs", order_by="createdAt", contains=contains, limit=_MOST)
+    )
+    assert len(found) < _MOST
+    return [manifest_of(one.ref.id, one.document) for one in found]
+
+
+def _read_ticks(engine: Engine, after: Aftermath, last: datetime) -> None:
+    """Read the runs of the schedule."""
+    listed = _listed_runs(engine, "schedule:often")
+    runs = {run.idempotency_key: run for run in listed}
+    after.labelled = len(listed)
     (entry,) = SCHEDULES
     first = datetime.fromisoformat(min(filter(None, runs)).removeprefix("schedule:often:"))
     for at in takewhile(lambda at: at <= last, entry.after(first - timedelta.resolution)):
         after.ticks[at.isoformat()] = runs.get(schedule_key("often", at))
+
+
+def _owes_start(engine: Engine) -> bool:
+    """Return whether a time of the schedule was decided and has no run yet."""
+    state = read_schedule(engine.engine, "often").state
+    return state is not None and any(one.fate is Fate.STARTING for one in state.lines)
 
 
 def _times(engine: Engine) -> Sequence[datetime]:

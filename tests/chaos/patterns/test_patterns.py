@@ -131,14 +131,19 @@ def test_in_a_storm_every_pattern_keeps_its_word(tmp_path: Path) -> None:
     check(after, storm)
 
 
+def test_a_storm_in_which_nothing_moves_ends_and_says_what_waits(tmp_path: Path) -> None:
+    storm = Storm("sqlite", rounds=1, kills=0, workers=0, calls=1, patience_s=1)
+
+    with pytest.raises(pytest.fail.Exception, match=r"nothing moved for 1 s(.*\n)+.*\(orders\)"):
+        survive(storm, tmp_path)
+
+
 @pytest.mark.skipif(os.environ.get("LEASEHOLD_STORM") != "1", reason="minutes: make storm")
 @pytest.mark.parametrize("kind", ["sqlite", "firestore"])
 def test_and_in_a_long_storm_on_each_store(tmp_path: Path, kind: str) -> None:
     if kind == "firestore":
         need_firestore()
-    storm = Storm(
-        kind, rounds=12, kills=120, seed=SEED, items=20, patience_s=240, workers=4, calls=5
-    )
+    storm = Storm(kind, rounds=12, kills=120, seed=SEED, items=20, workers=4, calls=5)
 
     after = survive(storm, tmp_path, print)
 
