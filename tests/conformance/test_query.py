@@ -104,6 +104,31 @@ def test_times_are_ordered_to_the_microsecond(
     assert names(found) == ["a", "b", "c", "d"]
 
 
+def test_documents_are_sorted_by_one_field_and_then_by_another(
+    documents: Documents, keep: Keep, unique: str
+) -> None:
+    """The first run of each line is found in the index that has the lines in their order."""
+    keep(
+        a={"waitsIn": f"{unique} one", "line": "3"},
+        b={"waitsIn": f"{unique} two", "line": "1"},
+        c={"waitsIn": f"{unique} one", "line": "2"},
+        d={"waitsIn": f"{unique} one"},
+    )
+    lines = Range("waitsIn", at_least=f"{unique} one", below=f"{unique} zero")
+    query = Query("runs", order_by="waitsIn", then_by="line", range=lines)
+
+    up, down = documents.query(query), documents.query(replace(query, descending=True))
+
+    assert names(up) == ["c", "a", "b"]
+    assert names(down) == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("wrong", [{"order_by": None}, {"after": ("one", "r-1")}])
+def test_a_second_field_to_sort_by_takes_a_first_and_no_pages(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="are not sorted by line alone, nor page by page"):
+        Query("runs", **{"order_by": "waitsIn", "then_by": "line", **wrong})
+
+
 def test_documents_without_the_ordered_field_are_left_out(
     documents: Documents, keep: Keep, unique: str
 ) -> None:

@@ -67,10 +67,11 @@ class Query:
         range: one range; where it is given, `order_by` must name its field.
         order_by: the field to sort by, documents without it left out; ties are sorted by id.
             None sorts by id alone.
+        then_by: a further field to sort by, before the id; documents without it are left out, too.
         descending: the order, of the field and of the ids.
         limit: how many at most.
         after: continue behind this document: its value of `order_by`, as it came or as a
-            datetime, and its id.
+            datetime, and its id. Not where there is a `then_by`.
         within: seconds after which to give up; None: as long as any call may take.
         fields: the paths of the fields to read, such as `status` and `error.code`, beside that of
             `order_by`: documents have no others. The parts of a path are made of letters, digits,
@@ -79,6 +80,7 @@ class Query:
 
     collection: str
     order_by: str | None = None
+    then_by: str | None = None
     equal: Mapping[str, Any] = field(default_factory=dict)
     contains: tuple[str, Any] | None = None
     range: Range | None = None
@@ -93,8 +95,15 @@ class Query:
         """Raise ValueError where a path is not one. A mistake in the program, not in the data."""
         if self.id_prefix and self.order_by is not None:
             raise ValueError(f"documents whose id begins so are not sorted by {self.order_by}")
+        if self.then_by and (self.order_by is None or self.after is not None):
+            raise ValueError(f"documents are not sorted by {self.then_by} alone, nor page by page")
         if wrong := [path for path in self.fields if _PATH.fullmatch(path) is None]:
             raise ValueError(f"documents cannot be asked for the fields {wrong}")
+
+    @property
+    def sorts(self) -> tuple[str, ...]:
+        """The fields that documents are sorted by, before their ids."""
+        return tuple(filter(None, (self.order_by, self.then_by)))
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -493,7 +493,12 @@ def lines(engine: Engine, is_over: Callable[[], bool]) -> Iterator[SlotWait]:
     while not is_over():
         name = Range("waitsIn", at_least=clock.behind)
         query = Query(
-            "runs", order_by="waitsIn", range=name, limit=1, fields=("position.slotWait",)
+            "runs",
+            order_by="waitsIn",
+            then_by="line",
+            range=name,
+            limit=1,
+            fields=("position.slotWait",),
         )
         found = next(iter(engine.documents.query(query)), None)
         if found is None:

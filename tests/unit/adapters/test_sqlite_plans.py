@@ -10,10 +10,11 @@ import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.adapters.sqlite.rows import counted, select
-from leasehold.domain.collections import DELIVERIES, RUNS, TRACE
+from leasehold.domain.collections import COLLECTIONS, DELIVERIES, RUNS, TRACE
 from leasehold.domain.stored import Document, Ref
 from leasehold.ports.documents import Query, Range
 from tests.unit.adapters.processes import put
+from tests.unit.deploy.test_firestore_indexes import queries_of_services
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 BEHIND = (NOW, "r-1")
@@ -78,6 +79,14 @@ SERVED_BY = {
         Query("runs", order_by="alarmAt", equal={"claimable": "draft"}, after=BEHIND),
         "runs_claimable_alarmAt",
     ),
+    "the first run of a line": (
+        Query("runs", order_by="line", equal={"waitsIn": "model at once"}, limit=1),
+        "runs_waitsIn_line",
+    ),
+    "the first run of the next line": (
+        Query("runs", order_by="waitsIn", then_by="line", range=Range("waitsIn", "model"), limit=1),
+        "runs_waitsIn_line",
+    ),
 }
 
 RUN: Document = {
@@ -110,6 +119,21 @@ def test_a_query_is_searched_in_its_index_and_not_sorted(
 
     assert steps[0].startswith(f"SEARCH runs USING INDEX {index} (parent=?")
     assert not any("SCAN runs" in step or "TEMP B-TREE" in step for step in steps)
+
+
+def test_no_query_of_the_services_looks_at_a_whole_collection(reader: sqlite3.Connection) -> None:
+    """A list above may miss one: the sweep's look at lines read each run of the store."""
+    unserved = []
+    for query in queries_of_services():
+        kind = COLLECTIONS[query.collection]
+        begins, *others = plan(reader, *select(query, kind, ""))
+        by_ids = f"SEARCH {kind.name} USING INDEX sqlite_autoindex_{kind.name}_1 (parent=?"
+        by_index = f"SEARCH {kind.name} USING INDEX {kind.name}_"
+        is_sorted = any("TEMP B-TREE" in step for step in others)
+        if not begins.startswith(by_ids if query.order_by is None else by_index) or is_sorted:
+            unserved.append((query, begins))
+
+    assert unserved == []
 
 
 @pytest.mark.parametrize(

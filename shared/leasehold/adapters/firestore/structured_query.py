@@ -46,7 +46,7 @@ def structured(query: Query, documents: str) -> Any:
         message.where.composite_filter.op = types.StructuredQuery.CompositeFilter.Operator.AND
     goes_down = query.descending and not _is_reversed(query)
     direction = _DIRECTION.DESCENDING if goes_down else _DIRECTION.ASCENDING
-    for field in filter(None, (query.order_by, _ID)):
+    for field in (*query.sorts, _ID):
         message.order_by.add(direction=int(direction)).field.field_path = field
     for path in query.paths:
         parts = (part if _PLAIN.fullmatch(part) else f"`{part}`" for part in path.split("."))
@@ -117,7 +117,7 @@ def _ids(query: Query) -> list[tuple[Any, str]]:
 
 def _check(query: Query) -> None:
     fields = COLLECTIONS[query.collection.rpartition("/")[2]].fields
-    named = [*query.equal, *([query.order_by] if query.order_by else [])]
+    named = [*query.equal, *query.sorts]
     named += [query.contains[0]] if query.contains else []
     unknown = [field for field in named if field not in fields]
     if unknown or (query.range is not None and query.range.field != query.order_by):

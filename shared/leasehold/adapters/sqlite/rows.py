@@ -268,7 +268,7 @@ def select(query: Query, collection: Collection, parent: str) -> tuple[str, list
         ValueError: as `_conditions`.
     """
     where, values = _conditions(query, collection, parent)
-    keys = ["id"] if query.order_by is None else [f'"{query.order_by}"', "id"]
+    keys = _keys(query)
     direction = "DESC" if query.descending else "ASC"
     order = ", ".join(f"{key} {direction}" for key in keys)
     place = "NULL" if query.order_by is None else f'"{query.order_by}"'
@@ -299,7 +299,7 @@ def _conditions(query: Query, collection: Collection, parent: str) -> tuple[str,
         ValueError: the query names a field the collection is not indexed by, or its range is not
             on the field it is ordered by. A mistake in the program, not in the data.
     """
-    named = [*query.equal, *([query.order_by] if query.order_by else [])]
+    named = [*query.equal, *query.sorts]
     named += [query.contains[0]] if query.contains else []
     unknown = [field for field in named if field not in collection.fields]
     if unknown or (query.range is not None and query.range.field != query.order_by):
@@ -323,15 +323,17 @@ def _conditions(query: Query, collection: Collection, parent: str) -> tuple[str,
         for sign, bound in ((">=", range_.at_least), ("<", range_.below)):
             if bound is not None:
                 where.append(f'"{range_.field}" {sign} {mark(bound)}')
-    keys = ["id"] if query.order_by is None else [f'"{query.order_by}"', "id"]
-    if query.order_by is not None:
-        where.append(f'"{query.order_by}" IS NOT NULL')
+    where += [f'"{field}" IS NOT NULL' for field in query.sorts]
     if query.after is not None:
         value, id_ = query.after
         sign = "<" if query.descending else ">"
         last = [id_] if query.order_by is None else [value, id_]
-        where.append(f"({', '.join(keys)}) {sign} ({', '.join(map(mark, last))})")
+        where.append(f"({', '.join(_keys(query))}) {sign} ({', '.join(map(mark, last))})")
     return " AND ".join(where), values
+
+
+def _keys(query: Query) -> list[str]:
+    return [*(f'"{field}"' for field in query.sorts), "id"]
 
 
 def _columns(query: Query) -> str:
