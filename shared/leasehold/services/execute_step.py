@@ -233,8 +233,11 @@ def through_gates(engine: Engine, attempt: Attempt, result: Result) -> Result:
     if result.status == "ERROR":
         return Failed(engine.handlers.checks.error_of_output(run.position.step, result.output))
     if result.skip_to is not None and (allowed := skip_problem(engine, run, result.skip_to)):
-        error = SkipRefusedError(step=run.position.step, skip_to=result.skip_to, allowed=allowed)
-        return Unable(BlockCode.SKIP_REFUSED, ErrorRecord.of(error), result)
+        refused = SkipRefusedError(step=run.position.step, skip_to=result.skip_to, allowed=allowed)
+        error = ErrorRecord.of(refused)
+        if not run.is_listed:  # no deploy declares a skip of one item, or of one step among several
+            return Failed(error, permanent=True)
+        return Unable(BlockCode.SKIP_REFUSED, error, result)
     step = engine.catalog.steps.get(attempt.step_type)
     judged: Result = result
     if (step is None or step.gates) and run.place_with_children is None:

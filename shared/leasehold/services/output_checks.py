@@ -14,6 +14,8 @@ def skip_problem(engine: Engine, run: Manifest, target: str) -> str | None:
 
     The catalog in force says so, not the run: a place that was not declared is with a deploy.
     """
+    if not run.is_listed:
+        return "no skip, as its place gives the next step all outputs together"
     if problem := run.skip_problem(target):
         return problem
     pipeline = engine.catalog.pipelines.get(run.pipeline)

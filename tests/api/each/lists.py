@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -20,6 +21,7 @@ from leasehold import (
     Registry,
     StepContext,
     StepDispatchEntry,
+    StepResult,
     Wait,
 )
 
@@ -112,6 +114,18 @@ def lose_one(_: StepContext, given: list[Item]) -> list[Square]:
     return [Square(n=item.n) for item in given[1:]]
 
 
+def skip_odd(_: StepContext, given: Item) -> StepResult[Square]:
+    """Square an item; an odd one is to skip what is behind the list."""
+    with _LOCK:
+        DONE[given.name, given.n] += 1
+    return StepResult(Square(n=given.n**2), skip_to="merge_outcomes" if given.n % 2 else None)
+
+
+def skip_all(_: StepContext, given: Asked) -> StepResult[str]:
+    """Skip what is behind the steps that run at once."""
+    return StepResult(given.name, skip_to="join_any")
+
+
 def merge(_: StepContext, given: list[Square]) -> Total:
     """Add the squares, in their order."""
     assert [square.n for square in given] == sorted(square.n for square in given)
@@ -153,6 +167,11 @@ def join_both(_: StepContext, given: Both) -> str:
     return f"{given.name_it} {given.count_up}"
 
 
+def join_any(_: StepContext, given: dict[str, Any]) -> dict[str, Any]:
+    """Hand on the outputs."""
+    return given
+
+
 def ask_again(_: StepContext, given: Both) -> Asked:
     """Ask for as much as two steps said at once."""
     return Asked(name=given.name_it, count=given.count_up)
@@ -180,7 +199,7 @@ STEPS = Registry(
         _step(handler.__name__)
         for handler in (
             *(split, square, square_all, lose_one, merge, merge_outcomes, ask, count_up, name_it),
-            *(join_both, say_total, note_square, ask_again, pay),
+            *(join_both, say_total, note_square, ask_again, pay, skip_odd, skip_all, join_any),
         )
     ],
 )
@@ -198,6 +217,13 @@ PIPELINES = Registry(
         ),
         PipelineEntry(
             name="too-few", steps=("split", Each("lose_one", at_once=2, batch=4), "merge")
+        ),
+        PipelineEntry(
+            name="skips",
+            steps=("split", Each("skip_odd", at_once=2, tolerate=0.5), "merge_outcomes"),
+        ),
+        PipelineEntry(
+            name="both-skip", steps=("ask", Parallel("count_up", "skip_all"), "join_any")
         ),
         PipelineEntry(name="noted", steps=("split", Each("note_square", at_once=4), "merge")),
         PipelineEntry(name="both", steps=("ask", Parallel("count_up", "name_it"), "join_both")),

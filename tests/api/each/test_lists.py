@@ -132,6 +132,26 @@ def test_a_batch_with_an_output_too_few_fails(engine: InProcessEngine) -> None:
     )
 
 
+def test_an_item_that_skips_fails_alone_and_at_once(engine: InProcessEngine) -> None:
+    """Its lane blocked, with the advice to declare what no pipeline can, and the run waited."""
+    run = settled(engine, "skips", name="skips", count=6)
+
+    assert run.status is RunStatus.COMPLETED
+    assert engine.output(run.run_id) == {"total": 0 + 4 + 16, "count": 3, "failed": [1, 3, 5]}
+    assert {DONE["skips", n] for n in range(6)} == {1}
+
+
+def test_a_step_among_several_that_skips_blocks_with_one_line(engine: InProcessEngine) -> None:
+    run = settled(engine, "both-skip", name="ada", count=3)
+
+    assert run.block is not None
+    assert (run.status, run.block.code) == (RunStatus.BLOCKED, "children_blocked")
+    assert (
+        "Step 'skip_all' skips to 'join_any'; "
+        "allowed: no skip, as its place gives the next step all outputs together."
+    ) in run.block.finding
+
+
 def test_steps_at_once_are_given_the_same_and_come_out_under_their_names(
     engine: InProcessEngine,
 ) -> None:
