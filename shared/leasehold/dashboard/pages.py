@@ -430,9 +430,21 @@ def batch_words(note: str, query: str) -> str:
     return f"{words}, refused: {why or 'none'}.{more}"
 
 
-def _repaired(_: PageRequest, _given: Any, answer: Any, _form: Mapping[str, str]) -> Shown:
-    values = {"audit": answer, "figures": None, "may_change": True}
-    return Shown("audit.html", "Audit", values)
+def _repair_words(found: int, left: int) -> str:
+    words = f"Every run was looked at: {counted(found, 'run was', 'runs were')} not in order"
+    more = f" {left:,} could not be repaired: look at every run to see why." if left else ""
+    return f"{words}, {found - left:,} repaired.{more}"
+
+
+def _backfill_words(runs: int, _: int) -> str:
+    return f"The span has {counted(runs, 'time')}, each with its run now."
+
+
+#: What came of a form in two numbers, which a cookie tells the page that it leads to; their words.
+COUNTED: Final[Mapping[str, tuple[Callable[[Any], tuple[int, int]], Callable[[int, int], str]]]] = {
+    calls.repair.name: (lambda answer: (len(answer.found), answer.left), _repair_words),
+    calls.backfill_schedule.name: (lambda answer: (len(answer.run_ids), 0), _backfill_words),
+}
 
 
 # -- the rest --------------------------------------------------------------------------------------
@@ -549,7 +561,6 @@ PLACES: Final[Mapping[AnyRow, str]] = {
 #: What a form is answered with, where it is not answered with the run.
 RESULTS: Final[Mapping[AnyRow, Callable[..., Shown | None]]] = {
     calls.batch: _batch,
-    calls.repair: _repaired,
 }
 #: Where a bad query is said on the page itself, above an empty list.
 FILTERED: Final = frozenset({calls.overview, calls.runs, calls.deliveries})

@@ -21,10 +21,11 @@ import flask
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from leasehold.api.call_row import AnyRow, CallRequest, Created
-from leasehold.api.calls import batch
+from leasehold.api.calls import batch, repair
 from leasehold.api.errors import status_of
 from leasehold.dashboard import forms
 from leasehold.dashboard.pages import (
+    COUNTED,
     FILTERED,
     NOW,
     PAGES,
@@ -62,6 +63,7 @@ _PATIENCE_S: Final = 4.0
 _LEAST_COMPRESSED: Final = 1024
 #: A page says things that pass without a write: that a time has come, that no server is there.
 _FRESH_S: Final = 30
+_TWO_NUMBERS: Final = re.compile(r"(\d{1,9})\.(\d{1,9})", re.ASCII)
 #: The page of the run that a form is about.
 _RUN: Final = re.compile(r"/runs/[^/:]+")
 _YEAR: Final = "public, max-age=31536000, immutable"
@@ -228,17 +230,21 @@ def _answer_form(
     answer = answered.value if isinstance(answered, Created) else answered
     if row in RESULTS and (shown := RESULTS[row](look, given, answer, form)):
         return _page(request, _rendered(request, shown, look))
-    path, query, note = _next_path(answer, values), "", row.name
+    path, query, note = _next_path(row, answer, values), "", row.name
     if row is batch:
         path, query = "/", urlencode(parse_qsl(form.get("shown", "")))
         note = f"{row.name}.{batch_note(query, given, answer)}"
+    elif row.name in COUNTED:
+        note = ".".join([row.name, *map(str, COUNTED[row.name][0](answer))])
     redirect = _redirect(f"{path}?{query}" if query else path)
     _set_cookie(request, redirect, _DONE_COOKIE, note, path=path, max_age=_SAID_S)
     return redirect
 
 
-def _next_path(answer: Any, values: Mapping[str, str]) -> str:
+def _next_path(row: AnyRow, answer: Any, values: Mapping[str, str]) -> str:
     """Return where the outcome of a form is seen: at its run, or among the limits."""
+    if row is repair:
+        return "/audit"
     run_id = getattr(answer, "run_id", values.get("run_id"))
     if run_id:
         return _run_path(run_id)
@@ -263,6 +269,8 @@ def _done(request: flask.Request) -> str:
         return ""
     if name == batch.name and request.path == "/":  # its cookie is of the pages below as well
         return batch_words(note, request.query_string.decode("latin-1"))
+    if name in COUNTED and (numbers := _TWO_NUMBERS.fullmatch(note)):
+        return COUNTED[name][1](int(numbers[1]), int(numbers[2]))
     return DONE.get(name, "")
 
 

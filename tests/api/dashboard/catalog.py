@@ -29,9 +29,15 @@ from leasehold import (
 )
 
 #: A text that would run, or break out of an attribute, wherever it was not shown as a text.
+MARKUP = (
+    """<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>'"`"""
+)
+#: A reason that a person gives, with a word wider than any page; only what is seen is taken there.
+REASON = f"{MARKUP} javascript:alert(1) {'W' * 300}"
+#: The same of a program, with what would turn or hide what stands beside it.
 HOSTILE = os.environ.get(
     "DASHBOARD_TEST_TEXT",
-    """<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>'"`""",
+    f"{MARKUP}\u202e\u2066\u200b\x1b[31m\x9b javascript:alert(1) {'W' * 400}",
 )
 _FILE = "note '<b>\"&.txt" if "<" in HOSTILE else "draft.md"
 
@@ -85,7 +91,7 @@ def split(ctx: StepContext, _given: Any) -> list[dict[str, Any]]:
 
 def item(ctx: StepContext, given: dict[str, Any]) -> Any:
     """Wait until the run is let go; the first item is killed once, and the last one fails."""
-    ctx.once(f"item {HOSTILE}", lambda: None)
+    ctx.once(f"item {MARKUP}", lambda: None)
     if given["n"] == 0 and ctx.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     while not (Path(os.environ["BUNDLE_TEST_FOLDER"]) / f"go-{given['run']}").exists():

@@ -21,7 +21,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.api.dashboard.catalog import HOSTILE
+from tests.api.dashboard.catalog import HOSTILE, MARKUP
 from tests.api.server.servers import servers
 from tests.chaos.bundle.conftest import Api
 from tests.worlds.waiting import until
@@ -86,7 +86,7 @@ class Pages:
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{self.api.url}{path}",
             json.dumps(body).encode(),
-            {"Content-Type": "application/json", "X-Leasehold-Actor": f"ann {HOSTILE}"},
+            {"Content-Type": "application/json", "X-Leasehold-Actor": f"ann {MARKUP}"},
         )
         with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
             return json.load(answer)

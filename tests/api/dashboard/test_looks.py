@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from leasehold.domain.signal_link import SignalLink
-from tests.api.dashboard.catalog import HOSTILE
+from tests.api.dashboard.catalog import REASON
 from tests.api.dashboard.conftest import LINK_SECRET, Pages
 
 PATHS = (
@@ -44,7 +44,7 @@ def paths(pages: Pages) -> list[str]:
     life = pages.wait(asked, lambda run: run["status"] == "BLOCKED")["life"]
     link = SignalLink(asked, life, "approval", 10**11).address("", LINK_SECRET)
     pages.wait(items, lambda run: run.get("children"))
-    pages.post("/pauses:set", {"step": "judge", "why": HOSTILE})
+    pages.post("/pauses:set", {"step": "judge", "why": REASON})
     pages.post("/schedules/nightly:trigger", {})
     names = {"dead": runs["dead"], "gate": runs["gate"], "done": runs["ok"]}
     return [path.format(**names, asked=asked, items=items, link=link) for path in PATHS]
@@ -84,6 +84,29 @@ def test_no_page_is_wider_than_a_small_screen(
     context.close()
 
     assert wide == {}
+
+
+def test_no_text_of_a_stranger_widens_turns_or_hides_what_stands_beside_it(
+    browser: Browser, pages: Pages, paths: list[str]
+) -> None:
+    """Long words are broken where they stand, and what is not seen is spelled out."""
+    context = browser.new_context(base_url=pages.api.url, viewport={"width": 900, "height": 640})
+    tab = context.new_page()
+    wrong = {}
+    for path in paths:
+        tab.goto(path)
+        found = tab.evaluate(
+            """() => [...document.querySelectorAll('.scroll')]
+              .filter(it => it.scrollWidth > it.clientWidth)
+              .map(it => it.querySelector('caption').textContent)
+              .concat(document.documentElement.outerHTML
+                .match(/[\\u200b\\u202a-\\u202e\\u2066-\\u2069\\x1b\\x80-\\x9f]/g) ?? [])"""
+        )
+        if found:
+            wrong[path] = found
+    context.close()
+
+    assert wrong == {}
 
 
 def test_a_run_is_approved_by_keyboard_alone(pages: Pages, tab: Page) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import re
 import shlex
+import sqlite3
 import urllib.error
 import urllib.request
 from typing import Any
@@ -12,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.api.dashboard.catalog import HOSTILE
+from tests.api.dashboard.catalog import MARKUP
 from tests.api.dashboard.conftest import Pages
 from tests.worlds.waiting import until
 
@@ -23,7 +25,7 @@ class Reader:
     """A person's browser, which has opened a page."""
 
     def __init__(self, pages: Pages) -> None:
-        self._url = pages.api.url
+        self._url = self.url = pages.api.url
         self._browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         text = self.open("/registry")[2]
         found = re.search(r'name="formToken" value="(\w+)"', text)
@@ -47,6 +49,7 @@ class Reader:
         except urllib.error.HTTPError as error:
             answer = error
         with answer:
+            self.url = answer.geturl()
             return answer.status, answer.headers.get_content_type(), answer.read().decode()
 
 
@@ -242,6 +245,43 @@ def test_a_form_that_is_refused_leads_back_to_its_run(reader: Reader, pages: Pag
         assert f'<a href="/runs/{run_id}">The run as it is now</a>' in page[2]
 
 
+def test_a_repair_leads_to_the_audit_which_a_reload_only_reads(
+    reader: Reader, pages: Pages
+) -> None:
+    """A page that answered the form itself would repair again whenever it is loaded anew."""
+    run_id = pages.start("retry")
+    pages.wait(run_id, lambda run: run["status"] == "ERROR")
+    file = sqlite3.connect(pages.folder / "leasehold.db")
+    with contextlib.closing(file), file:
+        file.execute(
+            "UPDATE runs SET body = json_set(body, '$.alarmAt', NULL), alarmAt = NULL WHERE id = ?",
+            (run_id,),
+        )
+    found = reader.open("/audit?look=all")[2]
+    assert f'<a href="/runs/{run_id}">' in found
+    assert "Repair 1 run<" in found
+
+    done = reader.send("/audit:repair")
+
+    assert "Every run was looked at: 1 run was not in order, 1 repaired." in done[2]
+    assert reader.url.endswith("/audit")
+    assert "every run was looked at" in reader.open("/audit?look=all")[2]
+    assert pages.run(run_id)["alarmAt"]
+
+
+def test_a_back_fill_says_how_many_runs_it_has_started(reader: Reader) -> None:
+    for first, last, says in (
+        ("2023-01-01", "2024-01-02", "The span has 2 times, each with its run now."),
+        ("2024-01-01", "2024-01-02", "The span has 1 time, each with its run now."),
+    ):
+        page = reader.send("/schedules/nightly:backfill", first=first, last=last)
+        assert (page[0], says in page[2]) == (200, True), says
+    status, _, text = reader.send(
+        "/schedules/nightly:backfill", first="2024-02-01", last="2024-02-02"
+    )
+    assert (status, "each with its run now" in text) == (400, False)
+
+
 def test_a_form_for_a_signal_that_is_sent_twice_counts_once(reader: Reader, pages: Pages) -> None:
     """A second click, or a reload of what came after the first, is the same signal."""
     run_id = pages.begin("asked", {})
@@ -283,7 +323,7 @@ def test_the_page_of_a_run_that_waits_for_a_limit_names_who_has_it(
     reader: Reader, pages: Pages
 ) -> None:
     """The key of a limit is what the run was given: a text of a stranger."""
-    first, second = (pages.begin("calls", {"mode": "hold", "team": HOSTILE}) for _ in range(2))
+    first, second = (pages.begin("calls", {"mode": "hold", "team": MARKUP}) for _ in range(2))
     runs = (first, second)
     (waiting,) = until(lambda: [one for one in runs if pages.run(one)["slotWait"]])
     held = second if waiting == first else first

@@ -7,7 +7,7 @@ import re
 
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.api.dashboard.catalog import HOSTILE
+from tests.api.dashboard.catalog import HOSTILE, MARKUP, REASON
 from tests.api.dashboard.conftest import Pages
 
 
@@ -233,7 +233,7 @@ def test_lanes_are_seen_by_name_while_they_work_and_after_a_kill(pages: Pages, t
     expect(lanes).to_contain_text("0 of 4 items done, 2 lanes at work")
     lanes.get_by_role("link", name="lane 1").click()
     expect(tab.get_by_role("heading", level=1)).to_contain_text("Run l-")
-    expect(tab.locator(".bars rect.call title")).to_contain_text(HOSTILE[:40])
+    expect(tab.locator(".bars rect.call title")).to_contain_text(MARKUP[:40])
     tab.go_back()
 
     pages.let_go(run_id)
@@ -250,7 +250,7 @@ def test_a_step_is_paused_and_resumed_and_so_are_all(pages: Pages, tab: Page) ->
         form = tab.locator("form").filter(has=tab.get_by_role("button", name=button))
         if named != "all steps":
             form.get_by_label("step").select_option("judge")
-        form.get_by_label("why").fill(HOSTILE)
+        form.get_by_label("why").fill(REASON)
         form.get_by_role("button", name=button).click()
         notice = tab.locator(".notice").filter(has_text=f"{named} paused")
         expect(notice).to_contain_text("<script>")
@@ -265,7 +265,7 @@ def test_a_step_is_paused_and_resumed_and_so_are_all(pages: Pages, tab: Page) ->
 def test_a_schedule_is_paused_resumed_triggered_and_back_filled(pages: Pages, tab: Page) -> None:
     tab.goto("/schedules")
     tab.get_by_text("Pause it…").click()
-    tab.get_by_label("why").fill(HOSTILE)
+    tab.get_by_label("why").fill(REASON)
     tab.get_by_role("button", name="Pause nightly").click()
     expect(tab.get_by_text("Paused by dashboard: <img")).to_be_visible()
     tab.get_by_role("button", name="Resume").click()

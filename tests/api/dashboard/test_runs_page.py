@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.api.dashboard.catalog import HOSTILE
+from tests.api.dashboard.catalog import REASON
 from tests.api.dashboard.conftest import Pages
 
 
@@ -122,9 +122,9 @@ def test_no_text_of_a_stranger_is_more_than_a_text(pages: Pages, tab: Page) -> N
     pages.wait(runs[1], lambda run: run["status"] == "COMPLETED")
     pages.wait(runs[2], lambda run: run["status"] == "BLOCKED")
     pages.wait(runs[3], lambda run: run["steps"]["draft"]["progress"])
-    pages.post(f"/runs/{runs[3]}:pause", {"reason": HOSTILE})
-    new = pages.post(f"/runs/{runs[0]}:recreate", {"reason": HOSTILE})["runId"]
-    pages.post("/overrides/draft:set", {"timeoutS": 60, "until": "2099-01-01", "why": HOSTILE})
+    pages.post(f"/runs/{runs[3]}:pause", {"reason": REASON})
+    new = pages.post(f"/runs/{runs[0]}:recreate", {"reason": REASON})["runId"]
+    pages.post("/overrides/draft:set", {"timeoutS": 60, "until": "2099-01-01", "why": REASON})
 
     places = ["/", "/?deadLettered=true", "/registry", "/deliveries", "/workers", "/audit"]
     for path in [*places, *(f"/runs/{run_id}" for run_id in (*runs, new))]:
