@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from leasehold import Limit, PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.attempt.settlement import ending_of
@@ -62,6 +63,19 @@ def quick(ctx: StepContext, given: Any) -> Any:
     return given["name"]
 
 
+class Asked(BaseModel):
+    """An input whose model has a default for what a limit counts."""
+
+    name: str
+    model: str
+    size: str = "small"
+
+
+def modelled(ctx: StepContext, given: Asked) -> str:
+    with ctx.limit("call:{given.model}:{given.size}"):
+        return given.size
+
+
 def mistaken(ctx: StepContext, given: Any) -> Any:
     with ctx.limit("provider"):
         return given
@@ -87,6 +101,13 @@ STEPS = Registry(
             "asks",
             handler=ASKS,
             limits=(Limit("provider:{given.model}", at_once=1, per_call=True),),
+        ),
+        step(
+            "modelled",
+            limits=(
+                Limit("{given.model}:{given.size}", at_once=2),
+                Limit("call:{given.model}:{given.size}", at_once=1, per_call=True),
+            ),
         ),
         step("mistaken"),
         step("fair", calls="quick", limits=(TWO, TENANT)),
@@ -406,6 +427,18 @@ def test_a_run_without_a_value_for_its_key_blocks_and_heals(world: World) -> Non
     assert (run.block.code, run.block.heals) == ("limit_unusable", True)
     assert "labels.tenant is not there" in run.block.finding
     assert run.position.attempts.failed == 0
+
+
+def test_a_field_that_is_not_given_counts_with_its_default(
+    world: World, engine: Engine, unique: str
+) -> None:
+    run_id = world.start("modelled")
+
+    outcome = world.hint(run_id)
+
+    assert outcome == "completed"
+    taken = [engine.documents.get(slot_ref(f"{unique}:small", number)) for number in range(2)]
+    assert [Slot.model_validate(one.document).run_id for one in taken if one] == [run_id]
 
 
 @pytest.mark.parametrize(

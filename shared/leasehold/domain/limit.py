@@ -7,7 +7,7 @@ A key may have parts of the run in it, so that one limit of an entry is many in 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.errors import LimitKeyError
@@ -88,13 +88,20 @@ class Limit:
         parts = (part.split(".") for part in _PART.findall(self.key))
         return tuple(names[1] for names in parts if names[0] == "given")
 
-    def key_for(self, step: str, labels: Mapping[str, str], given: Callable[[], Any]) -> str:
+    def key_for(
+        self,
+        step: str,
+        labels: Mapping[str, str],
+        given: Callable[[], Any],
+        default: Callable[[Sequence[str]], Any],
+    ) -> str:
         """Return the key for a run.
 
         Args:
             step: the step, for the error.
             labels: of the run.
             given: returns what the step is given; not called where the key has no part of it.
+            default: returns what the model of the step has at a path that is not given, or None.
 
         Raises:
             LimitKeyError: a part is not there, or is none that a key can have.
@@ -105,6 +112,8 @@ class Limit:
             part: Any = labels if source == "labels" else given()
             for name in names:
                 part = part.get(name) if isinstance(part, Mapping) else None
+            if part is None and source == "given":
+                part = default(names)
             if isinstance(part, bool) or not isinstance(part, str | int) or not _is_key(str(part)):
                 problem = "is not there" if part is None else _NO_VALUE
                 raise LimitKeyError(step=step, limit=self.key, part=found[1], problem=problem)

@@ -193,6 +193,13 @@ class HandlerChecks(Protocol):
         """
         ...
 
+    def value_at(self, step: StepHandler, given: str, names: Sequence[str]) -> Any:
+        """Return the JSON value that the handler finds at a path of its model; None: there is none.
+
+        A handler that does not resolve, and one whose model this JSON text does not fit, has none.
+        """
+        ...
+
     def misfit_verdict(self, reviewer: StepOutput) -> MisfitVerdict | None:
         """Return why no output of the reviewer is a verdict; None: some may be.
 

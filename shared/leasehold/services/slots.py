@@ -121,7 +121,7 @@ def take_slots(
     attempt.limits = limits = HandlerLimits(engine, attempt, entry, given)
     wanted = [one for one in entry.limits if not one.per_call]
     try:
-        keys = {limit: key_of(limit, run, given) for limit in wanted}
+        keys = {limit: key_of(engine, entry, limit, run, given) for limit in wanted}
     except LimitKeyError as error:
         return Unable(BlockCode.LIMIT_UNUSABLE, ErrorRecord.of(error))
     bounds = [bound for limit in wanted for bound in bounds_of(limit, keys[limit])]
@@ -162,7 +162,7 @@ class HandlerLimits(LimitsOfAttempt):
     def __init__(
         self, engine: Engine, attempt: Attempt, entry: StepDispatchEntry, given: str
     ) -> None:
-        self._engine, self._attempt, self._given = engine, attempt, given
+        self._engine, self._attempt, self._entry, self._given = engine, attempt, entry, given
         self._limits = {limit.key: limit for limit in entry.limits if limit.per_call}
         self._of_attempt = [one for one in entry.limits if one.adaptive and not one.per_call]
         self._began = attempt.store_time()
@@ -212,12 +212,15 @@ class HandlerLimits(LimitsOfAttempt):
 
     def _lower(self, limit: Limit, began: datetime, retry_after_s: float) -> None:
         if limit.adaptive:
-            key = key_of(limit, self._attempt.manifest, self._given)
+            key = self._key_of(limit)
             lower(self._engine, self._attempt, limit, key, began=began, retry_after_s=retry_after_s)
+
+    def _key_of(self, limit: Limit) -> str:
+        return key_of(self._engine, self._entry, limit, self._attempt.manifest, self._given)
 
     def _take(self, limit: Limit) -> tuple[HeldSlot, ...] | None:
         """Return the slots of a limit; None: it has no room. Its turn comes last: none is kept."""
-        key = key_of(limit, self._attempt.manifest, self._given)
+        key = self._key_of(limit)
         taken: list[HeldSlot] = []
         for bound in bounds_of(limit, key):
             found = take(self._engine, self._attempt, bound, "")
@@ -228,17 +231,22 @@ class HandlerLimits(LimitsOfAttempt):
         return tuple(taken)
 
 
-def key_of(limit: Limit, run: Manifest, given: str) -> str:
+def key_of(
+    engine: Engine, entry: StepDispatchEntry, limit: Limit, run: Manifest, given: str
+) -> str:
     """Return the key of a limit for a run, or raise LimitKeyError.
 
     Args:
+        engine: the parts.
+        entry: the step, whose model has values for fields that are not given.
         limit: the limit.
         run: the run.
         given: what its step is given, JSON text.
     """
     labels = dict(one.split(":", 1) for one in run.labels)
     read: Callable[[], Any] = partial(json.loads, given)
-    return limit.key_for(run.position.step, labels, read)
+    default = partial(engine.handlers.checks.value_at, entry, given)
+    return limit.key_for(run.position.step, labels, read, default)
 
 
 def take(engine: Engine, attempt: Attempt, bound: Bound, group: str) -> tuple[HeldSlot, ...] | None:

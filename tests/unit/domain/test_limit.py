@@ -26,7 +26,7 @@ def step(*limits: Any, name: str = "draft", handler: str = "json:loads") -> Step
 
 
 def key(limit: str, given: Any, **labels: str) -> str:
-    return Limit(limit, at_once=1).key_for("draft", labels, lambda: given)
+    return Limit(limit, at_once=1).key_for("draft", labels, lambda: given, lambda _: None)
 
 
 def test_a_key_has_parts_of_the_run() -> None:
@@ -47,10 +47,23 @@ def test_a_hostile_value_of_a_part_names_no_document_of_another_key(part: str) -
 
 
 def test_a_key_without_a_part_of_the_run_does_not_read_what_is_given() -> None:
-    def unread() -> Any:
+    def unread(*_: Any) -> Any:
         raise AssertionError
 
-    assert Limit("openai", at_once=1).key_for("draft", {}, unread) == "openai"
+    assert Limit("openai", at_once=1).key_for("draft", {}, unread, unread) == "openai"
+
+
+def test_a_model_is_asked_only_for_what_is_not_given() -> None:
+    asked: list[Any] = []
+    limit = Limit("{given.model}/{given.of.team}", at_once=1)
+
+    def default(names: Any) -> Any:
+        asked.append(names)
+        return "red"
+
+    found = limit.key_for("draft", {}, lambda: {"model": "gpt", "of": {}}, default)
+
+    assert (found, asked) == ("gpt/red", [["of", "team"]])
 
 
 @pytest.mark.parametrize(

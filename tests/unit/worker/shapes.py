@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import functools
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+import pydantic
 from pydantic import BaseModel
 
 from leasehold import StepContext, StepResult
@@ -92,6 +96,29 @@ def in_pieces(ctx: StepContext, given: Order) -> Iterator[Order]:
 
 async def in_pieces_later(ctx: StepContext, given: Order) -> AsyncIterator[Order]:
     yield given
+
+
+@dataclasses.dataclass
+class Team:
+    team: str = "red"
+    size: int = 7
+    id: UUID = dataclasses.field(default_factory=lambda: UUID(int=7))
+
+
+class Tier(enum.Enum):
+    FREE = "free"
+
+
+class Defaults(BaseModel):
+    amount: int
+    model: str = "small"
+    tier: Tier = Tier.FREE
+    asked_by: str = pydantic.Field(default="ada", validation_alias="asked-by")
+    of: Team = pydantic.Field(default_factory=Team)
+
+
+def of_defaults(ctx: StepContext, given: Defaults) -> str:
+    return given.model
 
 
 partly = functools.partial(in_pieces)

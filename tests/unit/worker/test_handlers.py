@@ -10,6 +10,7 @@ import pytest
 from leasehold.domain.result import StepResult
 from leasehold.errors import HandlerNotFoundError
 from leasehold.worker.context.step_context import StepContext
+from leasehold.worker.handler.checks import ImportedHandlerChecks
 from leasehold.worker.handler.handlers import handler_of
 
 WANTED = "a handler is a function (ctx, given) that returns its output"
@@ -105,3 +106,36 @@ def test_a_module_that_ends_the_program_does_not() -> None:
     assert refused.value.details["problem"] == (
         "importing 'tests.unit.worker.exits' raised SystemExit: not today, at exits.py:5 (<module>)"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("amount", 3),
+        ("model", "small"),
+        ("tier", "free"),
+        ("asked-by", "ada"),
+        ("asked_by", "ada"),
+        ("of.team", "red"),
+        ("of.size", 7),
+        ("of.id", "00000000-0000-0000-0000-000000000007"),
+        ("nothing", None),
+        ("of.nothing", None),
+        ("model.upper", None),
+        ("amount.real", None),
+    ],
+)
+def test_a_field_that_is_not_given_has_the_value_that_the_handler_finds(
+    path: str, value: Any
+) -> None:
+    """As JSON has it, so that a run which was given it has the same."""
+    found = ImportedHandlerChecks().value_at(shape("of_defaults"), '{"amount": 3}', path.split("."))
+
+    assert found == value
+
+
+@pytest.mark.parametrize(("name", "given"), [("of_defaults", "{}"), ("is_missing", "{}")])
+def test_no_value_is_found_where_no_handler_is_or_nothing_that_fits_it(
+    name: str, given: str
+) -> None:
+    assert ImportedHandlerChecks().value_at(shape(name), given, ["model"]) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any, Final
 
 import pydantic_core
@@ -86,6 +87,19 @@ class ImportedHandlerChecks:
             return None
         return MissingField(missing, handler.given_name, ", ".join(known))
 
+    def value_at(self, step: StepHandler, given: str, names: Sequence[str]) -> Any:
+        """Return the JSON value that the handler finds at a path of its model; None: there is none.
+
+        So a field that is not given has its default.
+        """
+        try:
+            value = handler_of(step).given.validate_json(given)
+        except (HandlerNotFoundError, ValidationError):
+            return None
+        for name in names:
+            value = _attribute(value, name)
+        return pydantic_core.to_jsonable_python(value, fallback=lambda _: None)
+
     def misfit_verdict(self, reviewer: StepOutput) -> MisfitVerdict | None:
         """Return why no output of the reviewer is a verdict; None: some may be."""
         try:
@@ -138,6 +152,16 @@ class ImportedHandlerChecks:
         )
         details = {"output": pydantic_core.from_json(output)}
         return record_of_report("StepResult", OUTPUT_ERROR, message, details)
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Return the value of a field of a model, by the name that it has in JSON, or here."""
+    if isinstance(value, Mapping):
+        return value.get(name)
+    for own, field in getattr(value, "__pydantic_fields__", {}).items():
+        if name in (own, field.alias, field.validation_alias):
+            return getattr(value, own)
+    return getattr(value, name, None) if is_dataclass(value) else None
 
 
 def _output_of(step: StepOutput) -> TypeAdapter[Any] | None:
