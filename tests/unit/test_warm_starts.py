@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,25 @@ def test_what_python_reads_when_it_starts_has_it_started(tmp_path: Path, case: s
         )
 
     assert json.loads(done.stdout.splitlines()[0])["forked"] is False
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_spawned_process_shares_nothing_with_the_test(is_cold: bool) -> None:
+    spawned = multiprocessing.get_context("spawn")
+    reader, writer = spawned.Pipe(duplex=False)
+    process = spawned.Process(target=_report, args=(writer,))
+
+    with cold_starts() if is_cold else contextlib.nullcontext():
+        process.start()
+    writer.close()
+    report = reader.recv()
+    process.join()
+
+    assert report == [process.pid, os.getpid(), not is_cold, False]
+    assert process.exitcode == 7
+
+
+def _report(writer: Connection) -> None:
+    names = ("waitress", "tests.conftest")
+    writer.send([os.getpid(), os.getppid(), *(name in sys.modules for name in names)])
+    sys.exit(7)

@@ -1,10 +1,10 @@
 """Python processes that tests start, forked from one that has imported what they need.
 
-Most of the time of a start goes into imports, and hundreds of tests start `python -m leasehold` or
-the server of a function. Here `subprocess` has such a process forked by a *zygote*, a process that
-imported once. What is forked is as real as what is started: a child of the process that asked, with
-a pid, an environment, descriptors, a folder, signals and its own end, at which Python's memory is
-left to the system.
+Most of the time of a start goes into imports, and hundreds of tests start `python -m leasehold`,
+the server of a function or a process of `multiprocessing`. Here `subprocess` and `multiprocessing`
+have such a process forked by a *zygote*, a process that imported once. What is forked is as real as
+what is started: a child of the process that asked, with a pid, an environment, descriptors, a
+folder, signals and its own end, at which Python's memory is left to the system.
 
 Whatever differs in something that Python reads when it starts is started as ever: other programs
 and options, variables of Python, a folder with modules of the same names. So is everything in a
@@ -26,6 +26,7 @@ import inspect
 import io
 import json
 import logging
+import multiprocessing.util
 import os
 import runpy
 import signal
@@ -52,6 +53,11 @@ PROGRAMS: Final = (
 _STARTS_MORE: Final = (["leasehold", "dev"], ["examples.demo.run"])
 #: A program with this line is the fork server of a sandbox: it is forked as well.
 _FORK_SERVER: Final = "; from leasehold.worker.sandbox.forking.fork_server import main; "
+#: So does the program of a process of `multiprocessing` begin that is to share nothing.
+_SPAWNED: Final = (
+    "from multiprocessing.spawn import spawn_main; ",
+    "from multiprocessing.forkserver import main; ",
+)
 #: As long as a mark is: what is left behind is found by it, as the system has the variables.
 _NO_MARK: Final = "0" * 16
 #: Where these variables begin and end in memory, among the fields of /proc/PID/stat.
@@ -64,13 +70,14 @@ NAME: Final = "zygote"
 _LATER: Final = frozenset(
     {"child", "deploy", "doctor", "functions", "integrations", "live", "testing"}
 )
-_LATER_ADAPTERS: Final = ("firestore", "pubsub", "cloud_storage")
+#: Clients that an adapter imports when it is used, each half a second.
+_CLIENTS: Final = ("google.cloud.tasks_v2",)
 
 #: Variables that are applied after a fork; any other of these groups has a process started.
 _APPLIED: Final = frozenset(
     {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8"}
 )
-_READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "COVERAGE_")
+_READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "COVERAGE_", "GRPC_")
 #: The first of these that is set says what text is; as it is in all of these places, it is UTF-8.
 _LOCALE: Final = ("LC_ALL", "LC_CTYPE", "LANG")
 _PLAIN_LOCALES: Final = frozenset({"", "C", "POSIX", "C.UTF-8", "C.utf8", "UTF-8"})
@@ -89,6 +96,7 @@ _KEPT_FROM: Final = 400
 _SIZE: Final = struct.Struct("!I")
 
 _execute_child: Final = subprocess.Popen._execute_child  # type: ignore[attr-defined] # noqa: SLF001
+_spawn: Final = multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
 
 
 class Zygote(NamedTuple):
@@ -130,6 +138,8 @@ def warm_starts() -> Iterator[None]:
         if sys.platform == "linux" and _CLONE is not None:
             subprocess.Popen._execute_child = _fork_or_execute  # type: ignore[attr-defined] # noqa: SLF001
             stack.callback(setattr, subprocess.Popen, "_execute_child", _execute_child)
+            multiprocessing.util.spawnv_passfds = _fork_or_spawn  # type: ignore[attr-defined]
+            stack.callback(setattr, multiprocessing.util, "spawnv_passfds", _spawn)
             stack.callback(_end_zygote)
         yield
 
@@ -165,19 +175,37 @@ _PLAIN: Final = (None, False, (), -1)
 def _fork_or_execute(*given: Any, **named: Any) -> None:
     """Do what `Popen._execute_child` does."""
     call = _PARAMETERS.bind(*given, **named).arguments
-    if not _STATE.is_cold and (request := _request(call)) is not None:
-        with _STATE.lock:
-            zygote = _zygote()
-            if zygote is not None and _is_unshadowed(request, zygote.modules):
-                process = call["self"]
-                streams = [call["p2cread"], call["c2pwrite"], call["errwrite"]]
-                kept = [number if number >= 0 else own for own, number in enumerate(streams)]
-                process.pid = _ask(zygote.control, request, [*kept, *request["pass_fds"]])
-                process._child_created = True  # noqa: SLF001
-                pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-                process._close_pipe_fds(*(call[name] for name in pipes))  # noqa: SLF001
-                return
+    if (request := _request(call)) is not None:
+        process = call["self"]
+        streams = [call["p2cread"], call["c2pwrite"], call["errwrite"]]
+        kept = [number if number >= 0 else own for own, number in enumerate(streams)]
+        if pid := _forked(request, kept):
+            process.pid = pid
+            process._child_created = True  # noqa: SLF001
+            pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+            process._close_pipe_fds(*(call[name] for name in pipes))  # noqa: SLF001
+            return
     _execute_child(*given, **named)
+
+
+def _fork_or_spawn(path: Any, words: Sequence[str], passed: Sequence[int]) -> int:
+    """Do what `multiprocessing.util.spawnv_passfds` does."""
+    if words[1] == "-c" and words[2].startswith(_SPAWNED) and _is_utf8(_locale(os.environ)):
+        request = _asked_for(words, Path.cwd(), os.environ, sorted(map(int, passed)))
+        if pid := _forked(request, [0, 1, 2]):
+            return pid
+    return int(_spawn(path, words, passed))
+
+
+def _forked(request: Mapping[str, Any], streams: Sequence[int]) -> int | None:
+    """Return the process that is forked as asked; None: it is to be started."""
+    if _STATE.is_cold:
+        return None
+    with _STATE.lock:
+        zygote = _zygote()
+        if zygote is None or not _is_unshadowed(request, zygote.modules):
+            return None
+        return _ask(zygote.control, request, [*streams, *request["pass_fds"]])
 
 
 def _request(call: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -198,12 +226,23 @@ def _request(call: Mapping[str, Any]) -> dict[str, Any] | None:
     environ = dict(os.environ if call["env"] is None else call["env"])
     if _of_start(environ) != _of_start(os.environ) or not _is_utf8(_locale(environ)):
         return None
+    place = call["cwd"] or Path.cwd()
+    return _asked_for(words, place, environ, call["pass_fds"], call["start_new_session"])
+
+
+def _asked_for(
+    words: Sequence[Any],
+    place: Any,
+    environ: Mapping[str, str],
+    passed: Sequence[int],
+    new_session: object = False,
+) -> dict[str, Any]:
     return {
-        "argv": [os.fspath(word) for word in words],
-        "cwd": os.fspath(call["cwd"] or Path.cwd()),
-        "environ": environ,
-        "pass_fds": list(call["pass_fds"]),
-        "new_session": bool(call["start_new_session"]),
+        "argv": [os.fsdecode(word) for word in words],
+        "cwd": os.fspath(place),
+        "environ": dict(environ),
+        "pass_fds": list(passed),
+        "new_session": bool(new_session),
     }
 
 
@@ -336,8 +375,9 @@ class Asked(NamedTuple):
     def become(self) -> None:
         """Be what was asked for."""
         request = self.request
-        program, *words = request["argv"][2:]
-        is_fork_server = program == "-c"
+        option, program, *words = request["argv"][1:]
+        if is_fork_server := option == "-P":
+            option, program, words = program, words[0], words[1:]
         if request["new_session"]:
             os.setsid()
         zygote = None
@@ -356,7 +396,7 @@ class Asked(NamedTuple):
         time.tzset()
         sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
         sys.orig_argv[:] = request["argv"]
-        sys.argv[:] = ["-c"] if is_fork_server else ["-m", *words]
+        sys.argv[:] = [option, *words]
         sys.path[:0] = _first_places(request)
         sys.path_importer_cache.clear()
         _open_streams()
@@ -365,7 +405,9 @@ class Asked(NamedTuple):
         try:
             if is_fork_server:
                 _show_mark(request["environ"][MARK])
-                exec(words[0], {"__name__": "__main__"})  # noqa: S102 - as `python -c`
+            if option == "-c":
+                exec(program, {"__name__": "__main__"})  # noqa: S102 - as `python -c`
+                _end(None)
             runpy._run_module_as_main(program)  # type: ignore[attr-defined] # noqa: SLF001 - as `python -m`
         except SystemExit as ended:
             _end(ended.code)
@@ -443,10 +485,11 @@ def _import_all() -> dict[str, str]:
             and last != "__main__"
             and name.replace(".", "").isidentifier()
             and not _LATER.intersection(name.split("."))
-            and not ("adapters" in above and {*above, last}.intersection(_LATER_ADAPTERS))
         ):
             importlib.import_module(name)
-    importlib.import_module("functions_framework._cli")
+    # A process of `multiprocessing` has the main module of the one that starts it.
+    for name in ("functions_framework._cli", "pytest", *_CLIENTS):
+        importlib.import_module(name)
     environment = Path(sys.prefix).name
     if (_ROOT / "tests/integrations" / environment / "requirements.txt").exists():
         importlib.import_module(f"leasehold.integrations.{environment}")  # takes most of a start
@@ -454,8 +497,7 @@ def _import_all() -> dict[str, str]:
     read_sources_once()
     ProjectSources._of_modules(frozenset({"tests"}))  # noqa: SLF001
     del sys.path[0]
-    assert "grpc" not in sys.modules, "what has imported grpc is not to be forked"
-    assert threading.active_count() == 1, "threads are not forked"
+    assert len(os.listdir("/proc/self/task")) == 1, "threads, as of gRPC, are not forked"  # noqa: PTH208
     assert not logging.root.handlers, "each process sets up its own"
     return _top_modules()
 
