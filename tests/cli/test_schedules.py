@@ -51,6 +51,7 @@ def test_a_catalog_without_schedules_says_so(shell: Shell) -> None:
         (("nightly", "--resume", "--trigger"), "Give NAME and at most one of"),
         (("nightly", "--pause"), "--pause takes --why"),
         (("nightly", "--why", "x"), "--pause takes --why"),
+        (("nightly", "--resume", "--id", "x"), "--id is of --trigger alone"),
         (("no-such",), "no-such"),
         (("nightly", "--backfill", "2026-01-02", "2026-01-01"), "a span of the past"),
         (("nightly", "--backfill", "soon", "2026-01-01"), "soon"),

@@ -310,6 +310,42 @@ def test_a_person_triggers_a_run_and_fills_a_span_back_once(make: Make, unique: 
             backfill_schedule(engine, unique, *wrong, actor="ann")
 
 
+def test_an_order_with_an_id_is_one_run_and_one_without_is_another_each_time(
+    make: Make, unique: str
+) -> None:
+    """A click was one more run in each second; two people in one second had one between them."""
+    engine = make(cron="0 6 * * *")
+
+    first = trigger_schedule(engine, unique, actor="ann", order_id="ticket-1")
+    others = {trigger_schedule(engine, unique, actor="bob") for _ in range(3)}
+    second = trigger_schedule(engine, unique, actor="bob", order_id="ticket-2")
+    again = trigger_schedule(make(cron="0 6 * * *"), unique, actor="ann", order_id="ticket-1")
+
+    assert again == first
+    assert sorted(runs_of(engine, unique)) == sorted({first, second, *others})
+    assert len({first, second, *others}) == 5
+    assert [line.id for line in state(engine, unique).lines][::4] == ["ticket-1", "ticket-2"]
+
+
+def test_an_order_that_is_sent_again_after_a_kill_is_one_run(
+    make: Make, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make(cron="0 6 * * *")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schedules, "start_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trigger_schedule(engine, unique, actor="ann", order_id="ticket-1")
+
+    run_id = trigger_schedule(engine, unique, actor="ann", order_id="ticket-1")
+
+    assert runs_of(engine, unique) == [run_id]
+    assert fates(engine, unique) == [Fate.STARTED]
+
+
 def order_and_die(engine: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fill one time back in a process that is killed once the run is owed."""
     first, last = datetime(2025, 12, 31, 23, tzinfo=UTC), datetime(2026, 1, 1, 7, tzinfo=UTC)

@@ -77,6 +77,7 @@ from leasehold.api.schedules import (
     ScheduledRuns,
     ScheduleResponse,
     SchedulesResponse,
+    TriggerBody,
 )
 from leasehold.api.signals import SignalBody, SignalResponse
 from leasehold.api.upkeep import (
@@ -645,13 +646,15 @@ def resume_schedule(engine: Engine, request: CallRequest[None]) -> ScheduleRespo
     "POST",
     "/schedules/<name>:trigger",
     ScheduledRuns,
+    takes=TriggerBody,
     needs=Needs.BEGIN,
     refuses=_OF_SCHEDULE,
     names_actor=True,
 )
-def trigger_schedule(engine: Engine, request: CallRequest[None]) -> ScheduledRuns:
-    """A run is started now, beside its times and whatever runs."""
-    run_id = clock.trigger_schedule(engine, request.name, actor=request.actor)
+def trigger_schedule(engine: Engine, request: CallRequest[TriggerBody]) -> ScheduledRuns:
+    """A run is started now, beside its times and whatever runs; the same `id` is one run."""
+    order_id = request.given.id
+    run_id = clock.trigger_schedule(engine, request.name, actor=request.actor, order_id=order_id)
     return ScheduledRuns(run_ids=[run_id])
 
 

@@ -390,6 +390,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "ScheduleLine.reason": "why, for people",
     "ScheduleLine.runId": "the run; null: none was started",
     "ScheduleLine.count": "how many times in a row it stands for",
+    "ScheduleLine.id": "of the order of a person; null: it has none",
     "SchedulesResponse.schedules": "the schedules, by their names",
     "ScheduledRuns.runIds": "the runs, by their times",
     "PauseBody.step": "the step type; without it, `all` is true",

@@ -18,6 +18,12 @@ class PauseScheduleBody(RequestModel):
     why: Annotated[str, rules.printable(MAX_REASON)]
 
 
+class TriggerBody(RequestModel):
+    """`POST /schedules/{name}:trigger`. The same `id` is one run; without it, one is made up."""
+
+    id: Annotated[str, rules.printable()] | None = None
+
+
 class BackfillBody(RequestModel):
     """`POST /schedules/{name}:backfill`: its times in this span, both ends included."""
 

@@ -27,6 +27,12 @@ _STYLES: Final = {"active": "green", "paused": "yellow", "removed": "dim"}
 @click.option("--resume", is_flag=True, help="Start its runs again, from its next time on.")
 @click.option("--trigger", is_flag=True, help="Start a run now, whatever runs.")
 @click.option(
+    "--id",
+    "order_id",
+    metavar="ID",
+    help="Of --trigger: the same one is one run.  [default: a new one]",
+)
+@click.option(
     "--backfill",
     nargs=2,
     type=MomentType(),
@@ -42,6 +48,7 @@ def schedules(
     pause: bool,
     resume: bool,
     trigger: bool,
+    order_id: str | None,
     backfill: tuple[datetime, datetime] | None,
     why: str | None,
     url: str | None,
@@ -64,12 +71,14 @@ def schedules(
         )
     if pause is not (why is not None):
         raise click.UsageError('--pause takes --why WORDS, as --why "the month is closed".')
+    if order_id is not None and not trigger:
+        raise click.UsageError("--id is of --trigger alone.")
     with client_at(url) as client:
         found: SchedulesResponse | ScheduleResponse | ScheduledRuns
         if name is None:
             found = SchedulesResponse(schedules=client.schedules())
         elif trigger:
-            found = client.trigger_schedule(name)
+            found = client.trigger_schedule(name, id=order_id)
         elif backfill is not None:
             found = client.backfill_schedule(name, *backfill)
         elif pause and why is not None:

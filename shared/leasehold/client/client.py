@@ -46,6 +46,7 @@ from leasehold.api.schedules import (
     PauseScheduleBody,
     ScheduledRuns,
     ScheduleResponse,
+    TriggerBody,
 )
 from leasehold.api.signals import SignalBody, SignalResponse
 from leasehold.api.upkeep import AuditResponse, WhyResponse, WorkersResponse
@@ -691,9 +692,21 @@ class Client:
         """Have the next time of a schedule start a run again."""
         return self.call(calls.resume_schedule, None, name=name)
 
-    def trigger_schedule(self, name: str) -> ScheduledRuns:
-        """Start a run of a schedule now, beside its times and whatever runs."""
-        return self.call(calls.trigger_schedule, None, name=name)
+    def trigger_schedule(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the word of the API
+    ) -> ScheduledRuns:
+        """Start a run of a schedule now, beside its times and whatever runs.
+
+        Args:
+            name: of the schedule.
+            id: of the order: the same one is one run, however often it is sent. None: a new one,
+                under which this call may be repeated by itself.
+        """
+        given = TriggerBody(id=system_clock().new_id() if id is None else id)
+        return self.call(calls.trigger_schedule, given, name=name)
 
     def backfill_schedule(self, name: str, first: datetime, last: datetime) -> ScheduledRuns:
         """Start the runs of its times in a span of the past; one that was started stays so."""

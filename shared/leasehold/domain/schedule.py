@@ -34,7 +34,11 @@ class Fate(StrEnum):
 
 
 class ScheduleLine(Stored):
-    """A record: what became of a time, or of several that were missed in a row."""
+    """A record: what became of a time, or of several that were missed in a row.
+
+    Fields:
+        id: of the order of a person; the same one orders one run, as long as the record is kept.
+    """
 
     time: AwareDatetime
     fate: Fate
@@ -42,6 +46,7 @@ class ScheduleLine(Stored):
     reason: str = ""
     run_id: str | None = None
     count: int = 1
+    id: str | None = None
 
 
 class ScheduleState(Stored):
@@ -204,9 +209,24 @@ def dropped(state: ScheduleState, entry: Times, now: datetime) -> ScheduleState:
     return replace(_line(state, time, Fate.MISSED, now, reason), problem="", decided=state.decided)
 
 
-def ordered(state: ScheduleState, time: datetime, now: datetime, *, reason: str) -> ScheduleState:
+def ordered(
+    state: ScheduleState, time: datetime, now: datetime, *, reason: str, order_id: str | None = None
+) -> ScheduleState:
     """Have a run started for a time that a person names, whatever runs; it is owed from now on."""
-    return _starting(state, time, now, reason)
+    return _starting(state, time, now, reason, order_id)
+
+
+def begun(state: ScheduleState) -> list[ScheduleLine]:
+    """Return the records of runs that are started, or owed."""
+    return [line for line in state.lines if line.fate in (Fate.STARTING, Fate.STARTED)]
+
+
+def free_second(state: ScheduleState, now: datetime) -> datetime:
+    """Return a time for a run that is ordered now: no other one has it, and no cron does."""
+    time, taken = now.replace(microsecond=0), {line.time for line in state.lines}
+    while time in taken or not time.second:
+        time += timedelta(seconds=1)
+    return time
 
 
 def _due(entry: Times, since: datetime, now: datetime) -> list[datetime]:
@@ -219,9 +239,13 @@ def _due(entry: Times, since: datetime, now: datetime) -> list[datetime]:
 
 
 def _starting(
-    state: ScheduleState, time: datetime, now: datetime, reason: str = ""
+    state: ScheduleState,
+    time: datetime,
+    now: datetime,
+    reason: str = "",
+    order_id: str | None = None,
 ) -> ScheduleState:
-    line = ScheduleLine(time=time, fate=Fate.STARTING, at=now, reason=reason)
+    line = ScheduleLine(time=time, fate=Fate.STARTING, at=now, reason=reason, id=order_id)
     return replace(state, starting=time, problem="", lines=(*state.lines, line)[-LINES:])
 
 

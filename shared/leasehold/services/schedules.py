@@ -17,12 +17,14 @@ from pydantic import ValidationError
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.notes import said
 from leasehold.domain.schedule import (
-    Fate,
+    ScheduleLine,
     ScheduleState,
     began,
+    begun,
     decide,
     dropped,
     failed,
+    free_second,
     next_look,
     ordered,
     recorded,
@@ -152,15 +154,29 @@ def resume_schedule(engine: Engine, name: str) -> ScheduleReport:
     return _change(engine, name, resumed)
 
 
-def trigger_schedule(engine: Engine, name: str, *, actor: str) -> str:
+def trigger_schedule(engine: Engine, name: str, *, actor: str, order_id: str | None = None) -> str:
     """Start its run now, beside its times and whatever runs; return the run's id.
+
+    Args:
+        engine: the parts.
+        name: of the schedule.
+        actor: who orders it.
+        order_id: of the order: the same one is one run, however often it comes. None: a new one.
 
     Raises:
         InvalidRequestError: a run of it is being started; try again.
     """
     entry = engine.catalog.schedules[name]
-    time = engine.clock.now().replace(microsecond=0)
-    return _order(engine, entry, time, f"triggered by {actor}")
+    order_id = order_id or engine.clock.new_id()
+
+    def find(state: ScheduleState) -> ScheduleLine | None:
+        return next((line for line in begun(state) if line.id == order_id), None)
+
+    def order(state: ScheduleState, now: datetime) -> ScheduleState:
+        time = free_second(state, now)
+        return ordered(state, time, now, reason=f"triggered by {actor}", order_id=order_id)
+
+    return _order(engine, entry, find, order)
 
 
 def backfill_schedule(
@@ -188,7 +204,14 @@ def backfill_schedule(
     if not 0 < len(times) <= MAX_BACKFILL:
         allowed = f"a span with 1 to {MAX_BACKFILL} times"
         raise InvalidRequestError(field="last", value=last.isoformat(), allowed=allowed)
-    return [_order(engine, entry, time, f"back-filled by {actor}") for time in times]
+
+    def find(time: datetime, state: ScheduleState) -> ScheduleLine | None:
+        return next((line for line in begun(state) if line.time == time), None)
+
+    def order(time: datetime, state: ScheduleState, now: datetime) -> ScheduleState:
+        return ordered(state, time, now, reason=f"back-filled by {actor}")
+
+    return [_order(engine, entry, partial(find, time), partial(order, time)) for time in times]
 
 
 _MAX_NAME: Final = 63
@@ -308,31 +331,35 @@ def _change(
     return _report(engine, name, state)
 
 
-def _order(engine: Engine, entry: ScheduleEntry, time: datetime, reason: str) -> str:
-    """Have the run of a time started that a person names; return its id."""
+def _order(
+    engine: Engine,
+    entry: ScheduleEntry,
+    find: Callable[[ScheduleState], ScheduleLine | None],
+    order: Callable[[ScheduleState, datetime], ScheduleState],
+) -> str:
+    """Have a run started that a person orders; return its id.
 
-    def order(state: ScheduleState, now: datetime) -> ScheduleState:
-        is_begun = any(
-            line.time == time and line.fate in (Fate.STARTING, Fate.STARTED) for line in state.lines
-        )
-        if is_begun or state.starting is not None:
-            return state
-        return ordered(state, time, now, reason=reason)
+    Args:
+        engine: the parts.
+        entry: its schedule.
+        find: returns the record of the order, once there is one.
+        order: makes that record.
+    """
+
+    def owe(state: ScheduleState, now: datetime) -> ScheduleState:
+        return state if find(state) or state.starting is not None else order(state, now)
 
     for _ in range(_TRIES):
-        state = _record(engine, entry.name, order)
-        owed = state.starting
-        if owed is None:
-            break
-        if _start(engine, entry, state) is None:
+        state = _record(engine, entry.name, owe)
+        found = find(state)
+        is_owed = found is None or found.time == state.starting
+        if is_owed and _start(engine, entry, state) is None:
             problem = _record(engine, entry.name, lambda found, _: found).problem
             raise InvalidRequestError(field="name", value=entry.name, allowed=problem)
-        if owed == time:
-            break
-    else:
-        allowed = "one start at a time: try again in a moment"
-        raise InvalidRequestError(field="name", value=entry.name, allowed=allowed)
-    return run_id_of(schedule_key(entry.name, time))
+        if found is not None:
+            return run_id_of(schedule_key(entry.name, found.time))
+    allowed = "one start at a time: try again in a moment"
+    raise InvalidRequestError(field="name", value=entry.name, allowed=allowed)
 
 
 def _report(engine: Engine, name: str, state: ScheduleState | None) -> ScheduleReport:

@@ -282,6 +282,22 @@ def test_a_back_fill_says_how_many_runs_it_has_started(reader: Reader) -> None:
     assert (status, "each with its run now" in text) == (400, False)
 
 
+def test_a_form_that_starts_a_run_now_starts_one_however_often_it_is_sent(
+    reader: Reader, pages: Pages
+) -> None:
+    """A second click on the page, or a reload of what came after the first, is the same order."""
+    before = len(pages.api.call("/runs?label=schedule:nightly")["runs"])
+    orders = []
+    for _ in range(2):
+        form = reader.open("/schedules")[2].partition("nightly:trigger")[2]
+        orders.append(re.findall(r'name="id" value="([^"]*)"', form)[0])
+        sent = [reader.send("/schedules/nightly:trigger", id=orders[-1])[0] for _ in range(2)]
+        assert sent == [200, 200]
+
+    assert orders[0] != orders[1]
+    assert len(pages.api.call("/runs?label=schedule:nightly")["runs"]) == before + 2
+
+
 def test_a_form_for_a_signal_that_is_sent_twice_counts_once(reader: Reader, pages: Pages) -> None:
     """A second click, or a reload of what came after the first, is the same signal."""
     run_id = pages.begin("asked", {})

@@ -67,7 +67,7 @@ BODIES: dict[str, dict[str, list[str]]] = {
         "/pauses:clear": ["step", "all"],
         "/schedules/none:pause": ["why"],
         "/schedules/none:resume": [],
-        "/schedules/none:trigger": [],
+        "/schedules/none:trigger": ["id"],
         "/schedules/none:backfill": ["first", "last"],
     },
     "execute_step": {"/": ["runId", "generation"]},
@@ -193,7 +193,7 @@ def test_a_value_that_no_field_takes_fails_nothing(function: Function, path: str
             assert status < 500, (field, text[:80])
 
 
-@pytest.mark.parametrize("path", ["/sweep", "/audit:repair", "/schedules/none:trigger"])
+@pytest.mark.parametrize("path", ["/sweep", "/audit:repair", "/schedules/none:resume"])
 def test_a_field_that_no_call_takes_is_refused_before_anything_is_done(
     serve_api: Function, path: str
 ) -> None:

@@ -29,7 +29,7 @@ from leasehold.api.pauses import PauseBody, ResumePauseBody
 from leasehold.api.request_model import RequestModel, RequestPart
 from leasehold.api.results import PageQuery
 from leasehold.api.runs import RunsQuery, StartBody
-from leasehold.api.schedules import BackfillBody, PauseScheduleBody
+from leasehold.api.schedules import BackfillBody, PauseScheduleBody, TriggerBody
 from leasehold.api.signals import SignalBody
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.trouble import Trouble
@@ -92,6 +92,7 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     PauseBody: {"step": "charge", "why": "slow day"},
     ResumePauseBody: {"step": "charge"},
     PauseScheduleBody: {"why": "slow day"},
+    TriggerBody: {"id": "ticket-4711"},
     BackfillBody: {"first": "2026-01-01", "last": "2026-01-02"},
 }
 LONG_NAME = f"a text of 1 to {MAX_NAME} printable characters"
@@ -114,6 +115,7 @@ LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
     (PauseBody, "why", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable"),
     (ResumePauseBody, "step", "charge", "", "1 to 128 printable"),
     (PauseScheduleBody, "why", "x" * MAX_REASON, "", "1 to 500 printable"),
+    (TriggerBody, "id", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
     (BackfillBody, "first", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     (BackfillBody, "last", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     (OverrideBody, "until", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
