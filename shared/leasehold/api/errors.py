@@ -37,6 +37,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "catalog_misfit": 409,
     "lease_held": 409,
     "lease_lost": 409,
+    "call_varies": 409,
     "output_gone": 410,
     "artifact_not_found": 410,
     "too_large": 413,

@@ -13,7 +13,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
@@ -147,6 +147,7 @@ class Attempt:
         output: what the gates judge now; None: nothing, or there are none.
         slots: what it holds of the limits of its step; None: that has none.
         limits: takes those that its handler asks for; None: its step has none.
+        recorded_calls: its `RecordedCalls`, as `recorded_calls_of` makes them; None: not yet.
         phases: how long it takes until its first tool call, and from there to its result.
         unconfirmed_call: a call that a person is to be asked about; None: there is none.
         settled: what ended the attempt; None: nothing has, or it was lost.
@@ -164,6 +165,7 @@ class Attempt:
     output: MadeOutput | None = None
     slots: list[Any] | None = None
     limits: LimitsOfAttempt | None = None
+    recorded_calls: Any = None
     settled: Committed[Change] | None = None
     is_settled = False
     _progress: Progress | None = None
@@ -421,20 +423,18 @@ class Attempt:
             StoreUnavailableError: the store was away for all that time.
         """
         begun = self.engine.clock.monotonic()
-        try:
-            return call()
-        except StoreUnavailableError as error:
-            outage = error  # what is raised from here on does not come from it
-        latest = min(self.answer_by, begun + patience)
-        until, wait = lambda: min(latest, self.stop_at), self.stop.wait
-        return self._outlast(call, outage, begun, until=until, wait=wait)
+        with self._waiting():
+            try:
+                return call()
+            except StoreUnavailableError as error:
+                outage = error  # what is raised from here on does not come from it
+            latest = min(self.answer_by, begun + patience)
+            until, wait = lambda: min(latest, self.stop_at), self.stop.wait
+            return self._outlast(call, outage, begun, until=until, wait=wait)
 
     def fetch(self, call: Callable[[], T]) -> T:
         """Do as `insist`, for at most a lease's length: nothing is lost with the attempt yet."""
-        try:
-            return self.insist(call, patience=self._patience)
-        finally:
-            self._note_sign()
+        return self.insist(call, patience=self._patience)
 
     # --- for its keeper ---
 
@@ -649,6 +649,10 @@ class Attempt:
         if self.silence is not None:
             self.silence.hear()
 
+    def _waiting(self) -> AbstractContextManager[None]:
+        """Have its handler wait for a store inside, which is no silence however long it takes."""
+        return nullcontext() if self.silence is None else self.silence.waiting()
+
     def persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
         """Write, and ask a store that does not answer again while the lease can still be held.
 
@@ -660,20 +664,18 @@ class Attempt:
         """
         begun = self.engine.clock.monotonic()
         give_up_at = max(until, self.ends_at)  # however often it is renewed meanwhile
-        try:
+        with self._waiting():
             try:
-                return write()
-            except StoreUnavailableError as error:
-                outage = error  # as above
-            wait = partial(pause, self.engine.clock)  # one that is to stop still says how it ended
-            return self._outlast(write, outage, begun, until=lambda: give_up_at, wait=wait)
-        except LeaseLostError as error:
-            if self.settled is None and not self._is_remote:  # else it was released here
-                self._lost(error)
-            raise
-        finally:
-            if self.silence is not None:
-                self.silence.hear()
+                try:
+                    return write()
+                except StoreUnavailableError as error:
+                    outage = error  # as above
+                wait = partial(pause, self.engine.clock)  # one that is to stop says how it ended
+                return self._outlast(write, outage, begun, until=lambda: give_up_at, wait=wait)
+            except LeaseLostError as error:
+                if self.settled is None and not self._is_remote:  # else it was released here
+                    self._lost(error)
+                raise
 
     def _outlast(
         self,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pydantic_core
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:  # the process of a handler has no attempt, and asks the worke
     from leasehold.attempt.attempt import Attempt
     from leasehold.attempt.recorded_calls import RecordedCalls
     from leasehold.domain.recorded_calls import Intent, MadeCall, Request
-
-_MAKING: Final = threading.Lock()
 
 
 class AttemptFacts(NamedTuple):
@@ -224,7 +221,6 @@ class AttemptCalls:
         self.stop = attempt.stop
         self._attempt = attempt
         self._run = run
-        self._recorded_calls: RecordedCalls | None = None
         self._ends_at = attempt.engine.clock.monotonic() + run.position.dispatch.timeout_ms / 1000
 
     @property
@@ -350,14 +346,9 @@ class AttemptCalls:
 
     @property
     def _recorded(self) -> RecordedCalls:
-        """Its recorded calls; made at first use, as most steps have none."""
-        made = self._recorded_calls
-        if made is None:
-            from leasehold.attempt.recorded_calls import RecordedCalls  # noqa: PLC0415 - see above
+        from leasehold.attempt.recorded_calls import recorded_calls_of  # noqa: PLC0415 - see above
 
-            with _MAKING:
-                made = self._recorded_calls = self._recorded_calls or RecordedCalls(self._attempt)
-        return made
+        return recorded_calls_of(self._attempt)
 
     def _load(self, value: KeptValue) -> str:
         return load(self._attempt.engine.artifacts, value)

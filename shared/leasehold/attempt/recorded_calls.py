@@ -38,6 +38,7 @@ from leasehold.domain.recorded_calls import (
     may_have_results,
     places_of,
     recorded_call,
+    resumed_by_person,
     run_of,
 )
 from leasehold.domain.redaction import without_secrets
@@ -72,6 +73,7 @@ if TYPE_CHECKING:  # as in `attempt/calls.py`
 
 _LOG: Final = logging.getLogger(STEP_LOG)
 
+_MAKING: Final = threading.Lock()
 _PAGE: Final = 200
 _ANY_CODE: Final = "unknown"
 #: Texts of results that are kept in memory; those beyond are read once more when they are wanted.
@@ -138,7 +140,8 @@ class RecordedCalls:
                 return text
             self._check_known(before[-1], intent)
         elif before and request is not None:
-            self._note_diverged([one.call for one in before], request)
+            calls = [one.call for one in before]
+            self._note_diverged(calls, request, attempts_again(calls, self._run, self._code))
         self._attempt.tally.check_budget()
         with self._adding:
             if self._count + len(self._begun) >= MAX_RESULTS and key not in self._begun:
@@ -313,8 +316,28 @@ class RecordedCalls:
 
     def count(self) -> bool:
         """Note all calls of the trial that are recorded; return whether the run knows of fewer."""
-        self._results()
+        with self._reading:
+            if self._found is None:
+                self._found = self._read()
         return self._attempt.notes.recorded_calls > self._run.position.recorded_calls
+
+    def note_request(self, key: str, request: Request) -> bool:
+        """Note a remote worker's request before it is paid for; return whether it is another one.
+
+        The code of that worker is not known, so each attempt before that recorded a result of the
+        key counts, but for the first one.
+
+        Raises:
+            CallVariesError: each attempt asks for something else, and pays for it again.
+        """
+        calls = [one.call for one in self._results().get(key, [])]
+        if not calls or any(is_for(call, request) for call in calls):
+            return False
+        attempts = {call.attempt for call in calls} - {self._run.position.attempt}
+        self._note_diverged(
+            calls, request, 0 if resumed_by_person(self._run) else len(attempts) - 1
+        )
+        return True
 
     def found(
         self, behind: str = "", key: str | None = None, request: Request | None = None
@@ -444,13 +467,18 @@ class RecordedCalls:
     def _load(self, call: CallResult) -> str:
         return load(self._attempt.engine.artifacts, call.value)
 
-    def _note_diverged(self, before: Sequence[CallResult], request: Request) -> None:
+    def _note_diverged(self, before: Sequence[CallResult], request: Request, count: int) -> None:
         """Count a call that is made again for another request; the first one is traced.
 
         Most calls after it have another request as well: they contain its answer.
+
+        Args:
+            before: the results of its key.
+            request: what it is made for now.
+            count: how many attempts have paid for it again.
         """
         attempt, call = self._attempt, before[-1]
-        if (count := attempts_again(before, self._run, self._code)) >= MAX_AGAIN:
+        if count >= MAX_AGAIN:
             raise CallVariesError(key=call.key, count=count, field=difference(call, request))
         self._again.add(call.key)
         attempt.note_calls(diverged=1)
@@ -464,6 +492,14 @@ class RecordedCalls:
             attempt.engine.documents.transact(
                 diverged_ref(run), left_once(run, TraceType.CALL_DIVERGED, detail=detail)
             )
+
+
+def recorded_calls_of(attempt: Attempt) -> RecordedCalls:
+    """Return the recorded calls of an attempt; made at first use, as most steps have none."""
+    with _MAKING:
+        made: RecordedCalls = attempt.recorded_calls or RecordedCalls(attempt)
+        attempt.recorded_calls = made
+        return made
 
 
 def _that_counts(before: Sequence[_Found], request: Request | None) -> _Found | None:

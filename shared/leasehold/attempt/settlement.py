@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from leasehold.domain.result import (
 )
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.domain.trials import verdict_in
-from leasehold.errors import InvalidVerdictError, TooLargeError
+from leasehold.errors import InvalidVerdictError, StoreUnavailableError, TooLargeError
 
 _NOT_RENEWED: Final = "The store did not answer, so the lease was not renewed in time."
 
@@ -42,6 +43,8 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
     Raises:
         StoreUnavailableError: the output could not be kept.
     """
+    if isinstance(result, Finished | Refused | Unable | Failed | LimitExceeded):
+        _count_calls_of_lost_workers(attempt)
     facts: dict[str, Any] = {
         "rules": attempt.engine.dispatch_rules(),
         "fence": attempt.fence,
@@ -66,6 +69,16 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
             return partial(lifecycle.release, **facts, reason=reason)
         case Deferred() | Continued() | Waiting() | Begun() | Incomplete():
             return _put_off(result, facts)
+
+
+def _count_calls_of_lost_workers(attempt: Attempt) -> None:
+    """Count what killed workers recorded and did not live to count: with the step it would go."""
+    run = attempt.manifest
+    if run.steps[run.position.step].attempts.expired:
+        from leasehold.attempt.recorded_calls import recorded_calls_of  # noqa: PLC0415 - it is rare
+
+        with suppress(StoreUnavailableError):  # then the settlement has more to wait for than this
+            recorded_calls_of(attempt).count()
 
 
 def _put_off(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
@@ -27,10 +29,21 @@ class Silence:
         self._silent_s = 0.0
         self._listened_at = now
         self._is_heard = False
+        self._waits: list[None] = []
 
     def hear(self) -> None:
         """Note that the handler says something; any thread may."""
         self._is_heard = True
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Have a thread of the handler wait for a store inside, however long that takes."""
+        self._waits.append(None)
+        try:
+            yield
+        finally:
+            self.hear()
+            self._waits.pop()
 
     def listen(self, now: float, *, waits: bool = False) -> bool:
         """Count the time since the last call; return whether the limit is reached.
@@ -40,7 +53,7 @@ class Silence:
             waits: whether the handler waits for its worker, which is no silence.
         """
         passed, self._listened_at = now - self._listened_at, now
-        if self._is_heard or waits:
+        if self._is_heard or self._waits or waits:
             self._is_heard, self._silent_s = False, 0.0
         else:
             self._silent_s += min(passed, LISTEN_S)

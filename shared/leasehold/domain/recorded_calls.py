@@ -142,10 +142,16 @@ def attempts_again(before: Iterable[CallResult], run: Manifest, code: str) -> in
     Other code counts anew: a changed prompt is asked again. So does a person who has the run look
     again, for one attempt.
     """
-    block, attempt = run.position.dispatch.after_block, run.position.attempt
-    if block is not None and block.code == BlockCode.HANDLER_MISTAKE:
+    if resumed_by_person(run):
         return 0
-    return len({one.attempt for one in before if one.again == code} - {attempt})
+    attempts = {one.attempt for one in before if one.again == code}
+    return len(attempts - {run.position.attempt})
+
+
+def resumed_by_person(run: Manifest) -> bool:
+    """Return whether a person has the run look again after a mistake of its handler."""
+    block = run.position.dispatch.after_block
+    return block is not None and block.code == BlockCode.HANDLER_MISTAKE
 
 
 def recorded_call(document: Document) -> CallResult | None:

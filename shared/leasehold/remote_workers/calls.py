@@ -393,7 +393,7 @@ def record_call(engine: Engine, request: CallRequest[RecordCallBody]) -> RecordC
     CallsResponse,
     CallsBody,
     needs=Needs.CHANGE,
-    refuses=_HELD,
+    refuses=(*_HELD, errors.CallVariesError),
     limit=OUTPUT_BODY_BYTES,
 )
 def recorded_calls(engine: Engine, request: CallRequest[CallsBody]) -> CallsResponse:

@@ -12,7 +12,7 @@ from typing import Final
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls, FoundSignal
 from leasehold.attempt.checkpoints import keep_checkpoint
-from leasehold.attempt.recorded_calls import RecordedCalls
+from leasehold.attempt.recorded_calls import recorded_calls_of
 from leasehold.attempt.settlement import ending_of
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
@@ -36,6 +36,7 @@ from leasehold.domain.result import (
 from leasehold.domain.spend import Spend
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.errors import (
+    CallVariesError,
     FileTooLargeError,
     HandlerNotFoundError,
     LeaseLostError,
@@ -118,7 +119,7 @@ def record_call(
     check_size("result", made.result, OUTPUT_BYTES)
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
-    calls = RecordedCalls(attempt)
+    calls = recorded_calls_of(attempt)
     is_full = attempt.manifest.position.recorded_calls >= MAX_RESULTS
     if is_full and not calls.has(made):  # one that is sent again needs no room
         raise TooManyCallsError(key=made.key, limit=MAX_RESULTS)
@@ -154,6 +155,8 @@ def recorded_calls(
         Some calls and the text of each, and the token of the next page; None: there are no more.
 
     Raises:
+        CallVariesError: it asks before it pays for a call, and each attempt asks for something
+            else. The run is blocked, as for a mistake of any handler.
         UnknownRunError, LeaseLostError, StoreUnavailableError: as `renew_lease`.
     """
     attempt = _attempt(engine, credentials)
@@ -161,8 +164,15 @@ def recorded_calls(
     page: list[tuple[CallResult, str]] = []
     size = 0
     asked = None if request is None else fingerprint_of(request)
-    calls = RecordedCalls(attempt)
-    if calls.count():
+    calls = recorded_calls_of(attempt)
+    has_news = calls.count()
+    if key is not None and asked is not None:
+        try:
+            has_news |= calls.note_request(key, asked)
+        except CallVariesError as error:
+            _settle(engine, attempt, Unable(BlockCode.HANDLER_MISTAKE, ErrorRecord.of(error)))
+            raise
+    if has_news:
         attempt.renew()
     for call, text in calls.found(page_token or "", key, asked):
         size += len(text)

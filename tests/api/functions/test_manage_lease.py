@@ -29,6 +29,7 @@ from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.services.engine import publish_owed
 from leasehold.services.limits import FILE_BYTES
 from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.read_runs import timeline_of
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.functions import remote_steps
@@ -494,6 +495,62 @@ def test_a_recorded_call_is_found_by_the_next_worker_and_its_first_result_counts
     step = engine.show(run.run_id).steps["count"]
     assert step.calls is not None
     assert (step.calls.made, step.spend) == (2, Spend(tokens=200, usd=1.0))
+
+
+def test_a_key_with_another_request_is_paid_again_and_traced(
+    engine: InProcessEngine, call: Call
+) -> None:
+    """As `ctx.once` does: never an error, and never a stale answer."""
+    run = engine.start("counts", {})
+    lease = claimed(call)
+    asked = {"key": "ask", "request": {"model": "m", "prompt": "a"}}
+    changed = asked | {"request": {"model": "m", "prompt": "b"}}
+    call("recordCall", **lease, **asked, result="of a")
+    call("release", **lease)
+    lease = claimed(call)
+
+    same = call("calls", **lease, **asked)[1]["calls"]
+    other = call("calls", **lease, **changed)[1]["calls"]
+    call("recordCall", **lease, **changed, result="of b")
+    then = [call("calls", **lease, **one)[1]["calls"] for one in (asked, changed)]
+
+    assert ([one["result"] for one in same], other) == (["of a"], [])
+    assert [[one["result"] for one in each] for each in then] == [["of a"], ["of b"]]
+    (diverged,) = [
+        each for each in timeline_of(engine.engine, run.run_id) if each.type == "call_diverged"
+    ]
+    assert diverged.detail == "call 'ask': another prompt"
+    calls = engine.show(run.run_id).steps["count"].calls
+    assert calls is not None
+    assert (calls.made, calls.diverged) == (2, 1)
+
+
+def test_a_request_that_varies_is_not_paid_for_without_end(
+    engine: InProcessEngine, call: Call
+) -> None:
+    """Each recorded call is progress, so nothing else would end a step that goes on for good."""
+    run = engine.start("counts", {})
+
+    def attempted(now: int) -> Answer:
+        lease = claimed(call)
+        request = {"prompt": f"it is {now} o'clock"}
+        answer = call("calls", **lease, key="ask", request=request)
+        if answer[0] == 200:
+            call("recordCall", **lease, key="ask", request=request, result=now)
+            call("release", **lease, continued=True)
+        return answer
+
+    answers = [attempted(now) for now in range(5)]
+    blocked = engine.show(run.run_id)
+    operate(engine.engine, run.run_id, OperationRequest(Operation.RETRY, actor="ada"))
+    again = [attempted(now) for now in (6, 7)]
+
+    assert [status for status, _ in answers] == [200, 200, 200, 200, 409]
+    assert code_of(answers[-1]) == (409, "call_varies")
+    assert "another prompt" in answers[-1][1]["error"]["message"]
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", "handler_mistake")
+    assert [status for status, _ in again] == [200, 409]
 
 
 def test_pages_of_recorded_calls_hold_all_of_them(engine: InProcessEngine, call: Call) -> None:

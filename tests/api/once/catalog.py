@@ -14,6 +14,7 @@ from leasehold import (
     GateContext,
     GateEntry,
     GatePolicyFailure,
+    PermanentError,
     PipelineEntry,
     Registry,
     RetryPolicy,
@@ -58,6 +59,21 @@ def ask(ctx: StepContext, given: dict[str, Any]) -> list[str]:
         more = (size,) if call is pay else ()
         answers.append(str(ctx.once(name, call, name, *more, keep=name in keep)))
     return answers
+
+
+def ask_at_first(ctx: StepContext, given: dict[str, Any]) -> str:
+    """Make calls that cost something in the first attempt, and none in another, which may fail."""
+
+    def paid(name: str) -> str:
+        ctx.spend(tokens=100, usd=0.5)
+        return pay(name)
+
+    if ctx.attempt == 1:
+        for name in given["names"]:
+            ctx.once(name, paid, name)
+    elif given["fails"]:
+        raise PermanentError("no")
+    return "done"
 
 
 async def aask(ctx: StepContext, given: dict[str, Any]) -> list[str]:
@@ -124,6 +140,7 @@ STEPS = Registry(
     "dispatch",
     [
         _entry("ask"),
+        _entry("ask_at_first"),
         _entry("aask"),
         _entry("ask-judged", gates=("judge",)),
         _entry("tell"),
@@ -134,6 +151,7 @@ PIPELINES = Registry(
     "pipelines",
     [
         PipelineEntry(name="asks", steps=("ask", "tell")),
+        PipelineEntry(name="asks-at-first", steps=("ask_at_first",)),
         PipelineEntry(name="asks-at-once", steps=("aask",)),
         PipelineEntry(name="judged", steps=("ask-judged",)),
         PipelineEntry(name="killed", steps=("kill_often",)),

@@ -12,6 +12,7 @@ from leasehold.domain.artifact_name import checkpoints_folder, step_folder, valu
 from leasehold.domain.checkpoint import CallCount, CallResult
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.recorded_calls import calls_of
+from leasehold.domain.spend import Spend
 from leasehold.domain.stored import Write
 from leasehold.ports.documents import Query
 from leasehold.services.read_results import list_calls
@@ -88,6 +89,22 @@ def test_a_killed_worker_leaves_what_it_recorded(engine: InProcessEngine) -> Non
     assert (done.status, MADE) == ("COMPLETED", [*NAMES, "told"])
     assert done.steps["ask"].attempts.expired == 1
     assert counted(done) == CallCount(made=3, spared=3)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_killed_worker_spent_counts_though_the_next_attempt_calls_nothing(
+    engine: InProcessEngine, fails: bool
+) -> None:
+    """Its step may end with that attempt, and its records go with the step."""
+    engine.faults.kill_before_settlement("ask_at_first")
+    run = engine.start("asks-at-first", {"names": NAMES, "fails": fails})
+    done = engine.run_until_settled(run.run_id)
+
+    step = done.steps["ask_at_first"]
+    assert (done.status, done.dead_lettered) == (("ERROR", True) if fails else ("COMPLETED", False))
+    assert (step.attempts.expired, MADE) == (1, NAMES)
+    assert counted(done, "ask_at_first") == CallCount(made=3)
+    assert step.spend == Spend(tokens=300, usd=1.5)
 
 
 def test_a_call_of_another_type_than_recorded_blocks(engine: InProcessEngine) -> None:

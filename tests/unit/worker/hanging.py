@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from leasehold import (
     StepContext,
     StepDispatchEntry,
 )
+from leasehold.errors import LeaseLostError
 
 #: By run: set by a handler that is there; set by a test that lets it go on; what it met then.
 THERE: dict[str, threading.Event] = {}
@@ -24,6 +26,8 @@ GO_ON: dict[str, threading.Event] = {}
 MET: dict[str, list[object]] = {}
 #: By run: how it says something; empty: it returns.
 SAYS: dict[str, str] = {}
+#: Released by a call of a thread beside the handler that hangs.
+MET_IN_CALL = threading.Semaphore(0)
 
 
 def hang(ctx: StepContext, given: Any) -> Any:
@@ -66,6 +70,8 @@ def mutter(ctx: StepContext, given: Any) -> Any:
         "progress": lambda: ctx.progress(0.5, f"{said}"),
         "checkpoint": lambda: ctx.checkpoint(said, [said]),
         "call": lambda: ctx.once(f"call-{said}", int),
+        "call of another thread": lambda: _at_once(ctx, int),
+        "call that hangs": lambda: _at_once(ctx, lambda: _hang_in_call(ctx.run_id)),
         "its log": lambda: ctx.log.warning("still here"),
         "any logger": lambda: logging.getLogger("shop").warning("still here"),
     }
@@ -77,6 +83,25 @@ def mutter(ctx: StepContext, given: Any) -> Any:
         GO_ON[ctx.run_id].clear()
         said += 1
         ways[SAYS[ctx.run_id]]()
+
+
+def _at_once(ctx: StepContext, call: Callable[[], int]) -> None:
+    """Make a call in another thread, and want it here too."""
+
+    def make() -> None:
+        with suppress(LeaseLostError):  # its attempt may have ended meanwhile
+            ctx.once("shared", call)
+
+    other = threading.Thread(target=make, name="other")
+    other.start()
+    make()
+    other.join()
+
+
+def _hang_in_call(run_id: str) -> int:
+    MET_IN_CALL.release()
+    GO_ON[run_id].wait(60)
+    return 0
 
 
 def done(ctx: StepContext, given: Any) -> Any:

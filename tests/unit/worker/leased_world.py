@@ -31,7 +31,7 @@ from leasehold.testing import FrozenClock
 
 
 class Network(SqliteDocuments):
-    """The store, behind a network that may be slow, hang or be down for one run."""
+    """The store, behind a network that may be slow, be down, or hang for a run or a collection."""
 
     clock: FrozenClock
     takes = 0.0
@@ -57,7 +57,7 @@ class Network(SqliteDocuments):
         in_transaction: bool = False,  # noqa: ARG002 - SQLite has one writer at a time
         within: float | None = None,
     ) -> Committed[Any]:
-        if ref.id == self.hangs:
+        if self.hangs in (ref.id, ref.collection):
             self.hanging.set()
             self.may_continue.wait(60)
         if threading.current_thread() is self.refuses:

@@ -33,7 +33,7 @@ from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.stopping.thread_stacks import stack_of
 from tests.unit.worker import hanging
-from tests.unit.worker.hanging import GO_ON, MET, SAYS, THERE
+from tests.unit.worker.hanging import GO_ON, MET, MET_IN_CALL, SAYS, THERE
 from tests.unit.worker.leased_world import World, holding, world_of
 from tests.worlds.waiting import until
 
@@ -386,6 +386,44 @@ def test_a_handler_that_waits_for_a_store_is_not_silent(world: World) -> None:
 
     assert is_there
     assert run.position.lease is not None
+
+
+@pytest.mark.parametrize("says", ["call", "call of another thread"])
+def test_a_handler_that_waits_for_a_slow_store_is_not_silent(world: World, says: str) -> None:
+    """It is not known yet to be away; a thread that waits for the turn of the call waits, too."""
+    attempt = hung(world, "mutter")
+    SAYS[attempt.run_id] = says
+    THERE[attempt.run_id].clear()
+    world.store.hangs = f"runs/{attempt.run_id}/calls"
+    GO_ON[attempt.run_id].set()
+    assert world.store.hanging.wait(30)
+
+    attempt.hear_nothing(40)
+    before = attempt.run
+    world.store.may_continue.set()
+    is_there = THERE[attempt.run_id].wait(30)
+    SAYS[attempt.run_id] = ""
+    attempt.come_back()
+
+    assert is_there
+    assert before.position.lease is not None
+    assert attempt.run.status == "COMPLETED"
+
+
+def test_a_handler_that_waits_for_a_call_of_another_thread_is_silent_with_it(world: World) -> None:
+    """That call asks no store: its provider hangs, and nothing else would end it."""
+    attempt = hung(world, "mutter")
+    SAYS[attempt.run_id] = "call that hangs"
+    GO_ON[attempt.run_id].set()
+    assert MET_IN_CALL.acquire(timeout=30)
+
+    attempt.hear_nothing(31)
+    run = attempt.run
+    SAYS[attempt.run_id] = ""
+    attempt.come_back()
+
+    assert run.error is not None
+    assert run.error.code == "silence_limit_exceeded"
 
 
 def test_a_cancelled_run_ended_with_its_cancellation(world: World) -> None:
