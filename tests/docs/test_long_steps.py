@@ -6,13 +6,13 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import Shell
+from tests.worlds.processes import run_to_end
 
 PAGE = (Path(__file__).parents[2] / "docs/long-steps.md").read_text()
 
@@ -28,14 +28,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_tests_of_the_page_pass_without_a_warning(folder: Path) -> None:
-    tested = subprocess.run(
+    tested = run_to_end(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
         cwd=folder,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
 
     assert tested.returncode == 0, tested.stdout

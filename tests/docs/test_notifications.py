@@ -8,7 +8,6 @@ import json
 import os
 import re
 import runpy
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -20,6 +19,7 @@ from leasehold import Registry, WebhookChannel
 from leasehold.adapters.clock import SystemClock
 from leasehold.domain.event_message import EventMessage
 from tests.api.channels.deliveries import TIMEOUT_S, delivery, opener
+from tests.worlds.processes import run_to_end
 
 PAGE = (Path(__file__).parents[2] / "docs/notifications.md").read_text()
 
@@ -78,14 +78,10 @@ def test_the_own_channel_of_the_page_passes_its_test(tmp_path: Path) -> None:
     for name in ("pager.py", "test_pager.py"):
         (tmp_path / name).write_text(block(re.escape(name)))
 
-    done = subprocess.run(
+    done = run_to_end(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
 
     assert done.returncode == 0, done.stdout

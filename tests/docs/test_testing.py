@@ -10,6 +10,7 @@ from pathlib import Path
 
 from leasehold.domain.lifecycle.operate import Operation
 from leasehold.testing import InProcessEngine
+from tests.worlds.processes import run_to_end
 
 PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text()
 
@@ -50,12 +51,8 @@ def test_the_page_says_which_operations_an_engine_has_and_which_not() -> None:
 
 
 def run(folder: Path, *module: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run_to_end(
         [sys.executable, "-m", *module],
         cwd=folder,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -26,9 +26,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.worlds.waiting import until
 
-_PATIENCE_S: Final = 60.0
 _LOOKS_S: Final = 0.01
 #: The tools of a batch that are recorded before another one is killed, or ends: so it is known
 #: which were under way.
@@ -127,8 +125,10 @@ def steps_of(module: str, *handlers: str) -> Registry[StepDispatchEntry]:
             StepDispatchEntry(
                 step_type=name,
                 handler=f"{module}:{name}",
-                agent_timeout=timedelta(minutes=1),
-                dispatch_deadline=timedelta(minutes=2),
+                agent_timeout=timedelta(
+                    minutes=5
+                ),  # for one that hangs; a kill is no matter of time
+                dispatch_deadline=timedelta(minutes=10),
                 max_retries=20,
                 retry=RetryPolicy(first=timedelta(seconds=0.01), factor=1),
             )
@@ -170,5 +170,23 @@ def attempt(engine: Engine, run_id: str) -> Manifest:
 
 def settled(engine: Engine, run_id: str) -> Manifest:
     """Have attempts made until the run is terminal; return it."""
-    until(lambda: attempt(engine, run_id).is_terminal, _PATIENCE_S)
-    return get_run(engine, run_id)
+    return after_attempts(engine, run_id, lambda run: run.is_terminal)
+
+
+def blocked(engine: Engine, run_id: str) -> Manifest:
+    """Have attempts made until the run is blocked; return it."""
+    return after_attempts(engine, run_id, lambda run: run.status == "BLOCKED")
+
+
+def after_attempts(engine: Engine, run_id: str, is_enough: Callable[[Manifest], bool]) -> Manifest:
+    """Have attempts made until that is enough; return the run.
+
+    No clock is asked: each attempt has its limits, and a run its retries. The first attempt imports
+    the library, which takes most of a minute on a loaded machine.
+    """
+    while not is_enough(run := attempt(engine, run_id)):
+        assert run.block is None, run.block
+        assert not run.is_terminal, run.error
+        assert run.error is None or run.error.code != "agent_timeout_exceeded", run.error
+        time.sleep(_LOOKS_S)
+    return run

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
+
+from tests.worlds.processes import run_to_end
 
 _PAGE: Final = Path(__file__).parents[2] / "docs/agents.md"
 _FILE: Final = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -25,14 +25,7 @@ def write_files(library: str, folder: Path) -> list[str]:
 
 def output_of_tests(folder: Path) -> str:
     """Return what the tests in a folder print, without a warning among them."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
-        cwd=folder,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
+    done = run_to_end(command, cwd=folder)
     assert done.returncode == 0, done.stdout
     return done.stdout

@@ -18,8 +18,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import timeline_of
 from tests.integrations.conftest import HERE
-from tests.integrations.kills import Deeds, attempt, engine_of, settled, start
-from tests.worlds.waiting import until
+from tests.integrations.kills import Deeds, attempt, blocked, engine_of, settled, start
 
 pytestmark = pytest.mark.sandboxed
 
@@ -97,8 +96,7 @@ def test_a_tool_that_must_not_be_repeated_waits_for_a_person(
     deeds = Deeds(tmp_path)
     deeds.kill_at("d")
     run_id = start(engine, pipeline, {"folder": str(tmp_path), "on_unknown": {"d": "ask"}})
-    until(lambda: attempt(engine, run_id).status == "BLOCKED")
-    block = attempt(engine, run_id).block
+    block = blocked(engine, run_id).block
 
     operate(engine, run_id, OperationRequest(Operation.APPROVE, actor="ada", output="d by hand"))
     run = settled(engine, run_id)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integrations.pages import output_of_tests, write_files
+from tests.worlds.processes import run_to_end
 
 
 def test_the_agent_of_the_readme_is_that_of_the_page(tmp_path: Path) -> None:
@@ -24,15 +25,8 @@ def test_the_agent_of_the_readme_is_that_of_the_page(tmp_path: Path) -> None:
 
 
 def checked(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "leasehold", "check"],
-        cwd=folder,
-        env={"LEASEHOLD_CATALOG": "steps", "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-m", "leasehold", "check"]
+    return run_to_end(command, cwd=folder, env={"LEASEHOLD_CATALOG": "steps", "PATH": ""})
 
 
 def test_the_tests_of_the_page_pass_without_a_warning(tmp_path: Path) -> None:
