@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -26,7 +27,7 @@ from leasehold.domain.effect import Task
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import Write
-from leasehold.errors import LeaseLostError
+from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.audit import audit
@@ -41,9 +42,12 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.builders import let_pass
-from tests.worlds.wrapped import Wrapped
+from tests.worlds.wrapped import AnswerLost, Wrapped
 
 COUNT = 6
+#: Of the commits of a run the gate loses the answers of the first ones, as does the nightly job of
+#: all: of so many at least.
+SOME, FEWEST = 3, 8
 #: So often a task comes twice.
 _TWICE = 0.3
 
@@ -192,6 +196,35 @@ def test_a_question_for_the_children_of_one_place_joins_none_of_the_next(
     assert (second.status, second.block) == (RunStatus.PENDING, None)
     drain(engine, queue)
     assert get_run(engine, run.run_id).steps["say_total"].output == f'"{COUNT} make 55"'
+
+
+@pytest.mark.parametrize("most", [SOME, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_a_lost_answer_repeats_no_item_and_no_join(
+    engine: Engine, queue: Queue, unique: str, most: int
+) -> None:
+    """Each commit of a run with a list stands once while its answer is lost: from arrival to end.
+
+    The caller has an error, or asks again; what is owed then, the sweep finds.
+    """
+    for number in range(1, most + 1):
+        name = f"{unique}-{number}"
+        run = start(engine, name, count=2)
+        lost = AnswerLost(engine.documents, number)
+        deaf = replace(engine, documents=cast(Documents, lost))
+
+        for _ in range(4):
+            with suppress(StoreUnavailableError):
+                drain(deaf, queue)
+            for one in (run, *lanes(engine, run)):
+                let_pass(engine.documents, one.run_id, timedelta(minutes=5))
+            sweep(engine, among={run.run_id, *(lane.run_id for lane in lanes(engine, run))})
+
+        assert total(engine, run) == (1, 2)
+        assert times(name, 2) == [1, 1]
+        if not lost.is_lost:
+            assert number > FEWEST
+            return
+    assert most == SOME
 
 
 class _Interrupted(Wrapped[Documents]):

@@ -26,7 +26,7 @@ from leasehold.domain.result import Finished, Waiting
 from leasehold.domain.slots import Slot, slot_ref
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Write, replace
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Documents
 from leasehold.presentation.run_state import state_and_reason, step_line
 from leasehold.registry.pipelines import Catalog
@@ -39,6 +39,8 @@ from leasehold.services.read_runs import RunFilter, get_run, list_summaries
 from leasehold.services.slots import Share
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
+from tests.worlds.builders import let_pass
+from tests.worlds.wrapped import Overtaken
 
 #: What handlers are let go by, and what they say once they work, by the name in their input.
 GO: dict[str, threading.Event] = {}
@@ -533,6 +535,59 @@ def test_the_slot_released_twice(world: World, engine: Engine, bound: Bound) -> 
     found = engine.documents.get(slot_ref(bound.key, held.number))
     assert found is not None
     assert Slot.model_validate(found.document).run_id == other
+
+
+def test_a_slot_is_free_the_moment_its_lease_runs_out(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    """Its worker fell silent, and no sweep has come by: the run still names that lease."""
+    silent, second, third = (
+        engine.leases.attempt_of(engine, arrive(engine, Hint(world.start(), 1))) for _ in range(3)
+    )
+    assert slots.take(engine, silent, bound, "")
+    assert slots.take(engine, second, bound, "")
+    assert slots.take(engine, third, bound, "") is None
+
+    let_pass(engine.documents, silent.name.run_id, timedelta(minutes=5))
+
+    assert slots.take(engine, third, bound, "")
+    assert world.run(silent.name.run_id).position.lease is not None
+
+
+@pytest.mark.parametrize("was_used", [False, True])
+def test_of_two_that_find_the_same_slot_free_one_has_it(
+    world: World, engine: Engine, bound: Bound, was_used: bool
+) -> None:
+    """Else both would be at work in it: one more than the limit."""
+    slow, fast = (
+        engine.leases.attempt_of(engine, arrive(engine, Hint(world.start(), 1))) for _ in range(2)
+    )
+    only = bound._replace(most=1)
+    if was_used:
+        (held,) = slots.take(engine, slow, only, "") or ()
+        slots.give_back(engine, slow, held)
+    taken: list[object] = []
+
+    def take() -> None:
+        taken.append(slots.take(engine, fast, only, ""))
+
+    late = Overtaken(engine.documents, "slots", take)
+
+    assert slots.take(replace(engine, documents=late), slow, only, "") is None
+    assert taken[0] is not None
+
+
+def test_a_worker_whose_lease_may_be_over_takes_no_slot(world: World, engine: Engine) -> None:
+    """Its slot would not count, and its call would be one beside those of the limit."""
+    run_id = world.start("asks")
+    zombie = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
+    given = world.run(run_id).input or ""
+    limits = slots.HandlerLimits(engine, zombie, STEPS["asks"], given)
+    zombie.ends_at = engine.clock.monotonic()
+
+    with pytest.raises(LeaseLostError):
+        limits.take("provider:{given.model}")
+    assert not zombie.slots
 
 
 def test_no_more_than_the_rate_begin_and_the_first_that_waits_is_called_for_its_turn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +34,7 @@ from leasehold.services.schedules import (
     trigger_schedule,
 )
 from leasehold.services.sweep import sweep as sweep_runs
+from tests.worlds.wrapped import AnswerLost, Overtaken
 
 
 def work(_: StepContext, given: Any) -> Any:
@@ -193,6 +195,64 @@ def test_two_servers_and_a_sweep_at_once_start_one_run(make: Make, unique: str) 
     assert len(runs_of(engines[0], unique)) == 1
     assert attend(engines[0]) == []
     assert fates(engines[0], unique) == [Fate.STARTED]
+
+
+def test_a_start_that_is_recorded_late_loses_no_other_one(
+    make: Make, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two started the run of one time; as the slow one records that, the next one is owed."""
+    slow, fast = make(overlap="allow"), make(overlap="allow")
+    attend(slow)
+    let_pass(slow.documents, unique, timedelta(minutes=2))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def go_on() -> None:
+        is_over = iter([False, True]).__next__
+        assert len(attend_schedules(fast, is_over)) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(schedules, "start_run", killed)
+            with pytest.raises(KeyboardInterrupt):
+                attend(fast)
+
+    late = Overtaken(slow.documents, "schedules", go_on, before=2)
+    started = attend(replace(slow, documents=cast(Documents, late)))
+
+    assert len(set(started)) == 2
+    assert fates(slow, unique) == [Fate.STARTED] * 2
+
+
+def test_what_was_read_before_another_process_started_a_run_decides_nothing(
+    make: Make, unique: str
+) -> None:
+    """The run of the next time would begin beside that one, which is not over."""
+    slow, fast = make(), make()
+    due_once(slow, unique)
+
+    def go_on() -> None:
+        assert len(attend(fast)) == 1
+        let_pass(fast.documents, unique, timedelta(minutes=1))
+
+    late = Overtaken(slow.documents, "schedules", go_on)
+
+    assert attend(replace(slow, documents=cast(Documents, late))) == []
+    assert attend(slow) == []
+    assert fates(slow, unique) == [Fate.STARTED, Fate.SKIPPED]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3], ids=["decided", "started", "recorded"])
+def test_a_lost_answer_starts_no_second_run(make: Make, unique: str, number: int) -> None:
+    deaf = make()
+    due_once(deaf, unique)
+    documents = AnswerLost(deaf.documents, number)
+
+    attend(replace(deaf, documents=cast(Documents, documents)))
+    attend(make())
+
+    assert documents.is_lost
+    assert len(runs_of(deaf, unique)) == 1
+    assert fates(deaf, unique) == [Fate.STARTED]
 
 
 def test_a_time_of_a_run_that_is_not_over_is_skipped_with_the_reason(

@@ -21,7 +21,7 @@ from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import SignalRequest as Wanted
 from leasehold.errors import StoreUnavailableError
-from leasehold.ports.documents import Committed, Documents
+from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.remote_workers.manage_lease import LeaseCredentials, await_signal, complete_step
@@ -32,7 +32,7 @@ from leasehold.services.signal_run import SignalRequest, send_signal
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.conformance.remote_step import engine_of_remote_step
-from tests.worlds.wrapped import Wrapped
+from tests.worlds.wrapped import AnswerLost
 
 pytestmark = pytest.mark.sandboxed
 
@@ -175,19 +175,6 @@ def test_senders_of_one_id_at_once_count_once(remote: Engine) -> None:
 
     assert sorted(outcomes) == ["signal_kept"] + ["signal_known"] * 7
     assert len(get_run(remote, run_id).signals or ()) == 1
-
-
-class AnswerLost(Wrapped[Documents]):
-    """A store whose next commit stands, and whose answer to it is lost."""
-
-    is_lost = False
-
-    def transact(self, *given: Any, **named: Any) -> Committed[Any]:
-        committed = self.inner.transact(*given, **named)
-        if not self.is_lost:
-            self.is_lost = True
-            raise StoreUnavailableError(store="store", problem="the answer was lost")
-        return committed
 
 
 def test_a_sender_that_hears_no_answer_sends_again(remote: Engine) -> None:

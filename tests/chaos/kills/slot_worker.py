@@ -15,7 +15,8 @@ from typing import Any, Final
 from leasehold import Limit, PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.in_process import InProcessEngine
 
-WORK_S: Final = 0.1
+#: How long an attempt works.
+WORK_S: Final = "SLOT_WORK_S"
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -51,7 +52,7 @@ def engine_of(folder: Path, limit: int, workers: int) -> InProcessEngine:
 def call(ctx: StepContext, given: Any) -> Any:
     """Note that a call begins, take some time, and note that it is over."""
     note("begin", ctx.run_id)
-    time.sleep(WORK_S)
+    time.sleep(float(os.environ[WORK_S]))
     note("end", ctx.run_id)
     return given
 
@@ -64,9 +65,9 @@ def note(event: str, run_id: str) -> None:
     os.close(file)
 
 
-def work(pipe: Connection, folder: Path, limit: int) -> None:
+def work(pipe: Connection, folder: Path, limit: int, work_s: float) -> None:
     """Work on whatever there is, until this process is killed, or the other end of the pipe is."""
-    os.environ.update(settings(folder))
+    os.environ.update({**settings(folder), WORK_S: str(work_s)})
     engine = engine_of(folder, limit, workers=limit + 2)
     engine.look_after_every_run(0.5)
     engine.adopt_all()

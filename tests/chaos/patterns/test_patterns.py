@@ -147,5 +147,9 @@ def test_and_in_a_long_storm_on_each_store(tmp_path: Path, kind: str) -> None:
 
     after = survive(storm, tmp_path, print)
 
+    counts = {step: len(after.begun(step)) for step in ("make", "attempt", "make-batch", "join")}
+    most = {what: most_at_once(after.spans(what)) for what in ("call", "line")}
+    print(f"{len(after.killed)} kills ({after.frozen} frozen), {len(after.runs)} runs, attempts")  # noqa: T201 - of the nightly
+    print(f"{counts}, most at once {most}, {len(after.ticks)} times of the schedule")  # noqa: T201 - likewise
     check(after, storm)
     assert most_at_once(after.spans("call")) == AT_ONCE
