@@ -137,7 +137,7 @@ def decide(
     if state is None:
         return began(entry, now)
     if (state.cron, state.tz) != (entry.cron, entry.tz):
-        state = replace(state, cron=entry.cron, tz=entry.tz, decided=now, buffered=None)
+        state = _with_other_times(state, entry, now)
     if state.starting is not None:
         return state
     if state.buffered is not None and not is_live and not state.paused:
@@ -209,6 +209,15 @@ def dropped(state: ScheduleState, entry: Times, now: datetime) -> ScheduleState:
     return replace(_line(state, time, Fate.MISSED, now, reason), problem="", decided=state.decided)
 
 
+def removed(state: ScheduleState) -> ScheduleState:
+    """Return a schedule that the catalog has no more, with what becomes of a time that is owed."""
+    time = state.starting or state.buffered
+    if time is None:
+        return state
+    problem = f"the catalog does not have it any more, so its time {time:%Y-%m-%d %H:%M}Z waits"
+    return replace(state, problem=f"{problem} until it has it again")
+
+
 def ordered(
     state: ScheduleState, time: datetime, now: datetime, *, reason: str, order_id: str | None = None
 ) -> ScheduleState:
@@ -227,6 +236,14 @@ def free_second(state: ScheduleState, now: datetime) -> datetime:
     while time in taken or not time.second:
         time += timedelta(seconds=1)
     return time
+
+
+def _with_other_times(state: ScheduleState, entry: Times, now: datetime) -> ScheduleState:
+    """Return a schedule that has changed: no time of the past is due, nor one that is buffered."""
+    if state.buffered is not None:
+        reason = "the schedule changed its times before this one began"
+        state = _line(state, state.buffered, Fate.SKIPPED, now, reason)
+    return replace(state, cron=entry.cron, tz=entry.tz, decided=now, buffered=None)
 
 
 def _due(entry: Times, since: datetime, now: datetime) -> list[datetime]:

@@ -28,6 +28,7 @@ from leasehold.domain.schedule import (
     next_look,
     ordered,
     recorded,
+    removed,
     run_id_of,
     schedule_key,
     schedule_ref,
@@ -367,4 +368,6 @@ def _report(engine: Engine, name: str, state: ScheduleState | None) -> ScheduleR
     next_at = None
     if entry is not None:
         next_at = next(iter(entry.after(engine.clock.now())), None)
+    elif state is not None:
+        state = removed(state)
     return ScheduleReport(name, entry, state, next_at)
