@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 _MAX_BYTES: Final = 1024 * 1024
-#: No key lies deeper; a file that refers to itself ends there.
-_DEEPEST: Final = 4
 _ALIKE: Final = 0.6
+#: A part of the file within a parser's sentence: it may be a secret. Names in <> are the parser's.
+_OF_FILE: Final = re.compile(r" '[^'<][^']+'")
 _OF_STEP: Final = re.compile(r"settings\.PIPELINE_.+_(TIMEOUT_MS|DEADLINE_S)")
 
 
@@ -42,7 +42,7 @@ def settings_in(path: str, entries: Mapping[str, SettingEntry]) -> dict[str, str
             value that is not allowed; a bad threshold is left to `read_settings`.
     """
     found: dict[str, str] = {}
-    for key, node in _leaves(_root(path), path):
+    for key, node in _leaves(_root(path), path, set()):
         where = f"{path}, line {node.start_mark.line + 1}"
         entry = entries.get(key)
         if entry is None and _is_empty(node) and any(one.startswith(f"{key}.") for one in entries):
@@ -86,7 +86,7 @@ def _root(path: str) -> yaml.Node | None:
         problem = str(error)
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
             where, problem = f"{path}, line {error.problem_mark.line + 1}", str(error.problem)
-        problem = " ".join(problem.split())[:300]
+        problem = _OF_FILE.sub("", " ".join(problem.split()))[:300]
         raise SettingsFileError(
             where=where, problem=f"it is no YAML that can be read ({problem})"
         ) from None
@@ -112,9 +112,13 @@ def _bytes_of(path: str) -> bytes:
 
 
 def _leaves(
-    node: yaml.Node | None, path: str, prefix: str = "", depth: int = 0
+    node: yaml.Node | None, path: str, seen: set[yaml.Node], prefix: str = ""
 ) -> Iterator[tuple[str, yaml.Node]]:
-    """Yield each key with its value: `budget.percentile` for `percentile` under `budget`."""
+    """Yield each key with its value: `budget.percentile` for `percentile` under `budget`.
+
+    A section that stands at several keys is read at the first of them alone: aliases of aliases
+    would take forever, and a section can have itself.
+    """
     import yaml  # noqa: PLC0415 - as above
 
     if node is None:
@@ -129,14 +133,15 @@ def _leaves(
             where = f"{path}, line {name.start_mark.line + 1}"
             raise SettingsFileError(where=where, problem="a key is no text")
         key = f"{prefix}.{name.value}" if prefix else str(name.value)
-        if depth < _DEEPEST and isinstance(value, yaml.MappingNode):
-            yield from _leaves(value, path, key, depth + 1)
+        if isinstance(value, yaml.MappingNode) and value.value and value not in seen:
+            seen.add(value)
+            yield from _leaves(value, path, seen, key)
         else:
             yield key, value
 
 
 def _is_empty(node: yaml.Node) -> bool:
-    return bool(node.tag.endswith(":null"))
+    return bool(node.tag.endswith(":null")) or (node.tag.endswith(":map") and not node.value)
 
 
 def _unknown(key: str, entries: Mapping[str, SettingEntry]) -> str:

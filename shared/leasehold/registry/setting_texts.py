@@ -120,6 +120,8 @@ def number(least: float, most: float) -> Callable[[str], float]:
     """Return what reads a number from `least` to `most`."""
 
     def read(text: str) -> float:
+        if not text.isascii() or "_" in text:  # as for a whole number
+            raise ValueError(text)
         value = float(text)
         if not least <= value <= most:  # nor a NaN
             raise ValueError(text)

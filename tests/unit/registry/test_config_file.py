@@ -120,6 +120,9 @@ def test_a_file_may_be_empty(file: Path, text: str) -> None:
             "leasehold.yaml: delivery.retry_policy.first_wait: PIPELINE_DELIVERY_WAIT_S is '700';",
         ),
         ("a: &x {b: *x}\n", "is no setting"),
+        ("bugdet: {}\n", "line 1: 'bugdet' is no setting; allowed: "),
+        ("budget: {safety_buffer: 1_80}\n", "budget.safety_buffer is '1_80'; allowed: seconds"),
+        ("budget: {safety_buffer: \u0663}\n", "budget.safety_buffer is '\u0663'; allowed: seconds"),
         ("\x00", "it is no YAML that can be read"),
         ("!!python/object/apply:os.system [id]\n", "it has no keys at its top"),
     ],
@@ -134,6 +137,29 @@ def test_a_mistake_is_refused_in_one_line_that_names_the_key(
     assert line in message
     assert message.startswith(str(file))
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("value", ["*hunter2", "!hunter2!x y"])
+def test_a_secret_that_is_no_yaml_is_not_shown(file: Path, value: str) -> None:
+    """An alias, or a tag: the words of the parser have its name, and are in every log."""
+    with pytest.raises(SettingsFileError, match="line 2: it is no YAML") as refused:
+        read(file, f"settings:\n  LEASEHOLD_TOKEN: {value}\n")
+
+    assert "hunter2" not in str(refused.value)
+
+
+def test_sections_of_sections_are_read_once_each(file: Path) -> None:
+    """A file of 1 MiB had more keys than a process can look at, none of which has a value."""
+    aliases = ", ".join("k: *a{}" for _ in range(60))
+    sections = ["s0: &a0 {}"] + [
+        f"s{level}: &a{level} {{{aliases.replace('{}', str(level - 1))}}}" for level in (1, 2, 3)
+    ]
+
+    with pytest.raises(SettingsFileError, match=r"line 1: 's0' is no setting"):
+        read(file, "\n".join(sections))
+    sections[0] = "budget: &a0 {}"
+    with pytest.raises(SettingsFileError, match=r"line 1: 's1\.k' is no setting"):
+        read(file, "\n".join(sections))
 
 
 def test_a_file_that_is_away_or_no_text_is_refused(file: Path, tmp_path: Path) -> None:
