@@ -407,6 +407,28 @@ def test_a_derivation_that_began_earlier_does_not_undo_a_later_one(
     assert not derived.has_changed
 
 
+def test_a_deploy_that_only_proposes_does_not_undo_what_is_applied_meanwhile(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    """Schedulers call both at the same minute: the one that looks last would always win."""
+    write_runs(documents, unique, count=30)
+    applying, proposing = open_bundle(), open_bundle(limit_strategy="propose")
+
+    def slow(step_type: str, since: datetime) -> Any:
+        (derived,) = derive_budgets(applying.engine)
+        assert derived.budget is not None
+        looked_first = {"derivedAt": derived.budget.derived_at - MINUTE}
+        stored = to_document(derived.budget) | looked_first
+        documents.transact(budget_ref(step_type), lambda *_: Write(None, stored))
+        return LedgerSamples(proposing.engine).samples(step_type, since)
+
+    (derived,) = derive_budgets(proposing.engine, slow)
+
+    assert "Another deploy derived this step" in derived.problem
+    (kept,) = [one for one in read_budgets(applying.engine) if one.step_type == unique]
+    assert kept.strategy == "phase_decoupled"
+
+
 def test_a_clock_that_was_ahead_holds_no_limit_up(
     documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
 ) -> None:

@@ -316,13 +316,9 @@ def _derive(engine: Engine, source: SampleSource, entry: StepDispatchEntry) -> D
         if _is_applied_elsewhere(last, settings.strategy, now):
             return Derived(entry.step_type, None, reasons.APPLIED_ELSEWHERE)
         budget = _budget(entry, samples, now, last, settings)
-        is_stored = engine.documents.transact(ref, partial(_put, budget)).answer
+        return engine.documents.transact(ref, partial(_put, budget)).answer
     except LeaseholdError as error:
         return Derived(entry.step_type, None, error.message)
-    if not is_stored:
-        return Derived(entry.step_type, budget)
-    applied = budget.declared if last is None else last.applied
-    return Derived(entry.step_type, budget, has_changed=budget.applied != applied)
 
 
 def _look(document: Document | None, now: datetime) -> Write[tuple[Document | None, datetime]]:
@@ -330,7 +326,7 @@ def _look(document: Document | None, now: datetime) -> Write[tuple[Document | No
     return Write((document, now))
 
 
-def _is_applied_elsewhere(last: Budget | None, strategy: Strategy, now: datetime) -> bool:
+def _is_applied_elsewhere(last: Budget | None, strategy: str, now: datetime) -> bool:
     """Return whether another deploy goes by the budget that is stored, and this one would not.
 
     Each would undo what the other has learnt, once an hour. What is only proposed gives way; after
@@ -341,12 +337,19 @@ def _is_applied_elsewhere(last: Budget | None, strategy: Strategy, now: datetime
     return timedelta(0) <= now - last.derived_at < _TWO_TURNS
 
 
-def _put(budget: Budget, before: Document | None, now: datetime) -> Write[bool]:
-    """Store the budget, unless another derivation that began later has stored its own."""
-    last = _last(before)
+def _put(budget: Budget, before: Document | None, now: datetime) -> Write[Derived]:
+    """Store the budget, unless the one that stands there by now is not to be replaced.
+
+    All deploys are called at the same minute: another derivation may have stored its own meanwhile.
+    """
+    step, last = budget.step_type, _last(before)
+    if _is_applied_elsewhere(last, budget.strategy, now):
+        return Write(Derived(step, None, reasons.APPLIED_ELSEWHERE))
     if last is not None and budget.derived_at < last.derived_at <= now:
-        return Write(answer=False)
-    return Write(True, to_document(budget))
+        return Write(Derived(step, budget))
+    applied = budget.declared if last is None else last.applied
+    derived = Derived(step, budget, has_changed=budget.applied != applied)
+    return Write(derived, to_document(budget))
 
 
 def budget_settings(engine: Engine, entry: StepDispatchEntry) -> BudgetSettings:
