@@ -232,7 +232,7 @@ def compute_table() -> str:
         ["the jobs of Cloud Scheduler, for sweeps and for limits", _usd(JOBS.of(2))],
         [
             f"a month of limits for a step: {DERIVATIONS_A_MONTH} x {READS_A_STEP:,} reads",
-            _usd(DERIVATIONS_A_MONTH * usd_of({Kind.READ: READS_A_STEP + 2, Kind.WRITE: 1})),
+            _usd(DERIVATIONS_A_MONTH * usd_of({Kind.READ: READS_A_STEP, Kind.WRITE: 1})),
         ],
         [
             f"a month of {len(ALERTS)} alerts, 1 condition each",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler
@@ -22,11 +23,10 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.override import override_ref
 from leasehold.domain.stored import Ref, Write
 from leasehold.errors import MetricsUnavailableError, UnknownKeyError
-from leasehold.ports.documents import Documents
+from leasehold.ports.documents import Documents, Query
 from leasehold.registry.dispatch import STRATEGIES
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.derive_budgets import (
-    READS_A_STEP,
     LedgerSamples,
     derive_and_report,
     derive_budgets,
@@ -34,7 +34,9 @@ from leasehold.services.derive_budgets import (
     read_budgets,
 )
 from leasehold.services.reporting import Facts
+from tests.conformance.stores import DOCUMENTS
 from tests.worlds.loopback_http import LoopbackHttp
+from tests.worlds.wrapped import Wrapped
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -499,7 +501,46 @@ def test_no_more_runs_are_read_than_may_be_and_the_newest_count(
     found = source.samples(unique, now - timedelta(days=7))
 
     assert [getattr(one, "execution_seconds", None) for one in found] == [6.0]
-    assert READS_A_STEP == 1000
+
+
+class CountedReads(Wrapped[Documents]):
+    """A store that counts the documents that are read."""
+
+    reads = 0
+
+    def transact(self, ref: Ref, decide: Any, **options: Any) -> Any:
+        self.reads += 1
+        return self.inner.transact(ref, decide, **options)
+
+    def query(self, query: Query) -> Any:
+        found = list(self.inner.query(query))
+        self.reads += len(found)
+        return found
+
+
+def test_a_derivation_reads_no_more_than_a_thousand_documents_for_a_step(
+    tmp_path: Path, unique: str
+) -> None:
+    steps = f"{unique}-1", f"{unique}-2"
+    catalog = Catalog(
+        steps=Registry("dispatch", [step(name) for name in steps]),
+        pipelines=Registry("pipelines", [PipelineEntry(name="two", steps=steps)]),
+    )
+    with DOCUMENTS["sqlite"](tmp_path) as documents:
+        for name in steps:
+            write_runs(documents, name, count=1005)
+        counted = CountedReads(documents)
+        with closing(
+            boot({"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"}, catalog=catalog, documents=counted)
+        ) as bundle:
+            derive_budgets(bundle.engine)
+            counted.reads = 0
+
+            found = derive_budgets(bundle.engine)
+
+    counts = [one.budget.counts["successes"] for one in found if one.budget]
+    assert counts == [997, 997], "of the newest runs"
+    assert counted.reads == 2 * 1000
 
 
 def answer(request: BaseHTTPRequestHandler, count: int) -> None:

@@ -46,8 +46,10 @@ from leasehold.registry.dispatch import MIN_DEADLINE, StepDispatchEntry, budget_
 from leasehold.services.engine import Engine
 from leasehold.services.reporting import Facts
 
-#: So many entries of the ledger are read for a step, the newest ones.
+#: So many documents are read for a step: its budget (in the list of all, before, and as it is
+#: stored), and the newest entries of the ledger.
 READS_A_STEP: Final = 1000
+_ENTRIES: Final = READS_A_STEP - 3
 #: The `event` of the line of a step whose last attempts were all clipped.
 LIMIT_CLIPS: Final = "LIMIT_CLIPS"
 
@@ -85,7 +87,7 @@ class LedgerSamples:
     engine: Engine
 
     def samples(self, step_type: str, since: datetime) -> Sequence[object]:
-        """Return the attempts of a step, of the `READS_A_STEP` newest runs that ended since then.
+        """Return the attempts of a step, of the newest runs that ended since then.
 
         Raises:
             StoreUnavailableError: the store did not answer.
@@ -99,7 +101,7 @@ class LedgerSamples:
             ),
             order_by="endedAt",
             descending=True,
-            limit=READS_A_STEP,
+            limit=_ENTRIES,
             within=_READ_WITHIN_S,
             fields=tuple(f"steps.{name}" for name in names),
         )
