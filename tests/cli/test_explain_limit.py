@@ -220,6 +220,24 @@ def test_a_step_without_attempts_gets_one_line_that_says_what_to_do(shell: Shell
     assert shell.json("explain-limit", "ship")["histogram"] == []
 
 
+def test_money_stands_beside_the_time_where_handlers_say_what_they_spend(shell: Shell) -> None:
+    folder = shell.folder / ".leasehold"
+    folder.mkdir(exist_ok=True)
+    store = SqliteDocuments(folder / "leasehold.db", SystemClock())
+    for number in range(10):
+        step = {"executionSeconds": 20.0, "usd": 10.0}
+        store.transact(ledger_ref(f"r-{number}"), partial(_written, number, step))
+    clipped = {"end": "failed", "reason": "agent_timeout_exceeded", "executionSeconds": 30.0}
+    store.transact(ledger_ref("r-10"), partial(_written, 10, {**clipped}))
+    store.close()
+
+    done = shell.run("explain-limit", "charge", "--what-if", "5s")
+    (_, _, found) = shell.json("explain-limit", "charge", "--what-if", "5s")["limits"]
+
+    assert "what if\t5.0 s\t10 of 11\t0.8 min, 25.00 USD\t25 s sooner" in done.stdout
+    assert (found["lostUsd"], found["savedUsd"]) == (25.0, 0.0)
+
+
 def test_after_a_drift_a_line_says_which_attempts_are_drawn_and_which_are_in_the_table(
     shell: Shell,
 ) -> None:

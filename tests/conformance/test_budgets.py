@@ -241,6 +241,30 @@ def test_attempts_that_did_not_come_to_an_end_count_as_longer_ones(
     assert counts["retried"] == 6, "the first attempt is none, and failures are not learnt from"
 
 
+def test_attempts_share_what_their_step_has_spent_by_their_time(
+    documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
+) -> None:
+    now = now_of(documents)
+    clipped = {"end": "failed", "reason": "agent_timeout_exceeded", "executionSeconds": 30.0}
+    earlier = [{"attempt": 1, "at": now - MINUTE, **clipped}]
+    for number, usd in enumerate([2.0, "much", -1.0, None]):
+        write_entry(
+            documents,
+            f"{unique}-{number}",
+            unique,
+            now,
+            usd=usd,
+            executionSeconds=10.0,
+            earlierAttempts=earlier,
+        )
+    write_entry(documents, f"{unique}-none", unique, now, usd=3.0, executionSeconds=0.0)
+
+    report = explain_limit(open_bundle().engine, unique)
+
+    spent = sorted(one["usd"] for one in report["samples"])
+    assert spent == [0.0] * 7 + [0.5, 1.5], "an edited amount is none"
+
+
 def test_an_attempt_that_ended_before_its_first_tool_was_at_its_bootstrap(
     documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
 ) -> None:

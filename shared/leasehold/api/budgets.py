@@ -27,6 +27,7 @@ class SampleReport(ResponseModel):
     cold: bool
     retried: bool
     tail_probe: bool
+    usd: float = 0.0  # likewise
 
 
 class DerivationSettings(ResponseModel):

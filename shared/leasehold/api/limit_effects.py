@@ -86,6 +86,7 @@ def _sample(report: SampleReport) -> AttemptSample | None:
         cold=report.cold,
         retried=report.retried,
         tail_probe=report.tail_probe,
+        usd=report.usd,
     )
 
 

@@ -76,6 +76,7 @@ class AttemptSample:
         cold: whether it was the first attempt of its process.
         retried: whether an attempt of the same step and run went before it.
         tail_probe: whether it ran under the longest limit of the ladder (see `tail_probe.py`).
+        usd: its part of what the attempts of its step and run have spent, by its time.
     """
 
     ended_at: datetime
@@ -85,6 +86,7 @@ class AttemptSample:
     cold: bool = False
     retried: bool = False
     tail_probe: bool = False
+    usd: float = 0.0
 
     @property
     def total_seconds(self) -> float:

@@ -18,12 +18,13 @@ from leasehold.api.request_model import ResponseModel
 from leasehold.budgets.histogram import Bucket
 from leasehold.budgets.phases import Phase
 from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome, count
-from leasehold.budgets.what_if import clipped_seconds
+from leasehold.budgets.what_if import thrown_away
 from leasehold.cli.opened import client_at, on_this_store
 from leasehold.cli.options import SpanType, json_option, url_option
 from leasehold.cli.stdout import Row, print_block, print_facts, print_json, print_lines, print_table
 from leasehold.cli.streams import note
 from leasehold.domain.printable import counted
+from leasehold.domain.spend import usd_words
 from leasehold.domain.timestamps import stamp
 from leasehold.frozen import dataclass
 from leasehold.presentation.formatting import StyledText, duration, one_line
@@ -41,8 +42,10 @@ class LimitEffect(ResponseModel):
     attempts: int
     ended: int
     lost_minutes: float
+    lost_usd: float
     ended_sooner: int
     saved_minutes: float
+    saved_usd: float
     unknown: int
     longer: Mapping[str, float | None]
 
@@ -126,8 +129,10 @@ def _effect(tried: TriedLimit) -> LimitEffect:
         attempts=found.attempts,
         ended=found.ended,
         lost_minutes=round(found.lost_seconds / 60, 3),
+        lost_usd=round(found.lost_usd, 6),
         ended_sooner=found.ended_sooner,
         saved_minutes=round(found.saved_seconds / 60, 3),
+        saved_usd=round(found.saved_usd, 6),
         unknown=found.unknown,
         longer={str(phase): share for phase, share in tried.by_estimate.longer.items()},
     )
@@ -219,8 +224,8 @@ def _clipped(samples: Sequence[AttemptSample]) -> str:
     clipped = sum(one.outcome is Outcome.CLIPPED for one in samples)
     if not clipped:
         return "none"
-    minutes = _minutes(clipped_seconds(samples))
-    return f"{counted(clipped, 'attempt')}, which threw away {minutes} of attempts"
+    lost = _minutes(*thrown_away(samples))
+    return f"{counted(clipped, 'attempt')}, which threw away {lost} of attempts"
 
 
 def _row(tried: TriedLimit, first: TriedLimit) -> Row:
@@ -235,7 +240,7 @@ def _row(tried: TriedLimit, first: TriedLimit) -> Row:
         StyledText(tried.name, "cyan" if tried.name == WHAT_IF else ""),
         limit,
         f"{found.ended} of {found.attempts}",
-        _minutes(found.lost_seconds),
+        _minutes(found.lost_seconds, found.lost_usd),
         noticed,
     )
 
@@ -245,8 +250,10 @@ def _wrapped(sentence: str) -> list[str]:
     return textwrap.wrap(sentence, _SCREEN, initial_indent=indent, subsequent_indent=2 * indent)
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min"
+def _minutes(seconds: float, usd: float) -> str:
+    """Return a time, with its money where handlers say what they spend."""
+    minutes = f"{seconds / 60:.1f} min"
+    return f"{minutes}, {usd_words(usd)}" if usd else minutes
 
 
 # The histogram: a line for each bucket, and for each limit where it lies.

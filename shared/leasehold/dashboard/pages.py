@@ -24,7 +24,7 @@ from leasehold.domain.json_text import digest
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.printable import counted
-from leasehold.domain.spend import BUDGET_EXCEEDED
+from leasehold.domain.spend import BUDGET_EXCEEDED, usd_words
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import progress_of, summary_of
 from leasehold.domain.trace import TraceType
@@ -517,6 +517,7 @@ def _limit(at: PageRequest) -> Shown:
             "report": report,
             "effects": effects,
             "phases": list(Phase),
+            "usd_words": usd_words,
             "most": {
                 phase: max(
                     (one.complete[phase] + one.censored[phase] for one in effects.buckets),

@@ -40,6 +40,7 @@ class StepEntry(Stored):
     earlier_attempts: tuple[EarlierAttempt, ...] | None = None
     attempts: Mapping[str, int] = {}
     rejected_checkpoints: int | None = None
+    usd: float | None = None
 
 
 class LedgerEntry(Stored):
@@ -150,6 +151,7 @@ def _step_entry(record: StepRecord, name: str, step_type: str) -> StepEntry:
         earlier_attempts=earlier,
         attempts=_counted(record.attempts),
         rejected_checkpoints=record.rejected,
+        usd=None if record.spend is None else record.spend.usd or None,
     )
 
 

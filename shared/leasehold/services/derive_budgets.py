@@ -6,6 +6,7 @@ not answer leaves the last budget in force.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -125,13 +126,26 @@ def _step_of(entry: Document, name: str) -> Mapping[str, Any]:
 
 
 def samples_of(step: Mapping[str, Any], *, marks: bool) -> Iterator[AttemptSample]:
-    """Yield the attempts of a step in an entry of the ledger.
+    """Yield the attempts of a step in an entry of the ledger, each with its part of the spend.
 
     Args:
         step: its record there.
         marks: whether its handler says where its bootstrap ends: an attempt that ended before it
             said so was at its bootstrap.
     """
+    samples, usd = [*_attempts_of(step, marks=marks)], step.get("usd")
+    try:
+        a_second = usd / math.fsum(one.total_seconds for one in samples) if usd else 0.0
+    except (ArithmeticError, TypeError, ValueError):  # edited by hand
+        a_second = 0.0
+    if not 0 < a_second < math.inf:
+        yield from samples
+        return
+    for one in samples:
+        yield replace(one, usd=a_second * one.total_seconds)
+
+
+def _attempts_of(step: Mapping[str, Any], *, marks: bool) -> Iterator[AttemptSample]:
     earlier = step.get("earlierAttempts")
     earlier = earlier if isinstance(earlier, list | tuple) else ()
     attempts = [one for one in earlier if isinstance(one, Mapping)]

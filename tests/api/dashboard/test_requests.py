@@ -79,6 +79,18 @@ def test_the_command_below_a_page_reads_its_json(reader: Reader, pages: Pages, p
     assert isinstance(pages.api.call(url.removeprefix(pages.api.url)), dict)
 
 
+def test_the_page_of_a_limit_has_the_share_of_attempts_that_take_longer(
+    reader: Reader, pages: Pages
+) -> None:
+    done = pages.start("ok")
+    pages.wait(done, lambda run: run["status"] == "COMPLETED")
+
+    text = reader.open("/budgets/draft?whatIf=60")[2]
+
+    assert "Attempts that take longer, by estimate" in text
+    assert re.search(r'what if</th><td class="num">1 min</td><td class="num">\d+\.\d %</td>', text)
+
+
 @pytest.mark.parametrize("path", ["/runs:batch", "/audit:repair", "/runs/r-0123456789abcdef:pause"])
 def test_the_address_of_a_form_is_no_page_and_a_page_says_so(reader: Reader, path: str) -> None:
     status, kind, text = reader.open(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from leasehold.budgets.histogram import MOST_BUCKETS, histogram
 from leasehold.budgets.phases import Phase
 from leasehold.budgets.samples import AttemptSample, Outcome
-from leasehold.budgets.what_if import clipped_seconds, what_if
+from leasehold.budgets.what_if import thrown_away, what_if
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -69,7 +70,19 @@ def test_without_a_complete_duration_there_is_no_estimate() -> None:
 
 
 def test_what_limits_threw_away_is_the_time_of_the_attempts_that_they_ended() -> None:
-    assert clipped_seconds(HISTORY) == 600
+    assert thrown_away(HISTORY) == (600, 0)
+    clipped = replace(HISTORY[3], usd=0.5)
+    assert thrown_away([*HISTORY, clipped]) == (1200, 0.5)
+
+
+def test_money_is_lost_with_the_time_it_was_spent_in() -> None:
+    """Of 3 USD of 300 s, a limit of 100 s throws 1 USD away; a hang of 600 s it spares 5 of 6."""
+    long, hung = replace(HISTORY[2], usd=3.0), replace(HISTORY[3], usd=6.0)
+
+    found = what_if([HISTORY[0], long, hung], 100)
+
+    assert (found.lost_usd, found.saved_usd) == (pytest.approx(1.0), pytest.approx(5.0))
+    assert what_if([long, hung], 900).lost_usd == 0
 
 
 def test_each_phase_is_in_the_bucket_that_it_does_not_pass() -> None:

@@ -6,6 +6,7 @@ from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import Attempts
+from leasehold.domain.spend import spend_of
 from leasehold.domain.stored import replace
 from tests.unit.domain.runs import Runs
 from tests.worlds.builders import with_step
@@ -51,6 +52,7 @@ def test_attempts_are_counted_by_how_they_ended_over_all_steps(runs: Runs) -> No
         attempts=Attempts(failed=2, expired=1, continued=3),
         calls=CallCount(made=4, spared=1),
         rejected=1,
+        spend=spend_of(700, 0.25),
     )
     send = with_step(replace(run, steps=draft), "send", attempts=Attempts(failed=1))
 
@@ -60,6 +62,7 @@ def test_attempts_are_counted_by_how_they_ended_over_all_steps(runs: Runs) -> No
     assert (entry.retries, entry.continuations) == (3, 3)
     assert (entry.calls_made, entry.calls_spared, entry.rejected_checkpoints) == (4, 1, 1)
     assert entry.steps["send"].attempts == {"failed": 1}
+    assert (entry.steps["draft"].usd, entry.steps["send"].usd) == (0.25, None)
 
 
 def test_the_failure_that_gave_the_run_up_was_not_retried(runs: Runs) -> None:
