@@ -140,7 +140,7 @@ def test_a_mistake_is_refused_in_one_line_that_names_the_key(
 
 
 @pytest.mark.parametrize("value", ["*hunter2", "!hunter2!x y"])
-def test_a_secret_that_is_no_yaml_is_not_shown(file: Path, value: str) -> None:
+def test_a_secret_that_is_an_alias_or_a_tag_is_not_shown(file: Path, value: str) -> None:
     """An alias, or a tag: the words of the parser have its name, and are in every log."""
     with pytest.raises(SettingsFileError, match="line 2: it is no YAML") as refused:
         read(file, f"settings:\n  LEASEHOLD_TOKEN: {value}\n")
