@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.limit import Bound
+from leasehold.domain.lowered_limit import lowered_ref
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.rate import rate_ref
 from leasehold.domain.result import Finished, Waiting
 from leasehold.domain.slots import Slot, slot_ref
 from leasehold.domain.status import Outcome
-from leasehold.domain.stored import Write, replace
+from leasehold.domain.stored import Document, Ref, Write, replace
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Documents
 from leasehold.presentation.run_state import state_and_reason, step_line
@@ -516,6 +517,108 @@ def test_the_leaked_slot(world: World, engine: Engine, bound: Bound) -> None:
     assert not world.waits(third)
     assert world.hint(third) == "completed"
     world.let_go(second)
+
+
+def left_idle(engine: Engine, ref: Ref, field: str, value: Any) -> None:
+    """Have a document of a limit be as it would be a day later."""
+
+    def earlier(stored: Document | None, _: datetime) -> Write[None]:
+        return Write(None, {**(stored or {}), field: value})
+
+    engine.documents.transact(ref, earlier)
+
+
+def forget(engine: Engine) -> None:
+    """Have one process look at all that limits have left."""
+    engine.lines.forget_at = now = engine.clock.monotonic()
+    while engine.lines.forget_at == now:
+        sweep(engine)
+
+
+def test_what_a_limit_leaves_is_deleted_once_it_is_idle_for_a_day(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    """A document stayed for each tenant that ever was, for each of its slots."""
+    yesterday = engine.clock.now() - timedelta(days=1, minutes=1)
+    span = int(yesterday.timestamp()) // 5
+    used, given_back, paced = world.start("quick"), world.start("asks"), world.start("paced")
+    for run_id in (used, given_back, paced):
+        assert world.hint(run_id) == "completed"
+    refs = {
+        "slot": next(
+            ref for n in range(2) if engine.documents.get(ref := slot_ref(bound.key, n)) is not None
+        ),
+        "given back": slot_ref(f"provider:{world.model}", 0),
+        "rate": rate_ref(f"rate:{world.model}", 0),
+        "lowered": lowered_ref(bound.key),
+    }
+    lowest = {"key": bound.key, "share": 0.5, "loweredAt": yesterday, "growsFrom": yesterday}
+    engine.documents.transact(refs["lowered"], lambda *_: Write(None, lowest))
+
+    forget(engine)
+
+    assert [engine.documents.get(refs[one]) is None for one in refs] == [False, False, False, True]
+    left_idle(engine, refs["slot"], "takenAt", yesterday)
+    left_idle(engine, refs["given back"], "takenAt", yesterday)
+    left_idle(engine, refs["rate"], "granted", [{"span": span, "count": 1}])
+    forget(engine)
+    assert [engine.documents.get(refs[one]) for one in refs] == [None] * 4
+    for pipeline in ("quick", "asks", "paced"):
+        assert world.hint(world.start(pipeline)) == "completed"
+
+
+def test_a_slot_that_is_held_for_days_is_kept_and_one_that_cannot_be_read(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    yesterday = engine.clock.now() - timedelta(days=1, minutes=1)
+    holder = world.start()
+    world.hold(holder)
+    taken = [slot_ref(bound.key, number) for number in range(2)]
+    held = next(ref for ref in taken if engine.documents.get(ref) is not None)
+    edited = slot_ref(f"edited:{world.model}", 0)
+    left_idle(engine, held, "takenAt", yesterday)
+    left_idle(engine, edited, "takenAt", "yesterday")
+
+    forget(engine)
+
+    assert engine.documents.get(held) is not None
+    assert engine.documents.get(edited) is not None
+    assert world.let_go(holder) == "completed"
+
+
+def test_a_process_looks_for_idle_limits_an_hour_after_its_beginning_and_then_once_a_day(
+    engine: Engine,
+) -> None:
+    """It reads all of them: so not with each sweep, and not where each sweep is a process."""
+    now = engine.clock.monotonic()
+
+    sweep(engine)
+
+    first = engine.lines.forget_at
+    assert first is not None
+    assert 3600 <= first - now < 3700
+    forget(engine)
+    assert engine.lines.forget_at - now >= 86_400
+
+
+def test_a_store_that_is_away_puts_the_look_at_idle_limits_off(
+    world: World, engine: Engine, bound: Bound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailableError(store="it", problem="away")
+
+    refs = [slot_ref(f"{bound.key}-{number}", 0) for number in range(3)]
+    for ref in refs:
+        left_idle(engine, ref, "key", bound.key)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.documents, "delete", away)
+        engine.lines.forget_at = engine.clock.monotonic()
+        sweep(engine)
+    assert all(map(engine.documents.get, refs))
+
+    forget(engine)
+
+    assert not any(map(engine.documents.get, refs))
 
 
 def test_the_slot_released_twice(world: World, engine: Engine, bound: Bound) -> None:

@@ -37,6 +37,11 @@ class LoweredLimit(Stored):
     lowered_at: AwareDatetime  # the last halving
     grows_from: AwareDatetime
 
+    @property
+    def used_at(self) -> datetime:
+        """The last time at which it was as low as it is here."""
+        return self.grows_from
+
     def share_at(self, now: datetime) -> float:
         """Return which share of the limit holds."""
         steps = max(0, math.floor((now - self.grows_from) / GROWS_EVERY))

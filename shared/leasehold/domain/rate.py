@@ -38,6 +38,12 @@ class Rate(Stored):
     granted: tuple[GrantedSpan, ...] = ()
     lead_at: AwareDatetime | None = None  # when the run that leads has its turn
 
+    @property
+    def used_at(self) -> datetime | None:
+        """When a turn of it was handed out the last time, or is to be; None: never."""
+        spans = [_start_of(one.span) for one in self.granted]
+        return max([*spans, *filter(None, [self.lead_at])], default=None)
+
 
 class Grant(NamedTuple):
     """Turns that were handed out; where there are none, `next_at` says when there are some.

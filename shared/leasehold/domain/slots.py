@@ -80,7 +80,12 @@ class Slot(Stored):
     fencing_token: int = 0
     step: str = ""  # its type
     group: str = ""
-    taken_at: Moment | None = None
+    taken_at: Moment | None = None  # for the last time
+
+    @property
+    def used_at(self) -> datetime | None:
+        """When it was taken the last time; None: that is not known."""
+        return self.taken_at
 
 
 def slot_ref(key: str, number: int) -> Ref:

@@ -118,13 +118,19 @@ class ScheduleClock:
 class LineClock:
     """When this process looks at the lines of all limits again, and where that look begins.
 
+    And likewise at what they keep, of which the idle part is deleted.
+
     Args:
         look_at: by the monotonic time.
         behind: the first line of the next look, by its name; the time of the last one was over.
+        forget_at: when what is idle is deleted, by the same time; None: the process has just begun.
+        forget_from: where that begins; None: at the first document.
     """
 
     look_at: float = -math.inf
     behind: str = ""
+    forget_at: float | None = None
+    forget_from: tuple[None, str] | None = None
 
 
 class KnownBreaker(NamedTuple):

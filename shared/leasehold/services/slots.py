@@ -372,7 +372,8 @@ def give_back(engine: Engine, attempt: Attempt, held: HeldSlot) -> None:
         slot = Slot.model_validate(stored)
         if (slot.lease_id, slot.fencing_token) != (mine.lease_id, mine.fencing_token):
             return Write(False)
-        return Write(True, to_document(make(Slot, key=slot.key, group=slot.group)))
+        free = make(Slot, key=slot.key, group=slot.group, taken_at=slot.taken_at)
+        return Write(True, to_document(free))
 
     ref = slot_ref(held.bound.key, held.number)
     is_freed = engine.documents.transact(ref, freed).answer

@@ -26,6 +26,7 @@ from leasehold.registry.function_table import FUNCTIONS
 from leasehold.services import slots
 from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.engine import Engine, announce, archive, publish
+from leasehold.services.idle_limits import forget_idle_limits
 from leasehold.services.paging import WHOLE_RUNS, pages
 from leasehold.services.pauses import continue_resumes, let_go_if_resumed
 from leasehold.services.purge import forget_old_runs, tidy_up
@@ -355,6 +356,7 @@ def sweep(
             continue_resumes(engine, work.over_at - engine.clock.monotonic())
             purged = forget_old_runs(engine, work.over_at)
             tidy_up(engine)
+            forget_idle_limits(engine, work.over_at)
     finally:
         result = work.result()
         result.purged, result.scheduled = purged, scheduled

@@ -131,7 +131,7 @@ def queries_of_services() -> list[Query]:
         dispatch_rules=lambda: rules,
         budgets=BudgetSettings(),
         retention=Retention(timedelta(days=30)),
-        lines=LineClock(),
+        lines=LineClock(forget_at=0.0),
     )
     engine = cast("Engine", parts)
     for count in range(len(FILTERS) + 1):
