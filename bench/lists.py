@@ -1,8 +1,8 @@
 """The pages that people keep open, among very many runs: what each reads, and how long it takes.
 
 Beside a count stands its limit, so a ratio up to 1 holds. A time is that of the row with its JSON,
-as a server answers it: the 95th percentile, and beside it that of the processor's time, which other
-programs of the machine do not lengthen.
+or of a whole page, as a server answers it: the 95th percentile, and beside it that of the
+processor's time, which other programs of the machine do not lengthen.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import flask
 import pydantic_core
 
 from bench.at_scale import PAGE, PAGE_READS
@@ -30,12 +31,15 @@ from leasehold.bootstrap import boot
 from leasehold.domain.trouble import Trouble
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import RunFilter, page_mark, run_mark
+from leasehold.web.serve_api import ROUTES
 
 ROUNDS: Final = 100
 #: Runs that are due, and so overdue or silent.
 DUE: Final = 200
 PAGE_MS: Final = 50.0
 POLL_MS: Final = 5.0
+#: To count the runs by state and reason is so many reads.
+COUNTS: Final = 20
 #: The alarms of sixteen shards are read side by side, some of each.
 SHARDED_READS: Final = 2 * PAGE_READS
 
@@ -59,9 +63,11 @@ def measure(active: int, dead: int, rounds: int = ROUNDS) -> list[Figure]:
         figures = _pages(engine, store, of, rounds)
         for name, call in _polls(engine).items():
             figures += _figures(f"{name} {of}", call, store, (PAGE + 1, POLL_MS), rounds)
-        for row, reads in ((calls.counts, 20), (calls.metrics, 300)):
+        for row, reads in ((calls.counts, COUNTS), (calls.metrics, 300)):
             call = _answering(engine, row)
             figures += _figures(f"GET {row.path} {of}", call, store, (reads, PAGE_MS), rounds)
+        most = (PAGE_READS + COUNTS, PAGE_MS)
+        figures += _figures(f"page of / {of}", _page_of(engine, "/"), store, most, rounds)
         store.close()
     return figures
 
@@ -111,6 +117,25 @@ def _figures(
 def _answering(engine: Engine, row: AnyRow, given: Any = None) -> Callable[[], bytes]:
     request = CallRequest(given)
     return lambda: pydantic_core.to_json(row.answer(engine, request), by_alias=True)
+
+
+def _page_of(engine: Engine, path: str) -> Callable[[], object]:
+    """Return a look at a page, as a browser gets it."""
+    app, source = flask.Flask("lists"), _Source(engine)
+    headers = {"Accept": "text/html", "Accept-Encoding": "gzip", "Sec-Fetch-Site": "none"}
+
+    def look() -> object:
+        with app.test_request_context(path, headers=headers):
+            return ROUTES.answer(source, flask.request)
+
+    return look
+
+
+class _Source(NamedTuple):
+    engine: Engine
+
+    def answer(self, row: AnyRow, asked: CallRequest[Any]) -> Any:
+        return row.answer(self.engine, asked)
 
 
 def _file_of(environ: Mapping[str, str]) -> Path:

@@ -225,7 +225,7 @@ def side_by_side(take: Callable[[], Call | None], at_most: int) -> None:
     """Make the calls that `take` gives, a limited number at a time, until it gives none.
 
     The caller's thread makes calls too, and another one is started only while there are calls to
-    make. A thread that cannot be started is done without.
+    make. A thread that cannot be started is done without. Each has the context of the caller.
 
     Args:
         take: gives the next call, or None where there is none now. It is never called twice at
@@ -272,7 +272,7 @@ class _Crew:
             return call
 
     def _start_helper(self) -> None:
-        helper = start_thread(self._help, "side-by-side")
+        helper = start_thread(partial(copy_context().run, self._help), "side-by-side")
         if helper is not None:
             self._helpers.append(helper)
 

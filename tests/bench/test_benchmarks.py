@@ -228,7 +228,7 @@ def test_the_pages_that_people_keep_open_read_little() -> None:
     assert values["reads: overview of 50, no filter,"] <= 52
     assert values["reads: mark of a run"] == 1
     assert values["reads: mark of a page"] == 51
-    assert len(rows) == 2 * (len(lists.PAGES) + 5)
+    assert len(rows) == 2 * (len(lists.PAGES) + 6)
 
 
 def test_the_same_is_read_on_firestore() -> None:

@@ -187,7 +187,8 @@ def _runs(at: PageRequest) -> Shown:
     texts = at.texts
     filters = {name: text for name, text in texts.items() if name not in _NOT_A_FILTER}
     is_first = at.problem is None and not filters and "pageToken" not in texts
-    in_trouble = list(_in_trouble(at)) if is_first else []
+    counts = at.ask(calls.counts)
+    in_trouble = list(_in_trouble(at, counts.states)) if is_first else []
     given = at.given
     if is_first and "limit" not in texts:
         given = given.model_copy(update={"limit": _MOST_ROWS - len(in_trouble)})
@@ -203,7 +204,7 @@ def _runs(at: PageRequest) -> Shown:
             "runs": runs,
             "next": page and page.next_page_token,
             "in_trouble": in_trouble,
-            "counts": at.ask(calls.counts),
+            "counts": counts,
             "states": STATES,
             "troubles": TROUBLES,
             "statuses": list(RunStatus),
@@ -221,21 +222,23 @@ def _runs(at: PageRequest) -> Shown:
     )
 
 
-#: Runs in trouble, those first that wait for a person. Each is found in an index that there is.
+#: Runs in trouble, those first that wait for a person, by how their count is called.
 _TROUBLED: Final = (
-    RunsQuery(status=RunStatus.BLOCKED, limit=_OF_A_KIND),
-    RunsQuery(dead_lettered=True, limit=_OF_A_KIND),
-    RunsQuery(status=RunStatus.ERROR, dead_lettered=False, limit=_OF_A_KIND),
+    ("blocked", RunsQuery(status=RunStatus.BLOCKED, limit=_OF_A_KIND)),
+    ("dead_lettered", RunsQuery(dead_lettered=True, limit=_OF_A_KIND)),
+    ("retrying", RunsQuery(status=RunStatus.ERROR, dead_lettered=False, limit=_OF_A_KIND)),
 )
 _MOST_ROWS: Final = WHOLE_RUNS - 1
 
 
-def _in_trouble(at: PageRequest) -> Iterator[Any]:
+def _in_trouble(at: PageRequest, counts: Any) -> Iterator[Any]:
     """Yield the newest runs of each kind of trouble that an index finds, and that still need help.
 
-    A run that was given up is in its state for good; one that went on in another is no trouble.
+    A run that was given up is in its state for good; one that went on in another is no trouble. A
+    kind that none is of is not looked for: SQLite has no index of runs that are to be retried, and
+    would read each that was given up.
     """
-    for wanted in _TROUBLED:
+    for wanted in (query for name, query in _TROUBLED if getattr(counts, name)):
         yield from (run for run in at.ask(calls.overview, wanted).runs if not run.recreated_as)
 
 

@@ -46,7 +46,8 @@ class Counted(Wrapped[Any]):
 
 @pytest.fixture
 def counted(serve_api: Function, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """The store of the function, counted from here on."""
+    """The store of the function, counted from here on; no page is anew because time has passed."""
+    monkeypatch.setattr("leasehold.web.pages._FRESH_S", 10**12)
     provider = serve_api.provider
     counted = Counted(provider.engine.documents)
     bundle = provider._bundle  # noqa: SLF001 - it opens its stores itself
@@ -178,10 +179,14 @@ def test_a_form_of_another_place_changes_nothing(
     assert not serve_api.get(f"/runs/{run_id}")[1]["cancelled"]
 
 
+@pytest.mark.parametrize("path", ["/", "/audit"])
 def test_a_page_of_a_store_that_does_not_answer_says_so_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    """Nothing listens there. A program waits 20 s for its answer, and a person does not."""
+    """Nothing listens there. A program waits 20 s for its answer, and a person does not.
+
+    Whatever a page counts side by side, it waits no longer for that either.
+    """
     monkeypatch.setattr("leasehold.web.pages._PATIENCE_S", 0.2)
     one_store(
         tmp_path,
@@ -196,7 +201,7 @@ def test_a_page_of_a_store_that_does_not_answer_says_so_soon(
     )
     for serve_api in function_of("serve_api"):
         begun = time.monotonic()
-        answer = look(serve_api, "/")
+        answer = look(serve_api, path)
 
         assert (answer.status_code, answer.mimetype) == (503, "text/html")
         assert "no success within 0.2 s" in answer.text
