@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from leasehold.domain.signal_link import SignalLink
 from tests.api.dashboard.catalog import REASON
@@ -124,6 +124,67 @@ def test_a_run_is_approved_by_keyboard_alone(pages: Pages, tab: Page) -> None:
     tab.keyboard.press("Enter")
 
     expect(tab.get_by_role("status").first).to_have_text("The output is handed off.")
+
+
+def press(tab: Page, what: Locator, *keys: str, text: str = "") -> None:
+    """Go there with the tab key, type the text, and press the keys."""
+    for _ in range(200):
+        tab.keyboard.press("Tab")
+        if what.evaluate("it => it === document.activeElement"):
+            break
+    expect(what).to_be_focused()
+    tab.keyboard.type(text)
+    for key in keys:
+        tab.keyboard.press(key)
+
+
+@pytest.mark.parametrize("has_script", [True, False], ids=["script", "no-script"])
+def test_all_that_a_person_can_do_is_done_by_keyboard_alone(
+    browser: Browser, pages: Pages, *, has_script: bool
+) -> None:
+    """Also without a script: schedules, overrides, pauses, a signal, and the way to a lane."""
+    asked, items = pages.begin("asked", {}), pages.begin("items", {})
+    pages.wait(asked, lambda run: run["status"] == "BLOCKED")
+    pages.wait(items, lambda run: run.get("children"))
+    context = browser.new_context(base_url=pages.api.url, java_script_enabled=has_script)
+    tab = context.new_page()
+    said = tab.get_by_role("status").first
+
+    tab.goto("/schedules")
+    press(tab, tab.locator("summary").filter(has_text="Pause it…"), "Enter")
+    press(tab, tab.get_by_label("why"), "Enter", text="a holiday")
+    expect(said).to_have_text("The schedule is paused: its times are skipped.")
+    press(tab, tab.get_by_role("button", name="Resume nightly"), "Enter")
+    expect(said).to_have_text("The schedule is resumed.")
+    press(tab, tab.get_by_role("button", name="Start a run now"), "Space")
+    expect(said).to_have_text("A run is started.")
+
+    tab.goto("/registry")
+    row = tab.get_by_role("row").filter(has=tab.get_by_role("link", name="publish", exact=True))
+    press(tab, row.locator("summary"), "Enter")
+    press(tab, row.get_by_label("agent timeout"), text="77")
+    press(tab, row.get_by_label("why"), "Enter", text="a slow day")
+    expect(said).to_contain_text("The override is set")
+    expect(row).to_contain_text("timeout 1 min 17 s")
+    press(tab, row.get_by_role("button", name="Clear it"), "Enter")
+    expect(said).to_contain_text("The override is cleared")
+    press(tab, tab.locator("summary").filter(has_text="Pause one, or all…"), "Enter")
+    press(tab, tab.locator("form[action='/pauses:set'] select"), text="imp")
+    press(tab, tab.locator("form[action='/pauses:set'] input[name=why]").first, text="a look")
+    press(tab, tab.get_by_role("button", name="Pause the step"), "Space")
+    expect(tab.get_by_text("step improve paused")).to_be_visible()
+    press(tab, tab.get_by_role("button", name="Resume step improve"), "Enter")
+    expect(tab.get_by_text("step improve paused")).to_have_count(0)
+
+    tab.goto(f"/runs/{items}")
+    press(tab, tab.get_by_role("link", name="lane 1"), "Enter")
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("Run l-")
+    tab.goto(f"/runs/{asked}")
+    press(tab, tab.get_by_label("the signal approval"), "Tab", "Enter", text='{"approved": true}')
+    expect(said).to_have_text("The signal is sent.")
+    pages.wait(asked, lambda run: run["status"] == "COMPLETED")
+    context.close()
+    pages.let_go(items)
 
 
 def test_the_first_load_of_fifty_runs_fits_in_40_kilobytes(pages: Pages, tab: Page) -> None:

@@ -347,6 +347,39 @@ def test_a_form_of_a_pattern_that_no_page_made_is_refused(
     assert (pages.api.call("/pauses"), pages.api.call("/schedules")) == before
 
 
+def test_a_form_of_another_person_s_page_is_refused(reader: Reader, pages: Pages) -> None:
+    """Its token is one of this server, and of the cookie of another browser."""
+    run_id = pages.start("retry")
+    pages.wait(run_id, lambda run: run["status"] == "ERROR")
+    reader.token = Reader(pages).token
+
+    status, kind, text = reader.send(f"/runs/{run_id}:cancel", reason="x")
+
+    assert (status, kind) == (403, "text/html")
+    assert "open the page again" in text
+    assert not pages.run(run_id)["cancelled"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["X-Forwarded-User", "X-Goog-Authenticated-User-Email", "Remote-User", "X-Forwarded-Email"],
+)
+def test_a_header_that_names_a_person_is_nothing_where_none_is_switched_on(
+    reader: Reader, pages: Pages, header: str
+) -> None:
+    run_id = pages.start("retry")
+    pages.wait(run_id, lambda run: run["status"] == "ERROR")
+    named = {"Sec-Fetch-Site": "same-origin", header: "accounts.google.com:eve@shop.example"}
+    body = urlencode({"formToken": reader.token, "reason": "x"}).encode()
+
+    page = reader.ask(f"/runs/{run_id}", None, named)[2]
+    status = reader.ask(f"/runs/{run_id}:pause", body, named)[0]
+
+    assert "eve" not in page
+    assert status == 200
+    assert [one["actor"] for one in pages.run(run_id)["operations"]] == ["dashboard"]
+
+
 def test_the_page_of_a_run_that_waits_for_a_limit_names_who_has_it(
     reader: Reader, pages: Pages
 ) -> None:

@@ -185,7 +185,7 @@ def test_a_page_of_a_store_that_does_not_answer_says_so_soon(
 ) -> None:
     """Nothing listens there. A program waits 20 s for its answer, and a person does not.
 
-    Whatever a page counts side by side, it waits no longer for that either.
+    The counts of a page, which are made side by side, are given up as soon.
     """
     monkeypatch.setattr("leasehold.web.pages._PATIENCE_S", 0.2)
     one_store(

@@ -97,6 +97,31 @@ def test_a_link_shows_the_question_and_its_form_sends_the_answer_once(
 
 
 @pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("HEAD", {}),
+        ("GET", {"Sec-Purpose": "prefetch;prerender", "Purpose": "prefetch"}),
+        ("GET", {"Accept": "*/*", "User-Agent": "Slackbot-LinkExpanding 1.0"}),
+        ("OPTIONS", {}),
+    ],
+)
+def test_a_program_that_looks_at_a_link_changes_nothing(
+    serve_api: Function,
+    engine: InProcessEngine,
+    waiting: Manifest,
+    method: str,
+    headers: dict[str, str],
+) -> None:
+    """Mail filters, chats and browsers open what they find, and a person has not answered yet."""
+    address = link(waiting)
+    answer = serve_api.client.open(address, method=method, headers=BROWSER | headers)
+
+    assert answer.status_code == (405 if method == "OPTIONS" else 200)
+    assert engine.show(waiting.run_id) == waiting
+    assert serve_api.client.get(address, headers=BROWSER).status_code == 200
+
+
+@pytest.mark.parametrize(
     ("secret", "seconds", "life"),
     [("another-secret-0123456789", 3600, ""), (SECRET, -10, ""), (SECRET, 3600, "00000000")],
 )
