@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import flask
 import pydantic_core
@@ -32,6 +32,7 @@ from leasehold.domain.trouble import Trouble
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import RunFilter, page_mark, run_mark
 from leasehold.web.serve_api import ROUTES
+from tests.worlds.runs_api import OpenEngine
 
 ROUNDS: Final = 100
 #: Runs that are due, and so overdue or silent.
@@ -121,7 +122,7 @@ def _answering(engine: Engine, row: AnyRow, given: Any = None) -> Callable[[], b
 
 def _page_of(engine: Engine, path: str) -> Callable[[], object]:
     """Return a look at a page, as a browser gets it."""
-    app, source = flask.Flask("lists"), _Source(engine)
+    app, source = flask.Flask("lists"), OpenEngine(engine)
     headers = {"Accept": "text/html", "Accept-Encoding": "gzip", "Sec-Fetch-Site": "none"}
 
     def look() -> object:
@@ -129,13 +130,6 @@ def _page_of(engine: Engine, path: str) -> Callable[[], object]:
             return ROUTES.answer(source, flask.request)
 
     return look
-
-
-class _Source(NamedTuple):
-    engine: Engine
-
-    def answer(self, row: AnyRow, asked: CallRequest[Any]) -> Any:
-        return row.answer(self.engine, asked)
 
 
 def _file_of(environ: Mapping[str, str]) -> Path:
