@@ -33,9 +33,11 @@ def run_step(probe: Probe, folder: Path, handler: str) -> None:
         environ=settings,
         workers=1,
     ) as engine:
+        run_id = note.read_text() if note.exists() else ""
+        if run_id:
+            engine.show(run_id)  # a process makes its models at the first run that it reads
         probe.begin()
-        if note.exists():
-            run_id = note.read_text()
+        if run_id:
             engine.adopt(run_id)
         else:
             run_id = engine.start("look", {}).run_id

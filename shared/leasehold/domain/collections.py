@@ -23,17 +23,22 @@ class Collection:
         indexes: fields of each index, in order; a query is served by one of them, or by the ids.
         rare: those of them that are true for few documents and false for the others: SQLite has
             only the few in their index, and finds the others in that of the order.
+        sorted_by: a query for a person may be in the order of one of these. SQLite sorts what the
+            parent has, as an index would be one more write of each; Firestore has one of itself.
     """
 
     name: str
     arrays: tuple[str, ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
     rare: frozenset[str] = frozenset()
+    sorted_by: tuple[str, ...] = ()
     fields: tuple[str, ...] = field(init=False)  # all that a query may name
 
     def __post_init__(self) -> None:
         named = [field for index in self.indexes for field in index]
-        object.__setattr__(self, "fields", tuple(dict.fromkeys([*named, *self.arrays])))
+        object.__setattr__(
+            self, "fields", tuple(dict.fromkeys([*named, *self.sorted_by, *self.arrays]))
+        )
 
 
 RUNS: Final = Collection(
@@ -57,7 +62,7 @@ RUNS: Final = Collection(
     rare=frozenset({"deadLettered", "cancelled"}),
 )
 TRACE: Final = Collection("trace")
-CALLS: Final = Collection("calls", indexes=(("at",),))
+CALLS: Final = Collection("calls", sorted_by=("at",))
 ITEMS: Final = Collection("items")
 DELIVERIES: Final = Collection(
     "deliveries",
