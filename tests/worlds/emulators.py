@@ -77,6 +77,21 @@ def firestore_host() -> str:
     return host
 
 
+@contextlib.contextmanager
+def own_firestore() -> Iterator[tuple[str, int]]:
+    """Run a Firestore emulator that no other test uses; lend its host and port, and its process.
+
+    Raises:
+        MissingEmulatorError: as `firestore_host`.
+    """
+    host, emulator, log = _start("firestore", _JAR, _MAIN, "start")
+    try:
+        _wait_for(host, emulator, log)
+        yield host, emulator.pid
+    finally:
+        _end(emulator)
+
+
 @functools.cache
 def pubsub_host() -> str:
     """Return host and port of the Pub/Sub emulator, as `firestore_host` does.

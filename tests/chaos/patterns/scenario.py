@@ -108,6 +108,7 @@ class Aftermath:
         notes: what handlers wrote down.
         killed: when each process was killed, or frozen beyond its leases.
         frozen: how many were.
+        cut_off: how many workers were cut off from what they depend on.
     """
 
     runs: dict[str, Manifest] = field(default_factory=dict)
@@ -116,6 +117,7 @@ class Aftermath:
     notes: list[Note] = field(default_factory=list)
     killed: dict[int, float] = field(default_factory=dict)
     frozen: int = 0
+    cut_off: int = 0
 
     def begun(self, step: str, run_id: str | None = None) -> list[Note]:
         """Return the attempts of a step that began."""
@@ -145,16 +147,37 @@ class Aftermath:
 
 def survive(storm: Storm, folder: Path, say: Callable[[str], object] = str) -> Aftermath:
     """Have the storm, until each run is over; return what came of it."""
-    place = opened_place(storm.kind, folder)
+    return survive_at(opened_place(storm.kind, folder), storm, say)
+
+
+def survive_at(
+    place: Place,
+    storm: Storm,
+    say: Callable[[str], object] = str,
+    *,
+    cut: Callable[[], object] | None = None,
+) -> Aftermath:
+    """Have the storm at a place.
+
+    Args:
+        place: the place.
+        storm: the storm.
+        say: is told of each kill.
+        cut: cuts what the workers depend on off, once they are at work, and brings it back.
+    """
     with ExitStack() as stack:
         engine = stack.enter_context(Engine(place, 0))
         fleet = Fleet(place, storm)
         stack.callback(fleet.close)
         run_ids = fleet.start(engine)
         fleet.rage(say)
+        if cut is not None:
+            until(lambda: '"make"' in Path(place.environ[NOTES]).read_text(), 60)
+            cut()
         last = fleet.calm(engine)
         _await_ends(engine, storm.patience_s)
         after = Aftermath(killed=fleet.killed, frozen=fleet.frozen)
+        after.cut_off = 0 if cut is None else storm.workers
         after.runs = {one: get_run(engine.engine, one) for one in run_ids}
         _read_ticks(engine, after, last)
     after.notes = [json.loads(line) for line in Path(place.environ[NOTES]).read_text().splitlines()]

@@ -29,7 +29,7 @@ def check(after: Aftermath, storm: Storm) -> None:
     check_signals(after)
     check_limits(after)
     check_ticks(after)
-    repeated = (len(after.killed) + after.frozen) * WORKERS
+    repeated = (len(after.killed) + after.frozen + after.cut_off) * WORKERS
     paid = Counter((one["run"], one["step"]) for one in after.notes if one["event"] == "paid")
     assert len(paid) == 2 * storm.rounds
     assert paid.total() <= len(paid) + repeated
