@@ -162,7 +162,7 @@ def survive_at(
     Args:
         place: the place.
         storm: the storm.
-        say: is told of each kill.
+        say: gets a line of each kill.
         cut: cuts what the workers depend on off, once they are at work, and brings it back.
     """
     with ExitStack() as stack:
