@@ -99,6 +99,7 @@ LIMITS = ("agentTimeoutMs", "dispatchDeadlineS", "cleanupMs", "memoryLimitBytes"
 STEP |= dict.fromkeys((*LIMITS, "heartbeatS"), SETTING)
 STEP |= {"retry": {"firstS": 1, "factor": 2, "maxS": 9, "nonRetryable": [EVIL], "source": EVIL}}
 REGISTRY = {"steps": [STEP], "pipelines": [{"name": EVIL, "steps": [EVIL]}]}
+REGISTRY["loweredLimits"] = [{"key": EVIL, "share": 0.5, "loweredAt": AT, "growsFrom": AT}]
 REGISTRY["overridesProblem"] = EVIL
 COUNTS = ("recovered", "redispatched", "stillQueued", "unattended", "reannounced", "archived")
 SWEEP = dict.fromkeys((*COUNTS, "deadLettered", "purged", "scheduled", "documentsRead"), 1)

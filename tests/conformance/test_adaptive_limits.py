@@ -15,14 +15,14 @@ from leasehold.bootstrap import boot
 from leasehold.domain.limit import Bound
 from leasehold.domain.lowered_limit import LoweredLimit, lowered_ref
 from leasehold.domain.manifest import to_document
-from leasehold.domain.stored import Write, make, replace
+from leasehold.domain.stored import Ref, Write, make, replace
 from leasehold.domain.trace import TraceEvent
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.explain_run import explain_run
-from leasehold.services.lowered_limits import in_force, lower
+from leasehold.services.lowered_limits import in_force, lower, lowered_now
 from leasehold.services.read_runs import timeline_of
 from tests.conformance.test_limits import AT_WORK, GO, World, step
 
@@ -240,3 +240,24 @@ def test_a_limit_that_does_not_adapt_stays_as_it_is(world: World, engine: Engine
 
     assert engine.documents.get(lowered_ref(f"fixed:{world.model}")) is None
     assert lowerings(engine, run_id) == []
+
+
+def test_the_keys_that_are_lowered_are_found_among_all_that_limits_keep(
+    world: World, engine: Engine, bound: Bound, documents: Documents
+) -> None:
+    """Only the trace of the run that was refused, and runs that wait, said so."""
+    run_id = world.start("refused")
+    world.hold(run_id)
+    world.let_go(run_id)
+    edited = Ref("slots", f"lowered-{world.model}")
+    documents.transact(edited, lambda *_: Write(None, {"key": bound.key, "share": "half"}))
+
+    def shares() -> list[float]:
+        return [one["share"] for one in lowered_now(engine) if one["key"] == bound.key]
+
+    assert shares() == [0.5]
+    let_time_pass(engine, bound.key, timedelta(seconds=30, minutes=2))
+    assert shares() == [0.75]
+    let_time_pass(engine, bound.key, timedelta(minutes=2))
+    assert shares() == []
+    documents.delete(edited)

@@ -166,6 +166,11 @@ _FIELDS: Final[Mapping[str, str]] = {
     # overrides
     "overrides": "the overrides, by their steps",
     "override": "what a person set for it, also once that is over; null: nothing",
+    "loweredLimits": "the keys whose [limit](patterns/limit.md) is lowered now",
+    "LoweredLimitReport.key": "of the limit, as the runs have it",
+    "share": "which part of its numbers holds now",
+    "loweredAt": "when it was halved the last time",
+    "growsFrom": "when it begins to grow by an eighth a minute",
     "overridesProblem": "why overrides could not be read now: those read before are shown; or null",
     "state": "`in_force`, `over` or `refused`",
     "timeoutS": "seconds that its handler may run; without: as if there were no override",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
@@ -79,12 +80,22 @@ class ChannelReport(ResponseModel):
     variables: list[VariableReport]
 
 
+class LoweredLimitReport(ResponseModel):
+    """A key whose limit is lowered, as its provider took no more; it grows again by itself."""
+
+    key: str
+    share: float
+    lowered_at: datetime
+    grows_from: datetime
+
+
 class RegistryResponse(ResponseModel):
     """`GET /registry`."""
 
     steps: list[StepReport]
     pipelines: list[PipelineReport]
     channels: list[ChannelReport] = Field(default_factory=list)  # an older server names none
+    lowered_limits: list[LoweredLimitReport] = Field(default_factory=list)  # as above
     overrides_problem: str | None = None
 
 

@@ -11,7 +11,9 @@ import click
 from leasehold.api.overrides import OverrideReport, OverridesResponse
 from leasehold.api.registry import (
     ChannelReport,
+    LoweredLimitReport,
     PipelineReport,
+    RegistryResponse,
     RetryInForce,
     SettingInForce,
     StepReport,
@@ -45,6 +47,15 @@ def override_line(override: OverrideReport) -> str:
     ]
     why = f": {override.why}" if override.why else ""
     return " ".join(filter(None, parts)) + why
+
+
+def lowered_line(lowered: LoweredLimitReport) -> str:
+    """Return the line of a limit that is lowered."""
+    since, grows_from = moment_text(lowered.lowered_at), moment_text(lowered.grows_from)
+    return (
+        f"limit {lowered.key} is lowered to {lowered.share:.1%}, as its provider took no more at "
+        f"{since}; from {grows_from} on it grows again"
+    )
 
 
 _COLUMNS: Final = ("STEP", "STATE", "TIMEOUT", "DEADLINE", "UNTIL", "BY", "WHY")
@@ -219,14 +230,21 @@ def registry(*, url: str | None, as_json: bool) -> None:
         print_table(_COLUMNS_OF_CHANNELS, map(_row_of_channel, report.channels))
     if url is None:
         note_settings_files()
-    for step in report.steps:
-        if step.override is not None and step.override.state == "in_force":
-            note(override_line(step.override))
+    for line in _lines_of_what_differs(report):
+        note(line)
     for step in report.steps:
         for sentence in step.refused:
             warn(sentence)
     if report.overrides_problem:
         warn(f"overrides are not shown as they are now: {report.overrides_problem}")
+
+
+def _lines_of_what_differs(report: RegistryResponse) -> Iterator[str]:
+    """Yield a line for each limit that is not as the catalog has it now."""
+    for step in report.steps:
+        if step.override is not None and step.override.state == "in_force":
+            yield override_line(step.override)
+    yield from map(lowered_line, report.lowered_limits)
 
 
 def _row_of_pipeline(pipeline: PipelineReport) -> Row:

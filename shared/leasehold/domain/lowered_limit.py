@@ -16,6 +16,9 @@ from leasehold.domain.slots import slots_of
 from leasehold.domain.stored import Ref, Stored, make, replace
 from leasehold.domain.timestamps import stamp
 
+#: The ids of these documents begin so: who looks at all keys that are lowered reads no others.
+LOWERED: Final = "lowered-"
+
 #: So much of its limit it grows by, each time that so long has passed.
 GROWTH: Final = 1 / 8
 GROWS_EVERY: Final = timedelta(minutes=1)
@@ -69,7 +72,7 @@ class LoweredLimit(Stored):
 
 def lowered_ref(key: str) -> Ref:
     """Return the name of the document of a key."""
-    return Ref("slots", f"{slots_of(key)[:-1]}lowered")
+    return Ref("slots", f"{LOWERED}{slots_of(key)[:-1]}")
 
 
 def lowered(

@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any, Final
 
 from leasehold.attempt.attempt import Attempt
 from leasehold.domain.limit import Bound, Limit
-from leasehold.domain.lowered_limit import LoweredLimit, lowered, lowered_ref
+from leasehold.domain.lowered_limit import LOWERED, LoweredLimit, lowered, lowered_ref
 from leasehold.domain.manifest import read_as, to_document
 from leasehold.domain.stored import Document, Write
 from leasehold.domain.timestamps import stamp
 from leasehold.domain.trace import TraceType, event_of, lowering_ref
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import StoreUnavailableError, UnreadableRunError
+from leasehold.ports.documents import Query
 from leasehold.services.engine import Engine
+
+#: So many keys are looked at for a list.
+_MOST: Final = 1000
 
 
 def in_force(engine: Engine, bound: Bound) -> Bound:
@@ -35,6 +40,25 @@ def words_of_lowered(engine: Engine, bound: Bound) -> Iterator[str]:
         known = read_as(LoweredLimit, found.ref.id, found.document)
         if words := known.words(found.read_at, bound.most, is_rate=bound.is_rate):
             yield words
+
+
+def lowered_now(engine: Engine) -> Iterator[dict[str, Any]]:
+    """Yield each key whose limit is lowered now, and how far; where none adapts nothing is read.
+
+    Raises:
+        StoreUnavailableError: the store did not answer.
+    """
+    if not any(limit.adaptive for entry in engine.catalog.steps for limit in entry.limits):
+        return
+    for found in engine.documents.query(Query("slots", id_prefix=LOWERED, limit=_MOST)):
+        try:
+            known = read_as(LoweredLimit, found.ref.id, found.document)
+        except UnreadableRunError:  # a person edited it
+            continue
+        share = known.share_at(found.read_at)
+        if share < 1:
+            at = {"loweredAt": known.lowered_at, "growsFrom": known.grows_from}
+            yield {"key": known.key, "share": share, **at}
 
 
 def lower(

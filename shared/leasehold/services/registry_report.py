@@ -16,6 +16,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.registry.channels import ChannelEntry
 from leasehold.registry.dispatch import RetryPolicy, StepDispatchEntry
 from leasehold.services.engine import Engine
+from leasehold.services.lowered_limits import lowered_now
 from leasehold.services.overrides import override_report
 
 
@@ -38,6 +39,7 @@ def registry_report(engine: Engine) -> dict[str, Any]:
             for entry in engine.catalog.pipelines
         ],
         "channels": [_channel(engine, entry) for entry in engine.catalog.channels],
+        "loweredLimits": [] if problem else _lowered(engine),
         "overridesProblem": problem,
     }
 
@@ -49,6 +51,14 @@ def _read_overrides(engine: Engine) -> str | None:
     except LeaseholdError as error:
         return error.message
     return None
+
+
+def _lowered(engine: Engine) -> list[dict[str, Any]]:
+    try:
+        return [*lowered_now(engine)]
+    except LeaseholdError as error:
+        engine.listeners.log(f"limits that are lowered are not shown: {error}")
+        return []
 
 
 def _step(engine: Engine, entry: StepDispatchEntry, settings: StepSettings) -> dict[str, Any]:

@@ -128,7 +128,9 @@ STEPS = Registry(
             agent_timeout=timedelta(minutes=5),
             dispatch_deadline=timedelta(minutes=6),
             gates=gates,
-            limits=(Limit("team:{given.team}", at_once=1),) if step == "call" else (),
+            limits=(Limit("team:{given.team}", at_once=1, adaptive=True),)
+            if step == "call"
+            else (),
         )
         for step, gates in {
             "draft": ("approval",),

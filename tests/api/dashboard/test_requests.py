@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import json
 import re
 import shlex
 import sqlite3
@@ -279,6 +280,26 @@ def test_a_repair_leads_to_the_audit_which_a_reload_only_reads(
     assert reader.url.endswith("/audit")
     assert "every run was looked at" in reader.open("/audit?look=all")[2]
     assert pages.run(run_id)["alarmAt"]
+
+
+def test_the_page_of_limits_names_the_keys_that_are_lowered(reader: Reader, pages: Pages) -> None:
+    """A key is what runs were given: a text of a stranger."""
+    assert "is lowered" not in reader.open("/registry")[2]
+    at = {"loweredAt": "2026-01-01T00:00:00Z", "growsFrom": "2099-01-01T00:00:00Z"}
+    lowered = {"key": f"team:{MARKUP}", "share": 0.5, **at}
+    file = sqlite3.connect(pages.folder / "leasehold.db")
+    with contextlib.closing(file), file:
+        file.execute(
+            "INSERT INTO slots (parent, id, version, body) VALUES ('', 'lowered-0', 1, ?)",
+            (json.dumps(lowered),),
+        )
+
+    shown = reader.open("/registry")[2]
+
+    assert f"Limit team:{html.escape(MARKUP)[:20]}" in shown
+    assert "is lowered to 50.0 %" in shown
+    (listed,) = pages.api.call("/registry")["loweredLimits"]
+    assert (listed["key"], listed["share"]) == (f"team:{MARKUP}", 0.5)
 
 
 def test_a_back_fill_says_how_many_runs_it_has_started(reader: Reader) -> None:
