@@ -12,9 +12,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
-from leasehold import Limit, PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import (
+    AgentClientError,
+    Limit,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+)
 from leasehold.in_process import InProcessEngine
 
+#: For so long a provider takes no more, where it refuses.
+RETRY_AFTER_S: Final = 30.0
 #: How long an attempt works.
 WORK_S: Final = "SLOT_WORK_S"
 
@@ -31,19 +40,23 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 def engine_of(folder: Path, limit: int, workers: int) -> InProcessEngine:
-    step = StepDispatchEntry(
-        step_type="call",
-        handler="tests.chaos.kills.slot_worker:call",
-        agent_timeout=timedelta(seconds=30),
-        dispatch_deadline=timedelta(seconds=60),
-        heartbeat_interval=timedelta(seconds=1),
-        isolation="inline",
-        limits=(Limit("model:{given.model}", at_once=limit),),
-    )
-    pipelines = [PipelineEntry(name="call", steps=("call",))]
+    steps = [
+        StepDispatchEntry(
+            step_type=name,
+            handler=f"{__name__}:{name}",
+            agent_timeout=timedelta(seconds=30),
+            dispatch_deadline=timedelta(seconds=60),
+            heartbeat_interval=timedelta(seconds=1),
+            isolation="inline",
+            limits=(Limit(f"{name}:{{given.model}}", at_once=limit, adaptive=name == "adapt"),),
+        )
+        for name in ("call", "adapt")
+    ]
     return InProcessEngine(
-        Registry("dispatch", [step]),
-        Registry("pipelines", pipelines),
+        Registry("dispatch", steps),
+        Registry(
+            "pipelines", [PipelineEntry(name=it.step_type, steps=(it.step_type,)) for it in steps]
+        ),
         environ=settings(folder),
         workers=workers,
     )
@@ -54,6 +67,14 @@ def call(ctx: StepContext, given: Any) -> Any:
     note("begin", ctx.run_id)
     time.sleep(float(os.environ[WORK_S]))
     note("end", ctx.run_id)
+    return given
+
+
+def adapt(ctx: StepContext, given: Any) -> Any:
+    """Do the same; the first attempt of some is refused by the provider."""
+    call(ctx, given)
+    if given["refused"] and ctx.attempt == 1:
+        raise AgentClientError("busy", code="rate_limited", retry_after=RETRY_AFTER_S)
     return given
 
 

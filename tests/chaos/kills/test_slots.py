@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from leasehold.domain.lowered_limit import LoweredLimit, lowered_ref
 from leasehold.services.read_runs import get_run
 from tests.chaos.kills.slot_worker import engine_of, settings, work
-from tests.chaos.patterns.spans import Span, longest_idle, most_at_once
+from tests.chaos.patterns.spans import Span, at_work, longest_idle, most_at_once
 from tests.chaos.storm.processes import forked_with_pipe
 
 #: A slot of a worker that was killed is taken up by the next look of another one, and its run
 #: begins anew; machines that run other tests are slow.
 IDLE_S = 12.0
+#: Who had looked at a limit before it was lowered has begun by then.
+A_MOMENT_S = 2.0
 
 
 class Storm(NamedTuple):
@@ -68,6 +72,33 @@ def spans_of(folder: Path, killed: dict[int, float]) -> list[Span]:
     return spans + [one for one in cut if one.begun < one.ended]
 
 
+def survive(
+    folder: Path, storm: Storm, pipeline: str, given: Sequence[Mapping[str, object]]
+) -> tuple[list[Span], int]:
+    """Have each input run, while workers are killed; return all attempts, and how many were."""
+    chance = random.Random(storm.runs)  # noqa: S311 - no secret
+    killed: dict[int, float] = {}
+    with engine_of(folder, storm.limit, workers=0) as engine:
+        runs = [engine.start(pipeline, one).run_id for one in given]
+        left = [*runs]
+        workers = [Worker(folder, storm) for _ in range(storm.processes)]
+        over_at = time.monotonic() + 30 + storm.runs / 2
+        try:
+            while left and time.monotonic() < over_at:
+                time.sleep(chance.uniform(0.1, 0.5))
+                worker = workers.pop(chance.randrange(len(workers)))
+                killed[worker.pid] = time.monotonic()  # others take its slots once it is gone
+                worker.kill()
+                workers.append(Worker(folder, storm))
+                while left and get_run(engine.engine, left[-1]).is_terminal:
+                    left.pop()
+        finally:
+            for worker in workers:
+                worker.kill()
+        assert {get_run(engine.engine, run_id).state for run_id in runs} == {"COMPLETED"}
+    return spans_of(folder, killed), len(killed)
+
+
 @pytest.mark.parametrize(
     "storm",
     [
@@ -79,32 +110,40 @@ def spans_of(folder: Path, killed: dict[int, float]) -> list[Span]:
     ids=["short", "thousand"],
 )
 def test_never_more_than_the_limit_and_no_slot_leaks(tmp_path: Path, storm: Storm) -> None:
-    chance = random.Random(storm.runs)  # noqa: S311 - no secret
-    killed: dict[int, float] = {}
-    with engine_of(tmp_path, storm.limit, workers=0) as engine:
-        runs = [engine.start("call", {"model": "gpt"}).run_id for _ in range(storm.runs)]
-        left = [*runs]
-        workers = [Worker(tmp_path, storm) for _ in range(storm.processes)]
-        over_at = time.monotonic() + 30 + storm.runs / 2
-        try:
-            while left and time.monotonic() < over_at:
-                time.sleep(chance.uniform(0.1, 0.5))
-                worker = workers.pop(chance.randrange(len(workers)))
-                killed[worker.pid] = time.monotonic()  # others take its slots once it is gone
-                worker.kill()
-                workers.append(Worker(tmp_path, storm))
-                while left and get_run(engine.engine, left[-1]).is_terminal:
-                    left.pop()
-        finally:
-            for worker in workers:
-                worker.kill()
-        ended = [get_run(engine.engine, run_id) for run_id in runs]
+    given = [{"model": "gpt"}] * storm.runs
 
-    spans = spans_of(tmp_path, killed)
+    spans, kills = survive(tmp_path, storm, "call", given)
+
     idle_s = longest_idle(spans, storm.limit - 1)
-    print(f"{len(killed)} kills, {len(spans)} attempts; below {storm.limit - 1} for {idle_s:.1f} s")  # noqa: T201 - of the nightly
-    assert {run.state for run in ended} == {"COMPLETED"}
+    print(f"{kills} kills, {len(spans)} attempts; below {storm.limit - 1} for {idle_s:.1f} s")  # noqa: T201 - of the nightly
     assert len(spans) >= storm.runs
-    assert len(killed) >= storm.kills
+    assert kills >= storm.kills
     assert most_at_once(spans) == storm.limit
     assert idle_s < IDLE_S
+
+
+@pytest.mark.nightly
+def test_a_limit_that_its_provider_lowers_is_kept_while_workers_are_killed(tmp_path: Path) -> None:
+    """Half of it are at work, from the refusal until it grows again; and no slot of them leaks."""
+    storm = Storm(runs=400, limit=8, processes=4, work_s=0.3, kills=10)
+    given = [{"model": "gpt", "refused": number in (60, 61, 62)} for number in range(storm.runs)]
+
+    spans, kills = survive(tmp_path, storm, "adapt", given)
+
+    with engine_of(tmp_path, storm.limit, workers=0) as engine:
+        found = engine.engine.documents.get(lowered_ref("adapt:gpt"))
+        passed = engine.engine.clock.now().timestamp() - time.monotonic()
+    assert found is not None
+    lowered = LoweredLimit.model_validate(found.document)
+    until = lowered.grows_from.timestamp() - passed
+    since = lowered.lowered_at.timestamp() - passed + A_MOMENT_S
+    half = [one for one in spans if since < one.ended and one.begun < until]
+    begun = {one.begun for one in half if one.begun > since}
+    most = max(count for at, count in at_work(half) if at in begun)
+    idle_s = longest_idle(half, 3)
+    print(f"{kills} kills, {len(half)} attempts under half; below 3 for {idle_s:.1f} s")  # noqa: T201 - likewise
+    assert lowered.share == 0.5
+    assert most_at_once(spans) == storm.limit
+    assert most == storm.limit // 2
+    assert idle_s < IDLE_S
+    assert kills >= storm.kills
