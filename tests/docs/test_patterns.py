@@ -28,6 +28,15 @@ def project(page: str, folder: Path, number: int = 0) -> tuple[Shell, list[str]]
     return Shell(folder, {"LEASEHOLD_CATALOG": name.removesuffix(".py")}), commands
 
 
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_each_page_says_when_how_what_a_kill_does_what_it_costs_and_its_limits(page: Path) -> None:
+    headings = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
+
+    wanted = ["When", "How", "What a kill does", "What it costs", "Limits"]
+    assert headings[:2] == wanted[:2]
+    assert [heading for heading in headings if heading in wanted] == wanted
+
+
 def test_the_letter_is_shortened_at_two_places(tmp_path: Path) -> None:
     shell, commands = project("names-and-choices.md", tmp_path)
 
