@@ -99,8 +99,10 @@ class Worker:
 def worker(
     documents: Documents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Worker]:
-    monkeypatch.setattr(sandboxed_attempt, "_LIVE_WITHIN_S", 30.0)  # a busy machine is slow
-    monkeypatch.setattr(sandboxed_attempt, "_STACKS_S", 2.0)
+    # On a busy machine a child may get no time for seconds: each wait ends when its answer comes.
+    monkeypatch.setattr(sandboxed_attempt, "_LIVE_WITHIN_S", 60.0)
+    monkeypatch.setattr(sandboxed_attempt, "_STACKS_S", 50.0)
+    monkeypatch.setattr(sandboxed_attempt, "_QUIET_S", 0.2)
     settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"}
     here, other = (boot(settings, catalog=catalog(), documents=documents) for _ in range(2))
     worker = Worker(here.engine, other.engine, tmp_path / "go-on")
@@ -129,7 +131,7 @@ def test_the_worker_answers_with_its_next_heartbeat_and_its_handler_goes_on(
     run_id = worker.begin(pipeline)
 
     worker.ask(run_id)
-    (event,) = until(lambda: worker.stacks(run_id))
+    (event,) = until(lambda: worker.stacks(run_id), 90)
 
     facts = event.model_extra or {}
     assert (event.step, event.attempt, facts["actor"]) == (pipeline, 1, "ada")
@@ -148,7 +150,7 @@ def test_two_who_ask_at_once_get_the_same_answer(worker: Worker) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         asked = [*threads.map(partial(worker.ask, run_id), ("ada", "bob"))]
-    until(lambda: worker.stacks(run_id))
+    until(lambda: worker.stacks(run_id), 90)
     worker.end()
 
     requests = [run.position.lease and run.position.lease.stack_request for run in asked]
@@ -161,7 +163,7 @@ def test_who_asks_again_after_the_answer_gets_another(worker: Worker) -> None:
 
     for count in (1, 2):
         worker.ask(run_id)
-        until(lambda count=count: len(worker.stacks(run_id)) == count)
+        until(lambda count=count: len(worker.stacks(run_id)) == count, 90)
 
 
 def test_an_attempt_that_ended_before_it_heard_of_it_leaves_no_request(worker: Worker) -> None:
