@@ -176,8 +176,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _warm_starts() -> Iterator[None]:
-    with warm_starts():
+def _warm_starts(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Have no test wait for the imports in one of many processes: they take as many cores."""
+    with warm_starts(at_once=pytestconfig.option.forks > 1):
         yield
 
 

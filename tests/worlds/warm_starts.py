@@ -131,8 +131,12 @@ _STATE = _State()
 
 
 @contextlib.contextmanager
-def warm_starts() -> Iterator[None]:
-    """Have processes forked, while inside, where that makes no difference to them."""
+def warm_starts(*, at_once: bool = False) -> Iterator[None]:
+    """Have processes forked, while inside, where that makes no difference to them.
+
+    Args:
+        at_once: import what they need now; else the first of them waits for it.
+    """
     read_sources_once()
     with contextlib.ExitStack() as stack:
         if sys.platform == "linux" and _CLONE is not None:
@@ -141,6 +145,8 @@ def warm_starts() -> Iterator[None]:
             multiprocessing.util.spawnv_passfds = _fork_or_spawn  # type: ignore[attr-defined]
             stack.callback(setattr, multiprocessing.util, "spawnv_passfds", _spawn)
             stack.callback(_end_zygote)
+            if at_once:
+                _zygote()
         yield
 
 
