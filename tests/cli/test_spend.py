@@ -48,7 +48,8 @@ def test_a_run_blocks_over_its_budget_and_a_higher_one_has_it_go_on(shop: Shell)
     run = shop.json("runs")["runs"][0]
     blocked = run["runId"]
 
-    why = shop.run("why", blocked).stdout
+    waits = shop.run("why", blocked)
+    why = waits.stdout
     too_low = shop.run("resume", blocked)
     shown = shop.run("show", blocked).stdout
     listed = shop.run("runs").stdout
@@ -59,7 +60,8 @@ def test_a_run_blocks_over_its_budget_and_a_higher_one_has_it_go_on(shop: Shell)
     assert run["spend"] == {"tokens": 2000, "usd": 3.0}
     finding = "The run has spent 3.00 USD, 2k tokens of its budget of 2.00 USD, 90k tokens"
     assert "waits for a person to decide on step spends-inline (resume or cancel): " in why
-    assert finding in why
+    assert f"{finding}. Give it more, such as `leasehold resume RUN --budget usd=6`" in why
+    assert f"resume {blocked} --budget usd=6\n" in waits.stderr
     assert too_low.returncode == 2
     assert only_line(too_low.stderr) == (
         f"error: Run {blocked} cannot go on: {finding}. Give it more, such as "

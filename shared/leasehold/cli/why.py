@@ -74,4 +74,6 @@ def _decision(run: Manifest, answer: WhyResponse, operation: Operation, url: str
         heals = run.block is not None and run.block.heals
         bound = ("--step", run.position.step) if heals else ("--generation", str(answer.generation))
         words += bound
+    elif used_up := run.used_up(run.position.dispatch.budget):
+        words += f"--budget {used_up.limit.more_for(used_up.spend)}".split()
     return command_line(*words, *url_words(url))

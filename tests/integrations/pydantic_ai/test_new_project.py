@@ -27,6 +27,7 @@ class Project:
     def do(self, *command: str) -> str:
         done = self.environment.run(*command, cwd=self.folder)
         assert done.returncode == 0, done.stdout + done.stderr
+        assert "WARNING" not in done.stderr  # nothing here needs a second look
         return done.stdout
 
 

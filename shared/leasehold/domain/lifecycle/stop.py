@@ -72,7 +72,12 @@ def stop_for_call(draft: Draft, dispatch: Dispatch, call: UnconfirmedCall) -> Ch
 
 def stop_over_budget(draft: Draft, dispatch: Dispatch, used_up: UsedUp) -> Change:
     """Block a run whose next attempt would spend more than it may: a person decides."""
-    block = Block(code=BUDGET_EXCEEDED, finding=used_up.finding, remediation=RAISE_BUDGET)
+    more = used_up.limit.more_for(used_up.spend)
+    block = Block(
+        code=BUDGET_EXCEEDED,
+        finding=used_up.finding,
+        remediation=f"Give it more, such as `leasehold resume RUN --budget {more}`, or cancel it.",
+    )
     event, traced = RunEvent.BUDGET_EXCEEDED, TraceType.BUDGET_EXCEEDED
     return stop(draft, block, event, dispatch=dispatch, traced=traced)
 

@@ -38,6 +38,8 @@ from leasehold.integrations.pydantic_ai.fingerprint import Fingerprints, digest,
 from leasehold.integrations.pydantic_ai.signals import SignalWaiter
 from leasehold.worker.context.once import OnUnknown
 
+#: The model that the library has for tests, and its provider.
+_FREE: Final = ("test", "test")
 #: The key of a tool's metadata: `metadata={"leasehold": {"on_unknown": "ask"}}`, or False for a
 #: tool that each attempt calls again.
 METADATA: Final = "leasehold"
@@ -271,6 +273,8 @@ def spend(step: Durable, response: ModelResponse) -> None:
 
     def known(_: Used) -> float | None:
         usd = usage.cost
+        if usd is None and (response.model_name, response.provider_name) == _FREE:
+            return 0.0
         if usd is None and response.model_name:
             with contextlib.suppress(LookupError, ValueError):  # the model has no known price
                 usd = response.cost().total_price
