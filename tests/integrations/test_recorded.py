@@ -67,3 +67,19 @@ def test_an_agent_that_takes_longer_than_an_attempt_goes_on_in_the_next_one(
     assert len(scenes.MADE) == len(set(scenes.MADE))
     assert {*(f"agent {turn}" for turn in range(1, 11))} <= set(scenes.MADE)
     assert {*(f"fetch {page}" for page in range(9))} <= set(scenes.MADE)
+
+
+def test_a_misspelt_tool_is_refused_before_a_model_is_paid(
+    engine: InProcessEngine, tmp_path: Path
+) -> None:
+    """The tool that is meant would be repeated without a word."""
+    run = played(engine, "plain", tmp_path, on_unknown={"fetsh": "ask"})
+    made = list(scenes.MADE)
+    both = played(engine, "plain", tmp_path, on_unknown={"fetsh": "ask", "fetch": "repeat"})
+
+    assert (run.status, made, both.status) == ("BLOCKED", [], "COMPLETED")
+    assert run.error is not None
+    assert run.error.message == (
+        "on_unknown is 'fetsh'; allowed: names of tools: 'fetch' is one (with 'repeat', where "
+        "both are meant)."
+    )

@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from difflib import get_close_matches
 from typing import Any, Final, get_args
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -40,6 +41,8 @@ _STEPS: Final[WeakValueDictionary[int, Durable]] = WeakValueDictionary()
 _PRICE: Final[ContextVar[Price | None]] = ContextVar("leasehold_price", default=None)
 _HASH: Final = 32
 _LOOKS_S: Final = 0.05
+#: A name of five letters of which one is wrong is as near as this.
+_NEARLY: Final = 0.8
 
 
 class PassingError(BaseException):
@@ -296,6 +299,21 @@ def checked_on_unknown(given: Mapping[str, OnUnknown] | None) -> dict[str, OnUnk
             allowed = ", ".join(get_args(OnUnknown))
             raise InvalidRequestError(field=f"on_unknown[{name!r}]", value=word, allowed=allowed)
     return dict(given or {})
+
+
+def refuse_misspelt(given: Mapping[str, OnUnknown], tools: set[str]) -> None:
+    """Refuse the name of a tool that no agent has, where it is nearly that of one that they have.
+
+    The tool that it means would be repeated without a word. Any other name is warned of: it may be
+    a tool that agents have for some inputs alone.
+
+    Raises:
+        PassingError: as said; the handler gets InvalidRequestError.
+    """
+    for name in sorted(given.keys() - tools):
+        for near in get_close_matches(name, sorted(tools - given.keys()), n=1, cutoff=_NEARLY):
+            allowed = f"names of tools: {near!r} is one (with 'repeat', where both are meant)"
+            raise PassingError(InvalidRequestError(field="on_unknown", value=name, allowed=allowed))
 
 
 def warn_of_tools(ctx: StepContext, unknown: Iterable[str], tools: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,6 +19,7 @@ from leasehold.integrations.durable import (
     checked_on_unknown,
     durable,
     key_of,
+    refuse_misspelt,
     warn_of_tools,
 )
 from leasehold.integrations.prices import Price
@@ -44,6 +45,15 @@ class Block:
         self.on_unknown = on_unknown
         self.tools: set[str] = set()
         self.ends_with: BaseException | None = None
+
+    def note_tools(self, names: Iterable[str]) -> None:
+        """Note tools that an agent has, before its model is asked.
+
+        Raises:
+            PassingError: one that is to be kept from repetition is misspelt.
+        """
+        self.tools.update(names)
+        refuse_misspelt(self.on_unknown, self.tools)
 
     def check_names(self) -> None:
         """Warn of a tool that is to be kept from repetition and that no agent has."""

@@ -101,6 +101,7 @@ async def run(
     agent: LlmAgent,
     text: str = "Go",
     sessions: BaseSessionService | None = None,
+    on_unknown: Any = None,
     **more: Any,
 ) -> list[str]:
     """Run an agent in a new session; return what it says."""
@@ -108,7 +109,7 @@ async def run(
     runner = Runner(
         app_name="app", agent=agent, session_service=sessions or InMemorySessionService()
     )
-    with durable(ctx, runner):
+    with durable(ctx, runner, on_unknown=on_unknown):
         session = await runner.session_service.create_session(**_WHO)
         async for event in runner.run_async(
             user_id="u", session_id=session.id, new_message=types.UserContent(text), **more
@@ -120,7 +121,8 @@ async def run(
 
 async def plain(ctx: StepContext, given: dict[str, Any]) -> Any:
     calls = [("fetch", {"page": page}) for page in range(given.get("pages", 2))]
-    return await run(ctx, agent(*calls, ("last", {})))
+    asked = agent(*calls, ("last", {}))
+    return await run(ctx, asked, on_unknown=given.get("on_unknown"))
 
 
 async def streamed(ctx: StepContext, given: dict[str, Any]) -> Any:

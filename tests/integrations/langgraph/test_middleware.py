@@ -296,23 +296,39 @@ def test_a_lost_lease_passes_a_middleware_that_tries_tools_again(in_threads: boo
     assert called == ["a"]
 
 
+@tool
+def order() -> str:
+    """Order."""
+    return "ordered"
+
+
 def test_a_tool_that_must_not_be_repeated_and_that_no_agent_has_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Else one whose name was misspelt would be repeated without a word."""
-
-    @tool
-    def order() -> str:
-        """Order."""
-        return "ordered"
-
+    """An agent may have it for some inputs alone."""
     with step_context() as ctx, durable(ctx):
-        middleware = LeaseholdMiddleware(on_unknown={"oder": "ask"})
+        middleware = LeaseholdMiddleware(on_unknown={"cancel": "ask"})
         agent = create_agent(Answers(says=asks(("order", {}))), [order], middleware=[middleware])
         invoked(agent, "Go.", in_threads=False)
 
     said = [each for each in caplog.messages if each.startswith("on_unknown")]
-    assert said == ["on_unknown names oder, and the agents had no such tool; they had: order"]
+    assert said == ["on_unknown names cancel, and the agents had no such tool; they had: order"]
+
+
+@pytest.mark.parametrize("in_threads", [False, True])
+def test_a_misspelt_tool_is_refused_before_a_model_is_paid(*, in_threads: bool) -> None:
+    """The tool that is meant would be repeated without a word."""
+    middleware = LeaseholdMiddleware(on_unknown={"oder": "ask"})
+    agent = create_agent(Answers(says=[]), [order], middleware=[middleware])
+
+    with (
+        step_context() as ctx,
+        pytest.raises(InvalidRequestError, match="'order' is one"),
+        durable(ctx),
+    ):
+        invoked(agent, "Go.", in_threads=in_threads)
+
+    assert ctx.recorded.calls == {}
 
 
 def test_another_word_for_such_a_tool_is_refused_before_a_model_is_paid() -> None:

@@ -93,7 +93,7 @@ class Recording(BasePlugin):
         run = self._scope(callback_context)
         ASKING.set(run)
         if run is not None:
-            run.block.tools.update(llm_request.tools_dict)
+            run.block.note_tools(llm_request.tools_dict)
 
     async def before_tool_callback(
         self,

@@ -23,6 +23,7 @@ from leasehold.integrations.durable import (
     checked_on_unknown,
     current,
     key_of,
+    refuse_misspelt,
     warn_of_tools,
 )
 from leasehold.integrations.langgraph.recorded import (
@@ -147,9 +148,10 @@ class LeaseholdMiddleware(AgentMiddleware[Any, Any, Any]):
     def _calls(self, step: Durable, request: ModelRequest[Any]) -> _StepCalls:
         calls = self._by_step.get(step)
         if calls is None:
+            tools = {name_of_tool(each) for each in request.tools}
+            refuse_misspelt(self._on_unknown, tools)
             calls = self._by_step[step] = _StepCalls()
             if self._on_unknown:
-                tools = {name_of_tool(each) for each in request.tools}
                 warn_of_tools(step.ctx, set(self._on_unknown) - tools, tools)
         return calls
 

@@ -152,7 +152,7 @@ class _Call:
         self._request = request_of(model, asked)
         for tool in asked["tools"]:
             record_tool(tool)
-            run.block.tools.add(tool.name)
+        run.block.note_tools(tool.name for tool in asked["tools"])
         for handoff in asked["handoffs"]:
             _record_handoff(handoff)
 
