@@ -28,7 +28,7 @@ from leasehold.domain.slots import Slot, slot_ref
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Document, Ref, Write, replace
 from leasehold.errors import LeaseLostError, StoreUnavailableError
-from leasehold.ports.documents import Documents
+from leasehold.ports.documents import Documents, Query
 from leasehold.presentation.run_state import state_and_reason, step_line
 from leasehold.registry.pipelines import Catalog
 from leasehold.services import slots
@@ -417,6 +417,35 @@ def test_a_sweep_looks_at_each_line_however_seldom_its_runs_are_looked_at(
     engine.lines.look_at -= 30
     sweep(engine, among=())
     assert not world.waits(late)
+
+
+@pytest.mark.parametrize("found", [0, 1], ids=["at once", "behind the first line"])
+def test_a_store_that_is_away_during_the_look_at_lines_puts_that_off_and_stops_no_sweep(
+    world: World, engine: Engine, bound: Bound, monkeypatch: pytest.MonkeyPatch, found: int
+) -> None:
+    """After a deploy the index of the lines may still be built: then only that look fails."""
+    other = bound._replace(key=f"{bound.key} too")
+    first, second = world.start("quick"), world.start("quick")
+    stand_in_line(engine, bound, first)
+    stand_in_line(engine, other, second)
+    engine.lines.behind = bound.name
+    query, looks = engine.documents.query, 0
+
+    def away(asked: Query) -> Any:
+        nonlocal looks
+        looks += asked.order_by == "waitsIn"
+        if asked.order_by == "waitsIn" and looks > found:
+            raise StoreUnavailableError(store="it", problem="the index is being built")
+        return query(asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.documents, "query", away)
+        result = sweep(engine, among=())
+
+    assert (result.failure, looks) == (None, found + 1)
+    assert [world.waits(first), world.waits(second)] == [not found, True]
+    sweep(engine, among=())
+    assert [world.waits(first), world.waits(second)] == [False, False]
 
 
 def test_a_run_without_a_value_for_its_key_blocks_and_heals(world: World) -> None:

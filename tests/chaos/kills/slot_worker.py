@@ -6,11 +6,14 @@ Each attempt writes when it begins and ends.
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from leasehold import (
     AgentClientError,
@@ -21,11 +24,16 @@ from leasehold import (
     StepDispatchEntry,
 )
 from leasehold.in_process import InProcessEngine
+from leasehold.ports.documents import Committed, Documents
+from leasehold.services.execute_step import Hint, execute_step
+from tests.worlds.wrapped import Wrapped
 
 #: For so long a provider takes no more, where it refuses.
 RETRY_AFTER_S: Final = 30.0
 #: How long an attempt works.
 WORK_S: Final = "SLOT_WORK_S"
+#: What happens while the next attempt has its slot.
+MEANWHILE: Final[list[Callable[[], object]]] = []
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -39,7 +47,7 @@ def settings(folder: Path) -> dict[str, str]:
     }
 
 
-def engine_of(folder: Path, limit: int, workers: int) -> InProcessEngine:
+def engine_of(folder: Path, limit: int, workers: int, **more: str) -> InProcessEngine:
     steps = [
         StepDispatchEntry(
             step_type=name,
@@ -57,7 +65,7 @@ def engine_of(folder: Path, limit: int, workers: int) -> InProcessEngine:
         Registry(
             "pipelines", [PipelineEntry(name=it.step_type, steps=(it.step_type,)) for it in steps]
         ),
-        environ=settings(folder),
+        environ={**settings(folder), **more},
         workers=workers,
     )
 
@@ -65,6 +73,8 @@ def engine_of(folder: Path, limit: int, workers: int) -> InProcessEngine:
 def call(ctx: StepContext, given: Any) -> Any:
     """Note that a call begins, take some time, and note that it is over."""
     note("begin", ctx.run_id)
+    if MEANWHILE:
+        MEANWHILE.pop()()
     time.sleep(float(os.environ[WORK_S]))
     note("end", ctx.run_id)
     return given
@@ -95,3 +105,22 @@ def work(pipe: Connection, folder: Path, limit: int, work_s: float) -> None:
     pipe.send("ready")
     pipe.poll(None)
     os._exit(0)
+
+
+class LethalDocuments(Wrapped[Documents]):
+    """The store of a worker that is killed once a run is over, before it does anything else."""
+
+    def transact(self, *given: Any, **named: Any) -> Committed[Any]:
+        committed: Committed[Any] = self.inner.transact(*given, **named)
+        if committed.snapshot and committed.snapshot.document.get("status") == "COMPLETED":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return committed
+
+
+def die_before_the_call(folder: Path, holder: str, waits: str) -> None:
+    """Run one to its end, while another comes to its limit, and die before that one is called."""
+    os.environ.update({**settings(folder), WORK_S: "0"})
+    with engine_of(folder, limit=1, workers=0) as local:
+        engine = replace(local.engine, documents=cast(Any, LethalDocuments(local.engine.documents)))
+        MEANWHILE.append(lambda: execute_step(engine, Hint(waits, 1)))
+        execute_step(engine, Hint(holder, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 
 from leasehold.domain.lowered_limit import LoweredLimit, lowered_ref
 from leasehold.services.read_runs import get_run
-from tests.chaos.kills.slot_worker import engine_of, settings, work
+from leasehold.services.sweep import sweep
+from tests.chaos.kills.slot_worker import WORK_S, die_before_the_call, engine_of, settings, work
 from tests.chaos.patterns.spans import Span, at_work, longest_idle, most_at_once
-from tests.chaos.storm.processes import forked_with_pipe
+from tests.chaos.storm.processes import forked, forked_with_pipe
 
 #: A slot of a worker that was killed is taken up by the next look of another one, and its run
 #: begins anew; machines that run other tests are slow.
@@ -120,6 +122,31 @@ def test_never_more_than_the_limit_and_no_slot_leaks(tmp_path: Path, storm: Stor
     assert kills >= storm.kills
     assert most_at_once(spans) == storm.limit
     assert idle_s < IDLE_S
+
+
+def test_a_slot_whose_worker_is_killed_before_it_calls_is_taken_after_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is over, its slot free, and no run knows: who waits looks a minute later at first."""
+    for name, value in {**settings(tmp_path), WORK_S: "0"}.items():
+        monkeypatch.setenv(name, value)
+    with engine_of(tmp_path, 1, 0, PIPELINE_DISPATCH_GRACE_S="2") as engine:
+        sweep(engine.engine)  # it has looked: the next look is half of the grace later
+        holder, waits = (engine.start("call", {"model": "gpt"}).run_id for _ in range(2))
+        process = forked(die_before_the_call, tmp_path, holder, waits)
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+        assert get_run(engine.engine, holder).state == "COMPLETED"
+        assert get_run(engine.engine, waits).awaits_slot
+
+        freed = time.monotonic()
+        while get_run(engine.engine, waits).awaits_slot and time.monotonic() - freed < IDLE_S:
+            time.sleep(0.1)
+            sweep(engine.engine)
+
+        assert not get_run(engine.engine, waits).awaits_slot
+        engine.run_until_idle()
+        assert get_run(engine.engine, waits).state == "COMPLETED"
 
 
 @pytest.mark.nightly
