@@ -76,6 +76,11 @@ def ask_at_first(ctx: StepContext, given: dict[str, Any]) -> str:
     return "done"
 
 
+def ask_much(ctx: StepContext, given: dict[str, Any]) -> int:
+    """Make so many calls, all in an attempt."""
+    return sum(ctx.once(f"call {number}", int, number) for number in range(given["calls"]))
+
+
 async def aask(ctx: StepContext, given: dict[str, Any]) -> list[str]:
     """Make all calls at once."""
     calls = [ctx.aonce(name, apay, name, given.get("size", 10)) for name in given["names"]]
@@ -141,6 +146,7 @@ STEPS = Registry(
     [
         _entry("ask"),
         _entry("ask_at_first"),
+        _entry("ask_much"),
         _entry("aask"),
         _entry("ask-judged", gates=("judge",)),
         _entry("tell"),
@@ -152,6 +158,7 @@ PIPELINES = Registry(
     [
         PipelineEntry(name="asks", steps=("ask", "tell")),
         PipelineEntry(name="asks-at-first", steps=("ask_at_first",)),
+        PipelineEntry(name="asks-much", steps=("ask_much",)),
         PipelineEntry(name="asks-at-once", steps=("aask",)),
         PipelineEntry(name="judged", steps=("ask-judged",)),
         PipelineEntry(name="killed", steps=("kill_often",)),

@@ -107,6 +107,19 @@ def test_what_a_killed_worker_spent_counts_though_the_next_attempt_calls_nothing
     assert step.spend == Spend(tokens=300, usd=1.5)
 
 
+@pytest.mark.nightly  # ten thousand commits
+def test_a_step_keeps_ten_thousand_results_and_one_more_is_retried_never(
+    engine: InProcessEngine,
+) -> None:
+    runs = [engine.start("asks-much", {"calls": calls}) for calls in (10_000, 10_001)]
+    full, over = (engine.run_until_settled(run.run_id) for run in runs)
+
+    assert (full.status, full.steps["ask_much"].output) == ("COMPLETED", str(sum(range(10_000))))
+    assert (over.dead_letter_reason, over.position.attempts.failed) == ("PERMANENT_FAILURE", 1)
+    assert over.error is not None
+    assert "a step keeps at most 10,000" in over.error.message
+
+
 def test_a_call_of_another_type_than_recorded_blocks(engine: InProcessEngine) -> None:
     """As after a deploy: no call is made again until the handler is put right."""
     run = engine.start("asks", {"names": NAMES, "fails": [2], "counts": 2})
