@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leasehold import Child, Each, LogChannel, Parallel, PipelineEntry, Registry
+from leasehold import (
+    Child,
+    Each,
+    LogChannel,
+    Parallel,
+    PipelineEntry,
+    Registry,
+    StepContext,
+    StepDispatchEntry,
+)
+from leasehold.domain.children import MAX_ITEMS
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.errors import ChainError, InvalidEntryError, InvalidRequestError
@@ -55,6 +66,42 @@ def test_the_empty_chord(engine: InProcessEngine) -> None:
 
     assert (run.status, engine.clock.now()) == (RunStatus.COMPLETED, began)
     assert engine.output(run.run_id) == {"total": 0, "count": 0, "failed": []}
+
+
+def zeros(_: StepContext, given: int) -> list[int]:
+    return [0] * given
+
+
+def same(_: StepContext, given: int) -> int:
+    return given
+
+
+@pytest.mark.parametrize("count", [MAX_ITEMS + 1, 1_000_000])
+def test_a_list_that_is_too_long_is_refused_in_one_line_before_any_item(
+    tmp_path: Path, count: int
+) -> None:
+    steps = [
+        StepDispatchEntry(
+            step_type=name,
+            handler=f"{__name__}:{name}",
+            agent_timeout=timedelta(minutes=1),
+            dispatch_deadline=timedelta(minutes=2),
+        )
+        for name in ("zeros", "same")
+    ]
+    pipelines = [PipelineEntry(name="long", steps=("zeros", Each("same")))]
+    catalog = Registry("dispatch", steps), Registry("pipelines", pipelines)
+    with InProcessEngine(
+        *catalog, environ=environ_of(tmp_path), clock=FrozenClock(), workers=0
+    ) as engine:
+        run = engine.start("long", count)
+        engine.run_until_idle()
+        blocked = engine.show(run.run_id)
+
+    assert blocked.block is not None
+    assert (blocked.block.code, blocked.block.heals) == ("input_mismatch", True)
+    assert f"it has {count} items, and at most 100000 are taken" in blocked.block.finding
+    assert blocked.position.children is None
 
 
 def test_items_that_fail_are_left_and_told_where_some_may(engine: InProcessEngine) -> None:
