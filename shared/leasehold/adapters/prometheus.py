@@ -294,10 +294,14 @@ class _RefusedError(Exception):
 
 def _read(body: bytes) -> _Histograms:
     found: dict[_Kind, dict[float, float]] = defaultdict(lambda: defaultdict(float))
+    seen: set[str] = set()
     for one in _series(body):
         labels = one.get("metric") if isinstance(one, Mapping) else None
         if not isinstance(labels, Mapping):
             raise _RefusedError("a series without labels")
+        if (name := json.dumps(labels, sort_keys=True)) in seen:
+            raise _RefusedError("a series twice")
+        seen.add(name)
         if (kind := _kind(labels)) is not None:
             found[kind][_bound(labels.get("le"))] += _count(one.get("value"))
     return {kind: _histogram(buckets) for kind, buckets in found.items()}

@@ -330,6 +330,7 @@ HOSTILE: list[tuple[str, Callable[..., None], str]] = [
     ("text", _answering(200, vector("many")), "has an answer that is not a vector"),
     ("many", _answering(200, vector([{}] * (MOST_SERIES + 1))), "has more than 5,000 series"),
     ("naked", _answering(200, vector([{"value": [1, "2"]}])), "has a series without labels"),
+    ("twice", _series(series({}, s60=5, inf=5), series({}, s60=5, inf=5)), "has a series twice"),
     ("nothing", _series(), "no attempts of step draft in agent.execution_seconds"),
     ("zeros", _series(series({}, s60=0, inf=0)), "no attempts of step draft"),
     ("negative", _series(series({}, s60=-1, inf=1)), "has a bucket with '-1' attempts"),
