@@ -480,8 +480,10 @@ def _returned(code: Any) -> Any:
     annotations = getattr(function, "__annotations__", {})
     if "return" not in annotations:
         return Any
-    alone = types.SimpleNamespace(__annotations__={"return": annotations["return"]})
-    names = getattr(function, "__globals__", {})
+    names, said = getattr(function, "__globals__", {}), annotations["return"]
+    if isinstance(said, str) and said in names:  # most are a name, and Python would compile it
+        said = names[said]
+    alone = types.SimpleNamespace(__annotations__={"return": said})
     hint = get_type_hints(alone, globalns=names, include_extras=True)["return"]
     if get_origin(hint) in (Awaitable, Coroutine):
         return get_args(hint)[-1]
