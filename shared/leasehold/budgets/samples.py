@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -165,6 +166,8 @@ def _can_be_true(sample: AttemptSample, now: datetime) -> bool:
             if sample.execution_seconds is None
             else _is_duration(sample.execution_seconds)
         )
+        and isinstance(sample.usd, int | float)
+        and 0 <= sample.usd < math.inf  # nor a NaN
     )
 
 

@@ -42,6 +42,10 @@ def sample(**fields: Any) -> AttemptSample:
         {"ended_at": None},
         {"outcome": "success or so"},
         {"outcome": None},
+        {"usd": math.nan},
+        {"usd": math.inf},
+        {"usd": -0.5},
+        {"usd": "5"},
     ],
     ids=str,
 )
