@@ -216,7 +216,7 @@ def _runs(at: PageRequest) -> Shown:
             "labels_of": dict(_texts_of(texts)),
             "operations": _bulk(at, texts) if at.problem is None else [],
             "state_and_reason": state_and_reason,
-            "words": filter_words(asdict(at.given.to_filter())) if page else [],
+            "words": _words_of_filter(at.given) if page else [],
         },
         poll_s=MOVING_S if moves else IDLE_S,
     )
@@ -249,6 +249,11 @@ def _trouble_first(found: Sequence[Any], newest: Sequence[Any]) -> tuple[list[An
     """
     in_trouble = {run.run_id: run for run in (*found, *(it for it in newest if it.troubles))}
     return list(in_trouble.values()), [it for it in newest if it.run_id not in in_trouble]
+
+
+def _words_of_filter(given: Any) -> list[str]:
+    """Return the options of a command that give the same filter."""
+    return filter_words(asdict(given.to_filter()))
 
 
 def _moves(run: Any) -> bool:
@@ -398,8 +403,9 @@ def _batch(at: PageRequest, given: Any, answer: Any, form: Mapping[str, str]) ->
         "form": {**form, "filter": f"{asked}{bound}", "shown": asked},
         "is_cut": answer.matched - len(answer.refused) >= given.limit,
         "kept_line": kept_line,
+        "words": _words_of_filter(given.filter),
     }
-    title = f"{given.action} of many runs"
+    title = f"{given.action.capitalize()} many runs"
     return Shown("batch.html", title, values)
 
 

@@ -147,7 +147,8 @@ def _when(at: datetime | None, now: datetime) -> Markup:
     """Return a time as it is said, with the whole of it for who points at it."""
     if at is None:
         return Markup()
-    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(stamp(at), ago(at, now))
+    words = "just now" if at == now else ago(at, now)
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(stamp(at), words)
 
 
 def _command(*words: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 
 from leasehold import (
     AgentClientError,
+    CustomChannel,
     Each,
     GateContext,
     GateEntry,
@@ -106,6 +108,12 @@ def gather(_ctx: StepContext, given: Outcomes[Any]) -> Any:
     return {"ok": len(given.ok), "failed": [one.message for one in given.failed]}
 
 
+def desk(message: Mapping[str, Any], _seconds: float) -> None:
+    """Take an announcement, or refuse it while nobody is there."""
+    if (Path(os.environ["BUNDLE_TEST_FOLDER"]) / "desk-is-away").exists():
+        raise PermanentError(f"nobody is at the desk {HOSTILE}")
+
+
 def approval(_ctx: GateContext, output: Any) -> None:
     """Refuse what is to be looked at."""
     if output.get("mode") == "gate":
@@ -116,6 +124,16 @@ def approval(_ctx: GateContext, output: Any) -> None:
         )
 
 
+CHANNELS = Registry(
+    "channels",
+    [
+        CustomChannel(
+            name="desk",
+            sender="tests.api.dashboard.catalog:desk",
+            events=("run_blocked", "run_dead_lettered"),
+        )
+    ],
+)
 GATES = Registry(
     "gates", [GateEntry(name="approval", check="tests.api.dashboard.catalog:approval")]
 )

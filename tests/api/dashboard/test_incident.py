@@ -10,12 +10,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.api.dashboard.conftest import Pages, serve
+from tests.worlds.waiting import until
 
 #: The other pages, by the names of their pictures.
 PLACES = {
     "limits": "/registry",
     "budget": "/budgets/draft?whatIf=1",
     "announcements": "/deliveries",
+    "schedules": "/schedules",
     "workers": "/workers",
     "audit": "/audit",
 }
@@ -53,15 +55,21 @@ def test_an_incident_goes_from_the_skull_to_the_new_run(
     pages: Pages, tab: Page, picture: Picture
 ) -> None:
     blocked, killed, held = (pages.start(mode) for mode in ("gate", "kill", "hold"))
+    away = pages.folder / "desk-is-away"
+    away.touch()
     dead, retrying = pages.start("dead"), pages.start("retry")
     done = [pages.start("ok", idempotencyKey=f"done-{number}") for number in range(3)]
     pages.wait(dead, lambda run: run["deadLettered"])
+    until(lambda: pages.api.call("/deliveries?state=given_up")["deliveries"])
+    away.unlink()
     pages.wait(blocked, lambda run: run["status"] == "BLOCKED")
     pages.wait(retrying, lambda run: run["status"] == "ERROR")
     pages.wait(killed, lambda run: run["steps"]["draft"]["attempts"]["failed"])
     for run_id in done:
         pages.wait(run_id, lambda run: run["status"] == "COMPLETED")
     pages.let_go(killed)
+    tab.goto("/schedules")
+    tab.get_by_role("button", name="Start a run now").click()
     pages.wait(killed, lambda run: run["status"] == "COMPLETED")
 
     tab.goto("/")
@@ -74,6 +82,10 @@ def test_an_incident_goes_from_the_skull_to_the_new_run(
         tab.goto(path)
         picture(name)
 
+    tab.goto("/?deadLettered=true")
+    tab.get_by_role("button", name="Count first").click()
+    expect(tab.get_by_role("button", name="Recreate 1 run")).to_be_visible()
+    picture("batch")
     tab.goto("/?deadLettered=true")
     picture("incident-1")
     tab.get_by_role("link", name=dead).click()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import html
+import re
+import shlex
 from typing import Any
 
+import click
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from leasehold.cli.commands import program
 from leasehold.domain.signal_link import SignalLink
 from tests.api.dashboard.catalog import REASON
 from tests.api.dashboard.conftest import LINK_SECRET, Pages
+from tests.api.dashboard.reader import Reader
 
 PATHS = (
     "/",
@@ -106,6 +112,33 @@ def test_no_text_of_a_stranger_widens_turns_or_hides_what_stands_beside_it(
             wrong[path] = found
     context.close()
 
+    assert wrong == {}
+
+
+def test_every_command_of_a_page_is_one(pages: Pages, paths: list[str]) -> None:
+    """A person pastes it, with what its capital words stand for."""
+    reader = Reader(pages)
+    texts = {path: reader.open(path)[2] for path in (*paths, "/?status=BLOCKED")}
+    count = {"filter": "status=BLOCKED", "action": "approve", "limit": 1000, "dryRun": "true"}
+    texts["batch"] = reader.send("/runs:batch", **count)[2]
+    found = {
+        html.unescape(command): path
+        for path, text in texts.items()
+        for command in re.findall(r'<code class="command">(.*?)</code>', text)
+    }
+    wrong = {}
+    for command, path in found.items():
+        name, *words = shlex.split(command)[1:]
+        words = ["2026-11-20" if one in ("FIRST", "LAST") else one for one in words]
+        words = ["1" if one == "VALUE" else one for one in words]
+        known = program.get_command(click.Context(program), name)
+        try:
+            assert known is not None
+            known.make_context(name, words)
+        except (click.ClickException, AssertionError) as error:
+            wrong[f"{path}: {command}"] = str(error)
+
+    assert len(found) > 40
     assert wrong == {}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.api.dashboard.catalog import HOSTILE, MARKUP, REASON
 from tests.api.dashboard.conftest import Pages
+from tests.worlds.waiting import until
 
 
 def test_a_run_goes_on_before_the_eyes_of_its_reader(pages: Pages, tab: Page) -> None:
@@ -100,6 +102,10 @@ def test_what_was_decided_on_another_state_changes_nothing(
         tab.get_by_label("why").first.fill(why)  # a form that is filled in stays as it is
     first.get_by_role("button", name="Approve this run").click()
     expect(first.get_by_role("status").first).to_be_visible()
+    expect(second.locator(".headline .chip")).to_contain_text("completed")
+    expect(second.locator("#act-approve [name=reason]")).to_have_value(
+        "it will do"
+    )  # it was not lost
 
     with second.expect_navigation() as answered:
         second.get_by_role("button", name="Approve this run").click()
@@ -240,6 +246,30 @@ def test_lanes_are_seen_by_name_while_they_work_and_after_a_kill(pages: Pages, t
 
     expect(tab.locator(".headline .chip")).to_contain_text("completed")
     expect(tab.locator("#step-gather pre")).to_contain_text('"ok": 3')
+    assert "owned" not in tab.title()
+
+
+@pytest.mark.parametrize("path", ["/runs/{run}", "/deliveries"])
+def test_an_announcement_that_was_given_up_is_told_again(
+    pages: Pages, tab: Page, path: str
+) -> None:
+    away = pages.folder / "desk-is-away"
+    away.touch()
+    run_id = pages.start("dead")
+    pages.wait(run_id, lambda run: run["deadLettered"])
+    until(lambda: pages.api.call(f"/runs/{run_id}/deliveries")["deliveries"][0]["givenUpWhy"])
+    tab.goto(path.format(run=run_id))
+    again = tab.get_by_role("button", name=re.compile("^Tell again .*on desk"))
+    row = tab.get_by_role("row").filter(has=again).first
+    expect(row).to_contain_text("given up")
+    expect(row).to_contain_text("nobody is at the desk <img")
+    away.unlink()
+
+    row.get_by_role("button").click()
+
+    expect(tab.get_by_role("status").first).to_have_text("The announcement is due again.")
+    expect(tab).to_have_url(re.compile(f"/runs/{run_id}$"))
+    expect(tab.locator("#part-told .chip")).to_contain_text("announced")
     assert "owned" not in tab.title()
 
 

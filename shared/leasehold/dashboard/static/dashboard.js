@@ -80,10 +80,12 @@
   const news = () => [...main().querySelectorAll("[data-news]")].map((it) => it.textContent.trim().replace(/\s+/g, " "));
 
   // What a reader is at stays: a form that has the focus or was filled in, and what was opened.
-  function isInUse(node) {
-    if (!(node instanceof Element) || node.tagName !== "FORM") return false;
-    if (node.contains(document.activeElement)) return true;
-    return [...node.elements].some((one) =>
+  const isForm = (node) => node instanceof Element && node.tagName === "FORM";
+  const isInUse = (node) => isForm(node) && (node.contains(document.activeElement) || isFilled(node));
+  const hasFilled = (node) => node instanceof Element && [...node.querySelectorAll("form")].some(isFilled);
+
+  function isFilled(form) {
+    return [...form.elements].some((one) =>
       one.type === "checkbox" ? one.checked !== one.defaultChecked
         : one.tagName === "SELECT" ? [...one.options].some((it) => it.selected !== it.defaultSelected)
         : one.type !== "hidden" && one.value !== one.defaultValue);
@@ -123,6 +125,7 @@
     while (at) {
       const gone = at;
       at = at.nextSibling;
+      if (hasFilled(gone)) continue; // it is refused when it is sent, and its words are not lost
       if (gone.contains(document.activeElement)) main().focus({ preventScroll: true });
       gone.remove();
     }
