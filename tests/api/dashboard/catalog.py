@@ -109,7 +109,7 @@ def gather(_ctx: StepContext, given: Outcomes[Any]) -> Any:
 
 
 def desk(message: Mapping[str, Any], _seconds: float) -> None:
-    """Take an announcement, or refuse it while nobody is there."""
+    """Take an announcement, or refuse it while the file is there."""
     if (Path(os.environ["BUNDLE_TEST_FOLDER"]) / "desk-is-away").exists():
         raise PermanentError(f"nobody is at the desk {HOSTILE}")
 

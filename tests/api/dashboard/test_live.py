@@ -50,6 +50,36 @@ def test_a_poll_that_finds_nothing_new_is_a_304_and_moves_nothing(pages: Pages, 
     assert tab.evaluate("window.scrollY") == 200
 
 
+def test_the_forms_of_an_open_page_are_those_of_what_it_shows(pages: Pages, tab: Page) -> None:
+    """A form that was left as it was is refused, though its page shows the run as it is now."""
+    run_id = pages.start("hold")
+    first = pages.wait(run_id, lambda run: run["steps"]["draft"]["progress"])
+    tab.goto(f"/runs/{run_id}")
+    generation = tab.locator("#act-cancel [name=generation]")
+    expect(generation).to_have_value(str(first["dispatch"]["generation"]))
+    for operation in ("pause", "resume"):
+        pages.post(f"/runs/{run_id}:{operation}", {"reason": "a break"})
+    pages.let_go(run_id)
+
+    expect(tab.locator(".headline .chip")).to_contain_text("completed")
+    expect(tab.locator("#act-cancel, #act-pause")).to_have_count(0)
+    last = pages.run(run_id)["dispatch"]["generation"]
+    assert last > first["dispatch"]["generation"]
+    expect(tab.locator("#act-recreate [name=generation]")).to_have_value(str(last))
+
+    again = pages.start("gate")
+    pages.wait(again, lambda run: run["status"] == "BLOCKED")
+    tab.goto(f"/runs/{again}")
+    generation = tab.locator("#act-approve [name=generation]")
+    before = generation.input_value()
+    pages.post(f"/runs/{again}:retry", {"reason": "another look"})
+    expect(generation).not_to_have_value(before)
+    pages.wait(again, lambda run: run["status"] == "BLOCKED")
+    expect(generation).to_have_value(str(pages.run(again)["dispatch"]["generation"]))
+    tab.get_by_role("button", name="Approve this run").click()
+    expect(tab.get_by_role("status").first).to_have_text("The output is handed off.")
+
+
 def test_a_server_that_is_away_is_said_and_its_return_is_seen(pages: Pages, tab: Page) -> None:
     run_id = pages.start("hold")
     tab.goto(f"/runs/{run_id}")

@@ -88,7 +88,7 @@
     return [...form.elements].some((one) =>
       one.type === "checkbox" ? one.checked !== one.defaultChecked
         : one.tagName === "SELECT" ? [...one.options].some((it) => it.selected !== it.defaultSelected)
-        : one.type !== "hidden" && one.value !== one.defaultValue);
+        : "defaultValue" in one && one.type !== "hidden" && one.value !== one.defaultValue);
   }
 
   const keyOf = (node) => (node?.nodeType === 1 && (node.dataset.key || node.id)) || "";
