@@ -157,6 +157,7 @@ def test_a_form_that_no_page_made_is_refused(pages: Pages, tab: Page) -> None:
     """Another page could send one with the cookies of the reader, but knows no token."""
     run_id = pages.start("hold")
     tab.goto(f"/runs/{run_id}")
+    tab.get_by_role("button", name="Live: pause").click()  # a poll would bring the right token
     tab.get_by_text("Cancel…").click()
     tab.locator("#act-cancel input[name=formToken]").evaluate(
         "it => { it.value = 'a'.repeat(64); }"
