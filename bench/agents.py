@@ -359,10 +359,9 @@ def main() -> None:
     if given.work:
         _work(Path(given.work[0]), given.work[1])
         return
-    rows = measure(given.calls, given.kills, given.tools, given.tool_kills)
+    report("agents", measure(given.calls, given.kills, given.tools, given.tool_kills))
     if given.rounds:
-        rows += side_by_side(given.turns, given.rounds)
-    report("agents", rows)
+        report("agents-beside", side_by_side(given.turns, given.rounds))
 
 
 if __name__ == "__main__":
