@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from leasehold.bootstrap import system_clock
 from leasehold.devserver.cloud_tasks import (
-    FiredFault,
     HttpTask,
     QueueSettings,
     RetryConfig,
@@ -26,9 +25,8 @@ from leasehold.devserver.cloud_tasks.http_client import HttpClient
 from leasehold.devserver.cloud_tasks.queue import Queues
 from leasehold.devserver.cloud_tasks.request import invalid
 from leasehold.devserver.cloud_tasks.routes import app_of, fault_routes
-from leasehold.devserver.cloud_tasks.server import Dispatcher
+from leasehold.devserver.cloud_tasks.server import Delivering
 from leasehold.devserver.cloud_tasks.task import UNLIMITED, Attempt
-from leasehold.devserver.loopback_server import LoopbackServer
 from leasehold.domain.timestamps import moment_text
 from leasehold.ports.clock import Clock
 
@@ -49,7 +47,7 @@ _THREADS: Final = 32
 _POLL_S: Final = 0.05
 
 
-class EventsDouble:
+class EventsDouble(Delivering):
     """A topic on loopback with subscriptions, each of which pushes to a function.
 
     Args:
@@ -60,23 +58,9 @@ class EventsDouble:
     def __init__(self, subscriptions: Mapping[str, str], *, clock: Clock | None = None) -> None:
         self._subscriptions = subscriptions
         self._clock = clock = clock or system_clock()
-        self._queues = Queues(clock, QueueSettings(_RETRY), strict=False)
-        self._dispatcher = Dispatcher(self._queues, HttpClient(_headers).deliver, _THREADS)
-        app = app_of([("POST", _PATH, self._publish), *fault_routes(self._queues)])
-        self._server = LoopbackServer(app, "events-api")
-
-    def start(self, port: int = 0) -> str:
-        """Take messages and push them from now on; return the address. It can be started once.
-
-        Args:
-            port: 0: one that is free.
-
-        Raises:
-            OSError: the port is in use.
-        """
-        address = self._server.start(port)
-        self._dispatcher.start()
-        return address
+        queues = Queues(clock, QueueSettings(_RETRY), strict=False)
+        app = app_of([("POST", _PATH, self._publish), *fault_routes(queues)])
+        super().__init__(queues, HttpClient(_headers), _THREADS, app, "events-api")
 
     def drain(self, seconds: float, at_once: Callable[[], bool] = lambda: False) -> None:
         """Wait until every message is acknowledged, then start no more deliveries, for good.
@@ -89,21 +73,6 @@ class EventsDouble:
         while not self.is_idle() and time.monotonic() < over_at and not at_once():
             time.sleep(_POLL_S)
         self._dispatcher.close()
-
-    def stop(self) -> None:
-        """Deliver and answer no more."""
-        self._dispatcher.stop(0.0)
-        self._server.stop()
-
-    def order_fault(self, kind: str, **which: Any) -> None:
-        """Order a fault for the next messages, such as `twice`; see `Faults.order`."""
-        with self._queues.changed:
-            self._queues.faults.order(kind, **which)
-
-    def fired(self) -> list[FiredFault]:
-        """Return the faults that fired so far, in order."""
-        with self._queues.changed:
-            return list(self._queues.faults.fired)
 
     def is_idle(self) -> bool:
         """Return whether all that was published is acknowledged."""

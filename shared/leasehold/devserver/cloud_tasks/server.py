@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final, Self
 
+import flask
+
 from leasehold.bootstrap import system_clock
 from leasehold.bounded_calls import start_thread
 from leasehold.devserver.cloud_tasks.faults import Faults, FiredFault
@@ -120,7 +122,61 @@ class Dispatcher:
         return min(max(0.0, wait), _MAX_WAIT_S)
 
 
-class CloudTasksDouble:
+class Delivering:
+    """A service on loopback that takes tasks, and delivers each from its queue.
+
+    Args:
+        queues: what it delivers.
+        client: makes the requests.
+        threads: how many deliveries run at a time at most, over all queues.
+        app: answers its own callers.
+        name: of its thread.
+    """
+
+    def __init__(
+        self, queues: Queues, client: HttpClient, threads: int, app: flask.Flask, name: str
+    ) -> None:
+        self._queues, self._client = queues, client
+        self._dispatcher = Dispatcher(queues, client.deliver, threads)
+        self._server = LoopbackServer(app, name)
+
+    def start(self, port: int = 0) -> str:
+        """Serve and deliver from now on; return the address. It can be started once.
+
+        Args:
+            port: 0: one that is free.
+
+        Raises:
+            OSError: the port is in use.
+        """
+        address = self._server.start(port)
+        self._dispatcher.start()
+        return address
+
+    def stop(self, drain_seconds: float = 0.0) -> bool:
+        """Start no more deliveries, wait for those that run, then stop answering.
+
+        Tasks that are created meanwhile are accepted, so that the deliveries that run can end.
+
+        Returns:
+            Whether all deliveries ended in time. The results of the others are ignored.
+        """
+        drained = self._dispatcher.stop(drain_seconds)
+        self._server.stop()
+        return drained
+
+    def order_fault(self, kind: str, **which: Any) -> None:
+        """Order a fault for the next tasks, as `Faults.order` has it, safe from any thread."""
+        with self._queues.changed:
+            self._queues.faults.order(kind, **which)
+
+    def fired(self) -> list[FiredFault]:
+        """Return the faults that fired so far, in order."""
+        with self._queues.changed:
+            return list(self._queues.faults.fired)
+
+
+class CloudTasksDouble(Delivering):
     """The Cloud Tasks service on loopback, for the official client over its REST transport.
 
     Other than the service, it creates a queue on the first task for it, with the settings given
@@ -150,28 +206,14 @@ class CloudTasksDouble:
         on_request: Callable[[str, str], object] | None = None,
     ) -> None:
         clock = clock or system_clock()
-        self._queues = Queues(clock, defaults or QueueSettings(), strict=strict)
-        self._client = HttpClient()
-        self._dispatcher = Dispatcher(self._queues, self._client.deliver, threads)
+        queues = Queues(clock, defaults or QueueSettings(), strict=strict)
         parser = TaskParser(
             shortest=shortest_deadline,
             hosts=AllowedHosts(targets),
             new_name=lambda: str(int(clock.new_id(), 16)),
         )
-        self._server = LoopbackServer(make_app(self._queues, parser, on_request), "tasks-api")
-
-    def start(self, port: int = 0) -> str:
-        """Serve and deliver from now on; return the address. It can be started once.
-
-        Args:
-            port: 0: one that is free.
-
-        Raises:
-            OSError: the port is in use.
-        """
-        address = self._server.start(port)
-        self._dispatcher.start()
-        return address
+        app = make_app(queues, parser, on_request)
+        super().__init__(queues, HttpClient(), threads, app, "tasks-api")
 
     def on_dropped(self, callback: Callable[[HttpTask], object]) -> None:
         """Call back with the task of each delivery whose connection was refused or dropped.
@@ -186,32 +228,10 @@ class CloudTasksDouble:
         """Start no more deliveries, for good; those that run go on, and tasks are accepted."""
         self._dispatcher.close()
 
-    def stop(self, drain_seconds: float = 0.0) -> bool:
-        """Start no more deliveries, wait for those that run, then stop answering.
-
-        Tasks that are created meanwhile are accepted, so that the deliveries that run can end.
-
-        Returns:
-            Whether all deliveries ended in time. The results of the others are ignored.
-        """
-        drained = self._dispatcher.stop(drain_seconds)
-        self._server.stop()
-        return drained
-
     @property
     def faults(self) -> Faults:
         """The faults that are ordered and those that fired; see `order_fault`, `fired`."""
         return self._queues.faults
-
-    def order_fault(self, kind: str, **which: Any) -> None:
-        """Order a fault for the next tasks, as `Faults.order` has it, safe from any thread."""
-        with self._queues.changed:
-            self._queues.faults.order(kind, **which)
-
-    def fired(self) -> list[FiredFault]:
-        """Return the faults that fired so far, in order."""
-        with self._queues.changed:
-            return list(self._queues.faults.fired)
 
     def __enter__(self) -> Self:
         return self
