@@ -13,7 +13,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
@@ -423,7 +423,7 @@ class Attempt:
             StoreUnavailableError: the store was away for all that time.
         """
         begun = self.engine.clock.monotonic()
-        with self._waiting():
+        with nullcontext() if self.silence is None else self.silence.waiting():
             try:
                 return call()
             except StoreUnavailableError as error:
@@ -649,10 +649,6 @@ class Attempt:
         if self.silence is not None:
             self.silence.hear()
 
-    def _waiting(self) -> AbstractContextManager[None]:
-        """Have its handler wait for a store inside, which is no silence however long it takes."""
-        return nullcontext() if self.silence is None else self.silence.waiting()
-
     def persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
         """Write, and ask a store that does not answer again while the lease can still be held.
 
@@ -664,7 +660,7 @@ class Attempt:
         """
         begun = self.engine.clock.monotonic()
         give_up_at = max(until, self.ends_at)  # however often it is renewed meanwhile
-        with self._waiting():
+        with nullcontext() if self.silence is None else self.silence.waiting():
             try:
                 try:
                     return write()

@@ -43,7 +43,8 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
     Raises:
         StoreUnavailableError: the output could not be kept.
     """
-    if isinstance(result, Finished | Refused | Unable | Failed | LimitExceeded):
+    run, ends = attempt.manifest, Finished | Refused | Unable | Failed | LimitExceeded
+    if run.steps[run.position.step].attempts.expired and isinstance(result, ends):
         _count_calls_of_lost_workers(attempt)
     facts: dict[str, Any] = {
         "rules": attempt.engine.dispatch_rules(),
@@ -73,12 +74,10 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
 
 def _count_calls_of_lost_workers(attempt: Attempt) -> None:
     """Count what killed workers recorded and did not live to count: with the step it would go."""
-    run = attempt.manifest
-    if run.steps[run.position.step].attempts.expired:
-        from leasehold.attempt.recorded_calls import recorded_calls_of  # noqa: PLC0415 - it is rare
+    from leasehold.attempt.recorded_calls import recorded_calls_of  # noqa: PLC0415 - it is rare
 
-        with suppress(StoreUnavailableError):  # then the settlement has more to wait for than this
-            recorded_calls_of(attempt).count()
+    with suppress(StoreUnavailableError):  # then the settlement has more to wait for than this
+        recorded_calls_of(attempt).count()
 
 
 def _put_off(
