@@ -13,8 +13,9 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,18 @@ SANDBOXED: Final = ("chaos/bundle", "chaos/sandbox", "docs", "package")
 #: The client of Cloud Storage asks about its bucket, for traces, in a thread that tries for two
 #: minutes: where none answers it outlives its test, and draws random numbers beside later ones.
 _NO_LATE_THREADS: Final = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
+
+#: The variables that pytest, or this file, sets for as long as a test runs.
+_OF_ONE_TEST: Final = frozenset({"PYTEST_CURRENT_TEST", "LEASEHOLD_ISOLATION", _NO_LATE_THREADS})
+
+#: The signals that the code under test handles.
+_HANDLED: Final = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGALRM),
+    *(signal.SIGCHLD, signal.SIGPIPE),
+)
+
+#: What a function wraps in its process.
+_SET_HANDLER: Final = signal.signal
 
 _TESTS: Final = Path(__file__).parent
 
@@ -63,6 +76,7 @@ settings.load_profile("storm" if os.environ.get("LEASEHOLD_STORM") == "1" else "
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Have the handlers of a test run where they are to, in processes that it starts as well."""
+    _surroundings_before(item.path)
     is_in_room = _place(item.path, SANDBOXED) < len(SANDBOXED)
     is_sandboxed = is_in_room or item.get_closest_marker("sandboxed")
     _forget_shutdowns()
@@ -74,19 +88,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def _forget_shutdowns() -> None:
-    """Have the functions of this process serve: a test raised a signal, and the process goes on."""
+    """Have the functions of this process serve: a test raised a signal, and the process goes on.
+
+    And have nobody hear of handlers that are set from here on, as asyncio sets that of SIGINT.
+    """
     provider = sys.modules.get("leasehold.web.engine_provider")
-    if provider is not None and provider.SHUTDOWN.shutdown_requested:
-        provider.SHUTDOWN._stop = StopSignal()  # noqa: SLF001 - a process that serves ends then
+    if provider is not None:
+        signal.signal, provider.SHUTDOWN._listens = _SET_HANDLER, False  # noqa: SLF001 - as below
+        if provider.SHUTDOWN.shutdown_requested:
+            provider.SHUTDOWN._stop = StopSignal()  # noqa: SLF001 - a process that serves ends then
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Fail the file whose tests leave something unclosed, in each run.
+    """Fail the file whose tests leave something unclosed or changed, in each run.
 
-    Else the test fails that happens to run when it is collected, on another machine, some day.
+    Else a test of another file fails that happens to run after it, on another machine, some day.
     """
     result = yield
     if nextitem is None or nextitem.path != item.path:
@@ -94,7 +113,23 @@ def pytest_runtest_teardown(
         left = unclosed()
         gc.freeze()  # what is left are modules and caches, and later collections leave them out
         assert not left, f"left unclosed by a test of this file: {left}"
+        before, after = _surroundings_before(item.path), _surroundings()
+        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        assert not changed, f"left changed by a test of this file: {changed}"
     return result
+
+
+@functools.lru_cache(maxsize=1)
+def _surroundings_before(_file: Path) -> Mapping[str, object]:
+    """Return the surroundings that the file that runs now has found."""
+    return _surroundings()
+
+
+def _surroundings() -> Mapping[str, object]:
+    """Return what the tests of this process share with those that come after them, by name."""
+    variables = {name: text for name, text in os.environ.items() if name not in _OF_ONE_TEST}
+    handlers = {number.name: signal.getsignal(number) for number in _HANDLED}
+    return {**variables, **handlers, "the working directory": os.stat(".").st_ino}  # noqa: PTH116
 
 
 def unclosed() -> list[str]:

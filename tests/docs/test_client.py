@@ -100,7 +100,10 @@ def test_the_code_of_the_page_runs(folder: Path, url: str) -> None:
     assert last == "[Answer(text='WHY?'), Answer(text='HOW?'), Answer(text='WHEN?')]"
 
 
-def test_a_program_that_uses_the_client_keeps_its_types(folder: Path) -> None:
+def test_a_program_that_uses_the_client_keeps_its_types(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYPY_CONFIG_FILE_DIR", str(ROOT))  # mypy sets it
     program = folder / "program.py"
     program.write_text(program.read_text() + TYPES)
     settings = ("--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", ROOT / ".mypy_cache")

@@ -8,6 +8,8 @@ from pathlib import Path
 import mypy.api
 import pytest
 
+from tests.worlds.emulators import environment
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -93,7 +95,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     (folder / "test_readme.py").write_text(test.replace("import steps", "import readme as steps"))
     settings = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache")
 
-    said, failed, _ = mypy.api.run([*map(str, settings), str(folder)])
+    with environment(MYPY_CONFIG_FILE_DIR=str(ROOT)):  # mypy sets it
+        said, failed, _ = mypy.api.run([*map(str, settings), str(folder)])
 
     assert failed == "", said
     *lines, last = said.splitlines()

@@ -15,6 +15,7 @@ from leasehold.domain.stored import Write
 from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
 from tests.worlds.builders import environ_of
+from tests.worlds.own_process import own_process
 
 ROOT = Path(__file__).parents[3]
 
@@ -66,11 +67,15 @@ class Function:
 
 def function_of(name: str) -> Iterator[Function]:
     """Give an entry file under the real framework; it is forgotten afterwards."""
-    function = Function(name)
-    yield function
-    function.provider.close()
-    del sys.modules[name]
-    functions_framework.errorhandler = functions_framework.DummyErrorHandler()  # it kept this one's
+    with own_process():
+        function = Function(name)
+        try:
+            yield function
+        finally:
+            function.provider.close()
+            sys.modules.pop(name, None)  # one of the same name may have been forgotten since
+            # it kept this one's
+            functions_framework.errorhandler = functions_framework.DummyErrorHandler()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function
+from tests.api.functions.conftest import function_of
 from tests.api.in_process.logging_steps import GATES, PIPELINES, STEPS
 
 TRACE = "0123456789abcdef0123456789abcdef"
@@ -32,12 +32,9 @@ def test_the_lines_of_a_handler_are_entries_with_their_attempt_and_trace(
         run_id = engine.start("logs", {}).run_id
     with monkeypatch.context() as patch:
         patch.setattr(logging.root, "handlers", [])  # those of pytest
-        function = Function("execute_step")
-        try:
+        for function in function_of("execute_step"):
             headers = {"traceparent": f"00-{TRACE}-0123456789abcdef-01"}
             function.post(json={"runId": run_id, "generation": 1}, headers=headers)
-        finally:
-            function.provider.close()
 
     entries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 

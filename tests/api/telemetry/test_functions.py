@@ -117,11 +117,10 @@ def test_the_log_lines_of_an_attempt_name_its_span(
     execute_step.post(json={"runId": started["runId"], "generation": 1})
     with monkeypatch.context() as patch:
         patch.setattr(logging.root, "handlers", [])  # those of pytest
-        function = Function("execute_step")
         try:
-            function.post(json={"runId": started["runId"], "generation": 2})
+            for function in function_of("execute_step"):
+                function.post(json={"runId": started["runId"], "generation": 2})
         finally:
-            function.provider.close()
             logging.root.setLevel(level)
 
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]

@@ -18,7 +18,7 @@ from leasehold.remote_workers.claim_step import acquire_run, claim_step
 from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step, renew_lease
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.api.functions.conftest import Function
+from tests.api.functions.conftest import function_of
 from tests.chaos.outages.catalog import GATES, LARGE, PIPELINES, STEPS, nested
 from tests.chaos.outages.conftest import Meddling, Store
 
@@ -50,10 +50,9 @@ def now(environ: dict[str, str], store: Store) -> Iterator[InProcessEngine]:
 
 @pytest.fixture
 def call(store: Store, environ: dict[str, str]) -> Iterator[Call]:
-    function = Function("manage_lease")
-    function.provider.engine  # noqa: B018 - it is open before the store goes away
-    yield lambda word, **body: function.post(f"/leases:{word}", body)
-    function.provider.close()
+    for function in function_of("manage_lease"):
+        function.provider.engine  # noqa: B018 - it is open before the store goes away
+        yield lambda word, _post=function.post, **body: _post(f"/leases:{word}", body)
 
 
 def waiting(engine: InProcessEngine) -> Manifest:
