@@ -44,13 +44,14 @@ integrations-newest: .venv/.dev ## as integrations with TYPES=1, with the releas
 	@rm -rf .venv/integrations-newest
 	@$(TEST_INTEGRATIONS) KIND=integrations-newest TYPES=1
 
-# All of them are tested, whatever one of them says; the output of each comes at its end.
+# All of them are tested, whatever one of them says; the output of each comes at its end. Beside the
+# other tests of the gate one process is enough: each further one imports the library once more.
 .PHONY: test-integrations
 test-integrations:
 	@failed=; for name in $(INTEGRATIONS); do \
 	  python=.venv/$(KIND)/$$name/bin/python; \
 	  output=$$({ $(MAKE) -s --no-print-directory .venv/$(KIND)/$$name/.made && \
-	    $$python -m pytest $(if $(TYPES),,-m 'not nightly') --forks 2 tests/integrations \
+	    $$python -m pytest $(if $(TYPES),,-m 'not nightly') --forks $(if $(TYPES),2,1) tests/integrations \
 	    $(if $(TYPES),&& $(BIN)/mypy --python-executable $$python shared/leasehold/integrations/$$name); } 2>&1) || failed="$$failed $$name"; \
 	  echo "$(KIND)/$$name: $$output"; \
 	done; [ -z "$$failed" ] || { echo "error: these integrations failed:$$failed" >&2; exit 1; }
