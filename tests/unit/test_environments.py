@@ -17,6 +17,7 @@ from leasehold.devserver.function_processes import Function, FunctionProcesses
 from leasehold.devserver.server import DevOptions
 from leasehold.testing import InProcessEngine
 from tests.worlds.modules import modules_of
+from tests.worlds.own_process import own_process
 
 FOUND_IN_IT = "a-value-of-the-environment"
 
@@ -27,7 +28,9 @@ def modules() -> Iterator[str]:
 
 
 def callables(name: str) -> Iterator[object]:
-    for thing in vars(importlib.import_module(name)).values():
+    with own_process():  # some modules set variables
+        module = importlib.import_module(name)
+    for thing in vars(module).values():
         if getattr(thing, "__module__", None) == name:
             yield thing
             if inspect.isclass(thing):

@@ -21,6 +21,7 @@ from leasehold.testing import InProcessEngine
 from leasehold.web.engine_provider import EngineProvider
 from tests.worlds.builders import environ_of
 from tests.worlds.modules import modules_of
+from tests.worlds.own_process import own_process
 from tests.worlds.ports import own_port
 
 #: A bundle has the sources of its catalog, which are these tests: it does not stand here as it is.
@@ -44,7 +45,9 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def modules() -> Iterator[Any]:
     for name in modules_of(leasehold):
         if name not in PROGRAMS:
-            yield importlib.import_module(name)
+            with own_process():  # some modules set variables
+                module = importlib.import_module(name)
+            yield module
 
 
 def is_shown(value: Any) -> bool:
