@@ -90,7 +90,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def _forget_shutdowns() -> None:
     """Have the functions of this process serve: a test raised a signal, and the process goes on.
 
-    And have nobody hear of handlers that are set from here on, as asyncio sets that of SIGINT.
+    And leave alone the handlers that are set from here on, as asyncio sets that of SIGINT.
     """
     provider = sys.modules.get("leasehold.web.engine_provider")
     if provider is not None:

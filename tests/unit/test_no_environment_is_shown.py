@@ -42,12 +42,17 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return settings
 
 
+@pytest.fixture(autouse=True)
+def _own_process() -> Iterator[None]:
+    """Some modules and functions set variables."""
+    with own_process():
+        yield
+
+
 def modules() -> Iterator[Any]:
     for name in modules_of(leasehold):
         if name not in PROGRAMS:
-            with own_process():  # some modules set variables
-                module = importlib.import_module(name)
-            yield module
+            yield importlib.import_module(name)
 
 
 def is_shown(value: Any) -> bool:
