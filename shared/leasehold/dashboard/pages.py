@@ -289,7 +289,7 @@ def _run(at: PageRequest) -> Shown:
     files, files_problem = _files(at, run)
     entry = DEAD_LETTERS[run.dead_letter_reason.value] if run.dead_letter_reason else None
     deliveries = at.ask(calls.run_deliveries, run_id=at.run_id).deliveries
-    owes = any(one.state is DeliveryState.DUE for one in deliveries)
+    owes = any(one.state in (DeliveryState.DUE, DeliveryState.CLAIMED) for one in deliveries)
     summary = summary_of(run)
     return Shown(
         "run.html",

@@ -270,7 +270,7 @@ def test_an_announcement_that_was_given_up_is_told_again(
 
     expect(tab.get_by_role("status").first).to_have_text("The announcement is due again.")
     expect(tab).to_have_url(re.compile(f"/runs/{run_id}$"))
-    expect(tab.locator("#part-told .chip")).to_contain_text("announced")
+    expect(tab.locator("#part-told .chip")).to_contain_text("announced", timeout=60_000)
     assert "owned" not in tab.title()
 
 
