@@ -373,6 +373,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "OverrideBody.until": "when it ends by itself: a time to come, or a date",
     "OverrideChange.override": "what is set for the step now; null: nothing",
     "PauseScheduleBody.why": "the reason, for all who look",
+    "TriggerBody.id": "the same id is one run, however often it is sent; null: a new one",
     "BackfillBody.first": "from when on: a time, or a date",
     "BackfillBody.last": "until when: a time of the past, or a date",
     "ScheduleResponse.name": "its name",

@@ -48,11 +48,12 @@ class Tally:
             known = self._run().position.recorded_calls
             unheard = max(0, found - known)
             self._recorded_calls = max(self._recorded_calls, known) + made + unheard
-            self._calls = CallCount(
+            counted = CallCount(
                 made=before.made + made + unheard,
                 spared=before.spared + spared,
                 diverged=(before.diverged or 0) + diverged or None,
             )
+            self._calls = None if counted == CallCount() else counted  # a step without calls
         return bool(made or unheard) and self._counts_ends
 
     def note_spend(self, spend: Spend) -> None:

@@ -107,6 +107,16 @@ def test_what_a_killed_worker_spent_counts_though_the_next_attempt_calls_nothing
     assert step.spend == Spend(tokens=300, usd=1.5)
 
 
+def test_a_step_without_calls_counts_none_after_a_kill(engine: InProcessEngine) -> None:
+    """Its trace and its pages would speak of calls that it does not make."""
+    engine.faults.kill_before_settlement("ask_at_first")
+    run = engine.start("asks-at-first", {"names": [], "fails": False})
+    done = engine.run_until_settled(run.run_id)
+
+    assert (done.status, done.steps["ask_at_first"].attempts.expired) == ("COMPLETED", 1)
+    assert counted(done, "ask_at_first") is None
+
+
 @pytest.mark.nightly  # ten thousand commits
 def test_a_step_keeps_ten_thousand_results_and_one_more_is_retried_never(
     engine: InProcessEngine,
