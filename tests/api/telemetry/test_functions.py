@@ -191,8 +191,9 @@ def test_a_send_is_in_the_trace_of_the_run_that_it_tells_of(
 
 
 def test_what_is_not_sent_yet_is_sent_at_sigterm(
-    execute_step: Function, receiver: OtlpReceiver
+    execute_step: Function, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")  # nothing else sends it in time
     engine = execute_step.provider.engine
     run = start_run(engine, StartRequest("letters", {"text": "tulips"})).manifest
     leased = arrive(engine, Hint(run.run_id, 1)).answer.manifest
