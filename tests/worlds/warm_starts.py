@@ -77,7 +77,7 @@ _CLIENTS: Final = ("google.cloud.tasks_v2",)
 _APPLIED: Final = frozenset(
     {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8"}
 )
-_READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "COVERAGE_", "GRPC_")
+_READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "COVERAGE_", "GRPC_ENABLE_FORK_SUPPORT")
 #: The first of these that is set says what text is; as it is in all of these places, it is UTF-8.
 _LOCALE: Final = ("LC_ALL", "LC_CTYPE", "LANG")
 _PLAIN_LOCALES: Final = frozenset({"", "C", "POSIX", "C.UTF-8", "C.utf8", "UTF-8"})
