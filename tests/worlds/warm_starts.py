@@ -196,6 +196,8 @@ def _fork_or_execute(*given: Any, **named: Any) -> None:
 
 def _fork_or_spawn(path: Any, words: Sequence[str], passed: Sequence[int]) -> int:
     """Do what `multiprocessing.util.spawnv_passfds` does."""
+    if words[1] == "-B" and os.environ.get("PYTHONDONTWRITEBYTECODE"):  # the variable says it, too
+        words = [words[0], *words[2:]]
     if words[1] == "-c" and words[2].startswith(_SPAWNED) and _is_utf8(_locale(os.environ)):
         request = _asked_for(words, Path.cwd(), os.environ, sorted(map(int, passed)))
         if pid := _forked(request, [0, 1, 2]):
