@@ -35,6 +35,7 @@ from leasehold.domain.trials import verdict_in
 from leasehold.errors import InvalidVerdictError, StoreUnavailableError, TooLargeError
 
 _NOT_RENEWED: Final = "The store did not answer, so the lease was not renewed in time."
+_MAY_END_STEP: Final = (Finished, Refused, Unable, Failed, LimitExceeded)
 
 
 def ending_of(attempt: Attempt, result: Result) -> Transition:
@@ -43,8 +44,8 @@ def ending_of(attempt: Attempt, result: Result) -> Transition:
     Raises:
         StoreUnavailableError: the output could not be kept.
     """
-    run, ends = attempt.manifest, Finished | Refused | Unable | Failed | LimitExceeded
-    if run.steps[run.position.step].attempts.expired and isinstance(result, ends):
+    run = attempt.manifest
+    if run.steps[run.position.step].attempts.expired and isinstance(result, _MAY_END_STEP):
         _count_calls_of_lost_workers(attempt)
     facts: dict[str, Any] = {
         "rules": attempt.engine.dispatch_rules(),
