@@ -126,13 +126,15 @@ def test_what_handlers_left_behind_keeps_no_server_from_ending(
     assert process.wait(60) == 0
     assert process.stderr is not None
     logged = [json.loads(line) for line in process.stderr if line.startswith("{")]
+    assert logged[0]["event"] == "INSTANCE_SHUTDOWN"
+    logged.sort(key=lambda facts: facts["event"])  # the attempt and the shutdown end side by side
     assert [(facts["event"], facts.get("leases"), facts.get("ending")) for facts in logged] == [
         ("INSTANCE_SHUTDOWN", 1, None),
-        ("STEP_TERMINATED", None, None),
         ("LEASE_AT_SHUTDOWN", None, ending),
+        ("STEP_TERMINATED", None, None),
     ]
     said = "SIGTERM: the instance was shut down; the lease was released."
-    assert logged[1]["detail"] == said + more
+    assert logged[2]["detail"] == said + more
     until(lambda: int(pid) not in running_processes())
     _, api = begin()
     assert api.ended(run_id)["attempts"]["interrupted"] == 1
