@@ -108,6 +108,16 @@ def due_once(engine: Engine, name: str) -> None:
     let_pass(engine.documents, name, timedelta(minutes=1))
 
 
+def one_buffered(make: Make, name: str) -> tuple[Engine, str]:
+    """Begin a run of a schedule, and have its next time wait behind it."""
+    engine = make(overlap="buffer_one")
+    due_once(engine, name)
+    first = attend(engine)[0]
+    let_pass(engine.documents, name, timedelta(minutes=1))
+    attend(engine)
+    return engine, first
+
+
 def test_a_new_schedule_starts_nothing_of_the_past_and_then_each_time_once(
     make: Make, unique: str
 ) -> None:
@@ -344,11 +354,7 @@ def test_a_buffered_time_of_a_schedule_that_changes_its_times_is_skipped_and_sai
     make: Make, unique: str
 ) -> None:
     """It was dropped without a word: its record went on to say that it waits."""
-    engine = make(overlap="buffer_one")
-    due_once(engine, unique)
-    first = attend(engine)[0]
-    let_pass(engine.documents, unique, timedelta(minutes=1))
-    attend(engine)
+    engine, first = one_buffered(make, unique)
     buffered = state(engine, unique).buffered
 
     changed = make(overlap="buffer_one", cron="0 0 1 1 *")
@@ -365,11 +371,7 @@ def test_a_buffered_time_of_a_removed_schedule_waits_for_it_and_is_said(
     make: Make, unique: str
 ) -> None:
     """As where a schedule is renamed, and named so again."""
-    engine = make(overlap="buffer_one")
-    due_once(engine, unique)
-    first = attend(engine)[0]
-    let_pass(engine.documents, unique, timedelta(minutes=1))
-    attend(engine)
+    engine, first = one_buffered(make, unique)
     catalog = Catalog(Registry("dispatch", []), Registry("pipelines", []))
     without = boot({}, catalog=catalog, documents=engine.documents).engine
     end(engine, first)
