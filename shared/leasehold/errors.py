@@ -712,7 +712,7 @@ class StoreUnavailableError(LeaseholdError):
 
 
 class NotReadyError(LeaseholdError):
-    """This process cannot work now: its store, its artifacts or its clockwork do not answer."""
+    """This process cannot work now: its store, its artifacts or its timer does not answer."""
 
     code = "not_ready"
     text = "Not ready: {problem}."

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that a cold start can afford.
+"""Frozen dataclasses that are quick to define, for short cold starts.
 
 The decorator of the standard library compiles six methods for each class, which was a quarter of
 what the import of a function took. Here it compiles three; those that show, compare and hash are

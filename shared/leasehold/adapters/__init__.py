@@ -1,1 +1,1 @@
-"""The ports on real systems: stores, queues, event buses, artifacts, channels, the clock."""
+"""Implementations of ports: stores, queues, event buses, artifacts, channels, the clock."""

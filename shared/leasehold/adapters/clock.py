@@ -47,7 +47,7 @@ class SystemClock:
 
 #: A clock that is off by less cannot be told from one that is slow to read, and harms no lease.
 STEP_S: Final = 5.0
-#: So long a step counts as new. The clockwork has written it into the runs by then.
+#: So long a step counts as new. The timer has written it into the runs by then.
 NEW_S: Final = 60.0
 #: A reading that took longer says nothing: the process was stopped in between.
 _QUICK_S: Final = 0.5

@@ -1,4 +1,4 @@
-"""The wiring: settings and a catalog in, an engine out."""
+"""The wiring: makes an engine from settings and a catalog."""
 
 from leasehold.bootstrap.boot import TELEMETRY_S, Bundle, Hooks, boot, log_report
 from leasehold.bootstrap.catalog import check_home, load_catalog, store_address, store_exists

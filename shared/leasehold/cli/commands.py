@@ -103,7 +103,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "loadtest", "Start runs of PIPELINE at a rate, and show what each phase of each step took."
     ),
     "serve": CommandRow(
-        "serve", "Serve in one process: the runs API, workers and clockwork, until Ctrl-C."
+        "serve", "Serve in one process: the runs API, workers and timer, until Ctrl-C."
     ),
     "dev": CommandRow("dev", "Serve the whole bundle on this machine, until Ctrl-C."),
     "deploy": CommandRow("deploy", "Deploy the project in this folder to Google Cloud."),

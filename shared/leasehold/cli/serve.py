@@ -1,4 +1,4 @@
-"""`leasehold serve`: API, workers and clockwork in this process, until it is stopped."""
+"""`leasehold serve`: API, workers and timer in this process, until it is stopped."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
     help="Begin also where a handler, gate or model does not resolve; those steps block.",
 )
 def serve(*, host: str, port: int, workers: int, allow_broken: bool) -> int:
-    """Serve in one process: the runs API, workers and clockwork, until Ctrl-C.
+    """Serve in one process: the runs API, workers and timer, until Ctrl-C.
 
     For production on one machine, on the store of LEASEHOLD_STORE. Started again, it goes on with
     every run; several of them on one store share the work. Prints `ready URL` when it serves.

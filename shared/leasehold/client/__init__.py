@@ -1,1 +1,1 @@
-"""The calls of the API for Python programs, over HTTP or directly on a store."""
+"""The Python client: the calls of the API, over HTTP or directly on a store."""

@@ -1,4 +1,4 @@
-"""The engine in one process: worker threads, a local queue, and the clockwork."""
+"""The engine in one process: worker threads, a local queue, and the timer."""
 
 from leasehold.in_process.engine import InProcessEngine
 

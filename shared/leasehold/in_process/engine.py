@@ -26,7 +26,7 @@ from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
-from leasehold.in_process.clockwork import TICK_S, Clockwork
+from leasehold.in_process.timer import TICK_S, Timer
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed
 from leasehold.ports.task_queue import PulledTaskQueue
@@ -205,12 +205,12 @@ class InProcessEngine:
         if not allow_broken:
             self._check_chains()
         sources = self._bundle.sources
-        self._clockwork = Clockwork(lambda: self.engine, sources, max(1, workers), self._closing)
+        self._timer = Timer(lambda: self.engine, sources, max(1, workers), self._closing)
         self._workers = Workers(lambda: self.engine, self._queue, workers)
         self._threads = [*self._workers.threads]
         if workers:
-            tick = self._clockwork.tick
-            self._threads.append(threading.Thread(target=tick, name="clockwork", daemon=True))
+            tick = self._timer.tick
+            self._threads.append(threading.Thread(target=tick, name="timer", daemon=True))
         self._start_threads()
 
     def _check_chains(self) -> None:
@@ -306,14 +306,14 @@ class InProcessEngine:
         A lease whose holder was a process of this host that is gone is ended at once; any other
         live lease is waited for.
         """
-        self._clockwork.adopt(run_id)
+        self._timer.adopt(run_id)
 
     def adopt_all(self) -> int:
         """Take up every live run of the store, as after a restart; return how many.
 
         Those that a person holds are not counted; they go on here once they are let go.
         """
-        return self._clockwork.adopt_all()
+        return self._timer.adopt_all()
 
     def look_after_every_run(self, tick_s: float = TICK_S) -> None:
         """Move every run of the store from now on; look each `tick_s` seconds.
@@ -321,7 +321,7 @@ class InProcessEngine:
         Several engines that do so on one store share the work. One that dies is noticed at once
         on the same host, and else when its leases end; the others go on with its runs.
         """
-        self._clockwork.look_after_every_run(tick_s)
+        self._timer.look_after_every_run(tick_s)
 
     @property
     def sources(self) -> ProjectSources:
@@ -334,8 +334,8 @@ class InProcessEngine:
 
     @property
     def looks_after_runs(self) -> bool:
-        """Whether its clockwork has looked after runs within the last minute."""
-        return self._clockwork.is_alive
+        """Whether its timer has looked after runs within the last minute."""
+        return self._timer.is_alive
 
     def run_until_idle(self) -> int:
         """Run all that is due now, in this thread; return how many tasks that were.
@@ -346,7 +346,7 @@ class InProcessEngine:
             KeyboardInterrupt: as `run`.
         """
         ran = 0
-        self._clockwork.look()
+        self._timer.look()
         while task := self._queue.take_due():
             self._deliver(task)
             ran += 1
@@ -455,7 +455,7 @@ class InProcessEngine:
         if not is_answered:
             _LOG.warning("%s", _UNANSWERED)
             return self._bundle.events.close()
-        self._clockwork.end()
+        self._timer.end()
         return self._bundle.events.close(max(_SETTLING_S, end - time.monotonic()))
 
     def _within(self, seconds: float, call: Callable[[], object]) -> bool:
@@ -490,11 +490,11 @@ class InProcessEngine:
             self.engine.leases.stop_run(change.manifest.run_id, Termination.CANCELLED)
         if change.outcome is Outcome.STACK_REQUESTED:  # nor this
             self.engine.leases.renew_soon(change.manifest.run_id)
-        self._clockwork.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
+        self._timer.note(change.manifest, is_new=change.outcome is Outcome.STARTED)
         for child in change.children:
-            self._clockwork.note(child, is_new=True)
+            self._timer.note(child, is_new=True)
         if change.outcome is Outcome.ITEMS_TAKEN and change.created is not None:
-            self._clockwork.note(change.created, is_new=True)
+            self._timer.note(change.created, is_new=True)
         was_idle = change.outcome in (Outcome.ARCHIVED, Outcome.ARCHIVE_OWED)
         if not was_idle and not change.manifest.is_moving:
             for listener in tuple(self._listeners):

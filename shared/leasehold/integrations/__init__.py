@@ -1,1 +1,1 @@
-"""Agent libraries at home in a step: their paid calls are recorded, and made once."""
+"""Support for agent libraries: their paid calls in a step are recorded, and made once."""

@@ -1,1 +1,1 @@
-"""Frozen tables: step types, pipelines, gates, channels, settings, dead-letter reasons."""
+"""Tables: step types, pipelines, schedules, gates, channels, settings, dead-letter reasons."""

@@ -1,1 +1,1 @@
-"""`leasehold serve`: the API, the workers and the clockwork in one process."""
+"""`leasehold serve`: the API, the workers and the timer in one process."""

@@ -71,9 +71,9 @@ class LocalEngine:
         return calls.started(self.local.start_run(wanted))
 
     def _ready(self, engine: Engine, request: CallRequest[None]) -> HealthResponse:
-        """Say that it could work, if the clockwork has looked lately, too."""
+        """Say that it could work, if the timer has looked lately, too."""
         if not self.local.looks_after_runs:
-            problem = "it still takes up the runs of the store, or its clockwork hangs"
+            problem = "it still takes up the runs of the store, or its timer hangs"
             raise NotReadyError(problem=problem)
         return calls.ready.answer(engine, request)
 

@@ -1,1 +1,1 @@
-"""Use cases, one for each file: each takes the engine and one request."""
+"""Use cases, one for each file: a service takes the engine and a request."""

@@ -1,1 +1,1 @@
-"""OpenTelemetry: what is sent of the work, and how; imported only where it is switched on."""
+"""OpenTelemetry: which metrics and spans are sent, and how; imported only if it is switched on."""

@@ -1,4 +1,4 @@
-"""The test kit for pipelines: an engine with a controlled clock, and faults to order.
+"""The test kit for pipelines: an engine with a controlled clock, and faults that a test injects.
 
 ```python
 with step_context(attempt=2) as ctx:

@@ -10,7 +10,7 @@ import pytest
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
 from leasehold.in_process import InProcessEngine
-from leasehold.in_process.clockwork import CHANGED_HERE
+from leasehold.in_process.timer import CHANGED_HERE
 from tests.worlds.builders import environ_of
 from tests.worlds.waiting import until
 

@@ -102,8 +102,8 @@ def test_what_is_asked_of_it_is_refused_and_writes_nothing(
     assert body_of(tmp_path, odd) == BODIES[body]
 
 
-def test_the_clockwork_goes_on(threaded: Callable[..., InProcessEngine], tmp_path: Path) -> None:
-    """The lease of the other run runs out, and only the clockwork looks for that."""
+def test_the_timer_goes_on(threaded: Callable[..., InProcessEngine], tmp_path: Path) -> None:
+    """The lease of the other run runs out, and only the timer looks for that."""
     with threaded(PIPELINE_LEASE_TTL_S="0.6", PIPELINE_HEARTBEAT_S="0.1") as engine:
         odd, good = (engine.start("away", {"n": number}).run_id for number in (1, 2))
         until(lambda: engine.show(odd).claimable and engine.show(good).claimable)

@@ -130,8 +130,8 @@ def test_a_server_on_one_store_leaves_the_lease_of_another_one_alone(
     token = api.get(f"/runs/{run_id}")["fencingToken"]
 
     other = serve()
-    other.local._clockwork._looked_at = 0  # noqa: SLF001 - look now
-    other.local._clockwork.look()  # noqa: SLF001
+    other.local._timer._looked_at = 0  # noqa: SLF001 - look now
+    other.local._timer.look()  # noqa: SLF001
 
     assert api.get(f"/runs/{run_id}")["fencingToken"] == token
     GO_ON[run_id].set()

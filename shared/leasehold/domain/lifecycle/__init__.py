@@ -57,10 +57,10 @@ from leasehold.domain.lifecycle.settle import (
     fail,
     release,
 )
+from leasehold.domain.lifecycle.signal import signal, wait_for
 from leasehold.domain.lifecycle.slots import await_slot, call_run
 from leasehold.domain.lifecycle.start import NewRun, check_again, start
 from leasehold.domain.lifecycle.termination import dead_letter
-from leasehold.domain.lifecycle.wait import signal, wait_for
 
 __all__ = [
     "ALLOWED",

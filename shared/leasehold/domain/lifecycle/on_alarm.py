@@ -16,9 +16,9 @@ from leasehold.domain.lifecycle.handoff import dispatch_next
 from leasehold.domain.lifecycle.hold import hold_at_alarm
 from leasehold.domain.lifecycle.repair import breaches, flaws, flaws_at, repair
 from leasehold.domain.lifecycle.settle import expire
+from leasehold.domain.lifecycle.signal import time_out
 from leasehold.domain.lifecycle.slots import wait_on
 from leasehold.domain.lifecycle.termination import dead_letter
-from leasehold.domain.lifecycle.wait import time_out
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Dispatch
 from leasehold.domain.status import Outcome, RunStatus

@@ -1,4 +1,4 @@
-"""The clockwork of one process: it finds runs whose alarm is due, and moves them on."""
+"""The timer of one process: it finds runs whose alarm is due, and moves them on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TICK_S: Final = 1.0
 #: How long one sweep begins to attend to runs: the engine may be closed meanwhile.
 _SWEEP_TIME: Final = timedelta(seconds=5)
 
-#: A clockwork that has not ticked for this time hangs, or has ended.
+#: A timer that has not ticked for this time hangs, or has ended.
 _ALIVE_S: Final = 60.0
 
 #: How long the start of a server waits for its worker note, which others read.
@@ -67,7 +67,7 @@ CHANGED_HERE: Final = (
 DERIVE_EVERY_S: Final = 3600.0
 
 
-class Clockwork:
+class Timer:
     """Looks after runs: those that were started or adopted here, or every one of the store.
 
     Args:
