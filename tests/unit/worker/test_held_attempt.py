@@ -24,7 +24,8 @@ from leasehold.domain.result import Failed, Finished
 from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.services.execute_step import Hint, arrive, execute_step
-from leasehold.services.read_runs import get_run
+from leasehold.services.operate import request_stack
+from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.context.step_context import StepContext
@@ -209,6 +210,21 @@ def test_a_renewal_that_fails_leaves_the_end_where_it_was(world: World) -> None:
     assert held.stop_at == stop_at
     assert not held.stop.is_requested
     assert held.renew_at - world.clock.monotonic() == 10
+
+
+def test_a_stack_is_due_as_soon_as_a_checkpoint_brings_its_request(world: World) -> None:
+    """The person who asked waits for it, and the next beat may be minutes away."""
+    held = world.held()
+    request_stack(world.engine, held.manifest.run_id, "ada")
+    was_due = held.is_due
+
+    save(world, held)
+    is_due = held.is_due
+    held.beat()
+
+    assert (was_due, is_due, held.is_due) == (False, True, False)
+    events = timeline_of(world.engine, held.manifest.run_id)
+    assert [event.type for event in events].count("stack_taken") == 1
 
 
 def test_a_store_that_hangs_for_one_run_costs_no_other_run_its_lease(world: World) -> None:
