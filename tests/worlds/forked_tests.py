@@ -57,8 +57,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                     for other in (reader, *forks):
                         other.close()
                     forks.clear()
-                    _become_a_fork(config, name, folder / f"popen-{name}", writer)
+                    reporter = _become_a_fork(config, name, folder / f"popen-{name}", writer)
                     _run_files(session, files, queue)
+                    reporter.pytest_runtest_logstart("")
                     return True
                 writer.close()
                 forks[reader] = Fork(pid, name)
@@ -86,7 +87,7 @@ def _hear(session: pytest.Session, forks: dict[Connection, Fork], reader: Any) -
     """Report what a fork says; return whether another one is to go on in its place."""
     hook, fork = session.config.hook, forks[reader]
     try:
-        said = reader.recv()
+        reports, fork.test = reader.recv()
     except EOFError:
         _, status = os.waitpid(forks.pop(reader).pid, 0)
         reader.close()
@@ -97,10 +98,8 @@ def _hear(session: pytest.Session, forks: dict[Connection, Fork], reader: Any) -
         report = pytest.TestReport(place, (place, None, place), {}, "failed", words, "call")
         hook.pytest_runtest_logreport(report=report)
         return bool(fork.test)
-    if isinstance(said, str):
-        fork.test = said
-    else:
-        report = hook.pytest_report_from_serializable(config=session.config, data=said)
+    for data in reports:
+        report = hook.pytest_report_from_serializable(config=session.config, data=data)
         hook.pytest_runtest_logreport(report=report)
     return False
 
@@ -109,23 +108,26 @@ def _hear(session: pytest.Session, forks: dict[Connection, Fork], reader: Any) -
 
 
 class _Reporter:
-    """Tells the first process which test runs, and how it ended."""
+    """Tells the first process which test runs, and how the one before it ended.
+
+    In one message a test: most tests take less time than the messages would.
+    """
 
     def __init__(self, config: pytest.Config, writer: Connection) -> None:
         self.config, self.writer = config, writer
+        self.reports: list[Any] = []
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.writer.send(nodeid)
+        """Send it; of no test at the end."""
+        self.writer.send((self.reports, nodeid))
+        self.reports = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         hook = self.config.hook
-        self.writer.send(hook.pytest_report_to_serializable(config=self.config, report=report))
-
-    def pytest_runtest_logfinish(self) -> None:
-        self.writer.send("")
+        self.reports.append(hook.pytest_report_to_serializable(config=self.config, report=report))
 
 
-def _become_a_fork(config: Any, name: str, folder: Path, writer: Connection) -> None:
+def _become_a_fork(config: Any, name: str, folder: Path, writer: Connection) -> _Reporter:
     """Have nothing in common with the other processes: no terminal, output or folder."""
     config.workerinput = {"workerid": name}  # plugins leave to the first process what one does
     folder.mkdir(mode=0o700)
@@ -135,7 +137,8 @@ def _become_a_fork(config: Any, name: str, folder: Path, writer: Connection) -> 
     capture.start_global_capturing()
     capture.suspend_global_capture()
     config.pluginmanager.unregister(name="terminalreporter")
-    config.pluginmanager.register(_Reporter(config, writer))
+    config.pluginmanager.register(reporter := _Reporter(config, writer))
+    return reporter
 
 
 def _run_files(session: pytest.Session, files: Sequence[Tests], queue: int) -> None:
