@@ -14,7 +14,7 @@ from leasehold.attempt.attempt import Attempt
 from leasehold.bootstrap import boot
 from leasehold.domain.change import Change
 from leasehold.domain.effect import Archive
-from leasehold.registry.dispatch import StepDispatchEntry
+from leasehold.registry.dispatch import Isolation, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.registry.registry import Registry
 from leasehold.services.engine import CARRIERS
@@ -60,6 +60,42 @@ def test_a_handler_runs_where_its_entry_says_unless_the_setting_says_inline(
     assert {
         step.step_type: bundle.engine.handlers.isolation_of(step) for step in (add, hold)
     } == isolations
+
+
+@pytest.mark.parametrize(
+    ("isolation", "handler", "starts"),
+    [
+        ("process", "json:dumps", True),
+        ("inline", "json:dumps", False),
+        ("process", "remote", False),
+    ],
+)
+def test_a_process_is_started_for_handlers_that_run_in_one_alone(
+    tmp_path: Path, isolation: Isolation, handler: str, *, starts: bool
+) -> None:
+    """A server has all handlers imported there before its first attempt, which takes seconds."""
+    step = StepDispatchEntry(
+        step_type="dumps",
+        handler=handler,
+        agent_timeout=timedelta(seconds=1),
+        dispatch_deadline=timedelta(seconds=15),
+    )
+    pipelines = Registry("pipelines", [PipelineEntry(name="one", steps=("dumps",))])
+    catalog = Catalog(steps=Registry("dispatch", [step]), pipelines=pipelines)
+    bundle = boot(environ_of(tmp_path), catalog=catalog, isolation=isolation)
+    before = _children()
+
+    bundle.processes.import_all()
+    started = _children() - before
+    bundle.close()
+
+    assert bool(started) is starts
+
+
+def _children() -> set[str]:
+    """Return the processes that this one has started, and that it has not reaped."""
+    lists = Path("/proc/self/task").glob("*/children")
+    return {pid for one in lists for pid in one.read_text().split()}
 
 
 def test_tests_run_every_handler_inline(tmp_path: Path) -> None:

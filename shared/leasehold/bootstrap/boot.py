@@ -46,7 +46,7 @@ from leasehold.ports.handler_runner import GateRunner, HandlerChecks, HandlerRun
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
 from leasehold.registry.channels import CustomChannel
-from leasehold.registry.dispatch import Isolation
+from leasehold.registry.dispatch import REMOTE, Isolation
 from leasehold.registry.effective_settings import budget_settings, goes_by_budgets, rules_of
 from leasehold.registry.extras import require_extra
 from leasehold.registry.pipelines import Catalog
@@ -270,10 +270,10 @@ def boot(
     rules = replace(rules, code_hash=sources.code_hash, pauses=overrides.pauses)
     interrupts, load_value = Interrupts(), partial(load, artifacts)
     inline = inline_runner(interrupts)
-    handlers = [step.handler for step in catalog.steps]
+    everywhere = isolation or settings["LEASEHOLD_ISOLATION"]
     process = ProcessRunner(
         interrupts,
-        handlers,
+        _in_processes(catalog, everywhere),
         sources=sources.files,
         import_s=settings["PIPELINE_IMPORT_TIMEOUT_S"],
     )
@@ -295,7 +295,7 @@ def boot(
             gates=gate_runner(artifacts, load_value, interrupts),
             checks=handler_checks(),
             raise_interrupt=interrupts.raise_interrupt,
-            isolation=isolation or settings["LEASEHOLD_ISOLATION"],
+            isolation=everywhere,
         ),
         channels=Channels(around.open_channel or channels, channels.is_variable_set, sends.run),
         process=Process(
@@ -326,6 +326,15 @@ def boot(
     if isinstance(bus, InProcessEvents):
         bus.deliver_by(partial(_deliver, engine))
     return Bundle(engine, sources, process, bus, (errands, sends))
+
+
+def _in_processes(catalog: Catalog, everywhere: Isolation | None) -> list[str]:
+    """Return the handlers that run in processes of their own: no other is imported there."""
+    return [
+        step.handler
+        for step in catalog.steps
+        if (everywhere or step.isolation) == "process" and step.handler != REMOTE
+    ]
 
 
 def _clock_step(store: str, clock: Clock) -> Callable[[], ClockStep | None]:
