@@ -40,6 +40,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
+from leasehold.domain import stored
+from leasehold.domain.delivery import Delivery
+from leasehold.domain.manifest import Manifest
+from leasehold.domain.summary import RunHead
+from leasehold.domain.trial_record import TrialRecord
 from leasehold.worker.sandbox.forking import project_sources
 from leasehold.worker.sandbox.forking.forker import MARK
 from leasehold.worker.sandbox.forking.project_sources import ProjectSources
@@ -72,6 +77,8 @@ _LATER: Final = frozenset(
 )
 #: Clients that an adapter imports when it is used, each half a second.
 _CLIENTS: Final = ("google.cloud.tasks_v2",)
+#: Stored values whose model a process makes when it reads the first of them: half of a command.
+_READ: Final = (Manifest, TrialRecord, RunHead, Delivery)
 
 #: Variables that are applied after a fork; any other of these groups has a process started.
 _APPLIED: Final = frozenset(
@@ -501,6 +508,8 @@ def _import_all() -> dict[str, str]:
     environment = Path(sys.prefix).name
     if (_ROOT / "tests/integrations" / environment / "requirements.txt").exists():
         importlib.import_module(f"leasehold.integrations.{environment}")  # takes most of a start
+    for kind in _READ:
+        stored._adapter(kind)  # noqa: SLF001
     sys.path[0] = str(_ROOT)
     read_sources_once()
     ProjectSources._of_modules(frozenset({"tests"}))  # noqa: SLF001
