@@ -77,12 +77,17 @@ class Store(Wrapped[Documents]):
         self._clock = clock
         self._failures = 0
         self._loses_answer = False
+        self._frozen_s = 0.0
 
     def fail(self, times: int) -> None:
         self._failures = times
 
     def lose_answer(self) -> None:
         self._loses_answer = True
+
+    def freeze(self, seconds: float) -> None:
+        """Have the process freeze between the next commit and its answer."""
+        self._frozen_s = seconds
 
     def transact(self, ref: Ref, decide: Any, **more: Any) -> Any:
         def ahead(document: Any, now: datetime) -> Any:
@@ -93,6 +98,9 @@ class Store(Wrapped[Documents]):
             self._failures -= 1
             raise StoreUnavailableError(store="test", problem="it is away")
         answer = self.inner.transact(ref, ahead, **more)
+        if self._frozen_s and is_delivery:
+            self._clock.advance(self._frozen_s)
+            self._frozen_s = 0.0
         if self._loses_answer and is_delivery:
             self._loses_answer = False
             raise StoreUnavailableError(store="test", problem="the answer was lost")
@@ -370,6 +378,21 @@ def test_a_sender_that_dies_is_taken_over_once_its_claim_ran_out(
     assert len(provider.taken) == 2
     assert stored(engine, hint).unknown == 1
     assert stored(engine, hint).message_id == "message-1"
+
+
+def test_a_sender_that_was_frozen_with_its_claim_sends_nothing_and_gives_it_back(
+    engine: Engine, provider: Provider, store: Store, unique: str
+) -> None:
+    """Its claim is good for 50 s, and a send takes up to 20: another one could send meanwhile."""
+    hint = owed(engine, unique)
+    store.freeze(31)
+
+    outcome = deliver(engine, hint)
+    after = stored(engine, hint)
+
+    assert (outcome, provider.taken) == (DeliveryOutcome.DUE_LATER, [])
+    assert (after.state, after.claim, after.tries, after.unknown) == ("due", None, 0, 0)
+    assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
 
 
 def test_a_send_that_hangs_delays_nothing_and_its_late_answer_changes_nothing(

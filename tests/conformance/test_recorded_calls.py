@@ -655,6 +655,18 @@ def test_a_step_whose_workers_are_killed_before_they_record_is_given_up(
     assert get_run(engine, run_id).dead_letter_reason == "STUCK_IN_PROGRESS"
 
 
+def test_a_call_without_a_request_is_given_the_last_result_of_its_key(
+    engine: Engine, unique: str
+) -> None:
+    """A deploy took the request out: the last one was paid for what the step was given then."""
+    run_id = begun(engine, unique)
+    for prompt in ("early", "late"):
+        worker(engine, run_id).once("ask", pay, prompt, request={"prompt": prompt})
+        lost_lease(engine, run_id)
+
+    assert worker(engine, run_id).once("ask", pay, "again") == "late 2"
+
+
 def lost_lease(engine: Engine, run_id: str) -> None:
     """The worker was killed, and another process sees that it is gone."""
     lease = get_run(engine, run_id).position.lease

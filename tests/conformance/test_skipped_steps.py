@@ -58,6 +58,11 @@ def edit(ctx: StepContext, given: str) -> str:
     return f"{given}, {ctx.step}"
 
 
+def tidy(ctx: StepContext, given: str) -> StepResult[str]:
+    """Skip once more."""
+    return StepResult(given, skip_to="publish")
+
+
 def publish(ctx: StepContext, given: Any) -> str:
     CALLED.append("publish")
     if BROKEN:
@@ -104,7 +109,7 @@ def catalog_of(*pipelines: PipelineEntry, **of_triage: Any) -> Catalog:
             isolation="inline",
             gates=("checked",) if name == "triage" else (),
         )
-        for name in ("triage", "edit", "publish", "review", "count")
+        for name in ("triage", "edit", "tidy", "publish", "review", "count")
     ]
     gates = [GateEntry(name="checked", check=f"{__name__}:is_checked")]
     return Catalog(
@@ -185,6 +190,22 @@ def test_a_step_may_skip_to_any_place_that_it_declares_or_to_none(opened: Opened
     assert output(second) == "news, correct, shorten, published"
     assert plain is not None
     assert "skipped" not in plain.document
+
+
+def test_what_two_steps_skip_is_left_out_and_noted_together(opened: Opened) -> None:
+    first = Step("triage", skips_to=("tidy",))
+    second = Step("tidy", skips_to=("publish",))
+    steps = (first, Step("edit", "correct"), second, Step("edit", "shorten"), "publish")
+    engine = opened(catalog_of(PipelineEntry(name="news", steps=steps)))
+
+    done = settled(engine, started(engine, "tidy"))
+
+    assert (output(done), CALLED) == ("news, published", ["triage", "publish"])
+    assert done.whole_plan == ("triage", "correct", "tidy", "shorten", "publish")
+    assert done.skipped == (
+        SkippedStep(step="correct", by="triage"),
+        SkippedStep(step="shorten", by="tidy"),
+    )
 
 
 def test_the_trace_says_which_step_skipped_another(opened: Opened) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -15,7 +16,7 @@ from leasehold.domain.kept_checkpoint import MAX_PHASES
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from leasehold.errors import LeaseLostError
+from leasehold.errors import InvalidRequestError, LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
 from tests.worlds.builders import at_position
 
@@ -71,6 +72,19 @@ def test_a_checkpoint_keeps_what_the_attempt_has_and_renews_its_lease(
         furthest=(PhaseReached(phase="read", iteration_count=3),),
     )
     assert run.position.checkpoint.partial_results == KeptValue(text='["Dear"]')
+
+
+@pytest.mark.parametrize(("iterations", "is_kept"), [(2, False), (3, True)])
+def test_an_attempt_keeps_as_many_iterations_as_before_and_no_fewer(
+    runs: Runs, checkpoint: Bound, at: At, iterations: int, is_kept: bool
+) -> None:
+    """A handler that counts anew would overwrite what it has by less."""
+    run = runs.checkpointed(runs.leased(), at=4)
+
+    with nullcontext() if is_kept else pytest.raises(InvalidRequestError, match="3 or more"):
+        run = checkpoint(run, at(9), iteration_count=iterations).manifest
+
+    assert run.position.checkpoint.saved_at == at(9 if is_kept else 4)
 
 
 def test_large_results_are_kept_by_reference(runs: Runs, checkpoint: Bound, at: At) -> None:

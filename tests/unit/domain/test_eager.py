@@ -87,3 +87,18 @@ def test_a_repeated_settlement_takes_no_second_lease(
     again = eagerly(complete)(first, at(6))
 
     assert (again.outcome, again.changed, again.manifest) == (Outcome.HANDED_OFF, False, first)
+
+
+def test_in_the_time_of_a_request_the_next_step_follows_and_no_further_attempt_of_the_same(
+    runs: Runs, complete: Bound, rules: Rules, at: At
+) -> None:
+    """A step that is continued has used up its time: the next attempt needs all of its own."""
+    fence = Fence("lease-1", 1)
+    later = partial(lifecycle.continue_later, rules=rules, fence=fence)
+    facts = {"rules": rules, "lease_id": "lease-2", "holder": "host-a", "in_request": True}
+
+    next_step = lifecycle.then_arrive(complete, **facts)(runs.leased(), at(1))
+    same_step = lifecycle.then_arrive(later, **facts)(runs.leased(), at(1))
+
+    assert (next_step.outcome, next_step.manifest.position.lease is None) == ("handed_off", False)
+    assert (same_step.outcome, same_step.manifest.position.lease) == ("continued", None)

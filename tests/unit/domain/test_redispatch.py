@@ -145,6 +145,18 @@ def test_a_failed_run_is_given_up_once_its_tasks_were_lost_for_the_window(
     assert given_up.dead_letter_reason == "UNRECOVERED_ERROR"
 
 
+def test_a_loss_that_is_taken_back_is_taken_back_once(runs: Runs, rules: Rules, at: At) -> None:
+    """The queue was away, and the answer of the store to the first time was lost."""
+    lost = looks(runs.pending(), rules, at, 60)
+    take_back = partial(lifecycle.not_created, rules=rules, generation=2, lost=0)
+
+    first = take_back(lost, at(61))
+    again = take_back(first.manifest, at(62))
+
+    assert (first.outcome, first.manifest.position.dispatch.redispatched) == ("uncounted", 0)
+    assert (again.outcome, again.changed) == ("moved_on", False)
+
+
 def test_a_task_that_is_in_its_queue_ends_the_time_in_which_it_is_lost(
     runs: Runs, redispatch: Bound, rules: Rules, at: At
 ) -> None:

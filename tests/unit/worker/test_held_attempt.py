@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,20 @@ def test_a_handler_is_to_stop_before_its_lease_is_over(world: World) -> None:
     save(world, held)
 
     assert held.stop_at - world.clock.monotonic() == 25
+
+
+@pytest.mark.parametrize(("seconds", "paid"), [(24, ["once"]), (26, [])])
+def test_a_call_begins_only_while_the_lease_is_held(
+    world: World, seconds: float, paid: list[str]
+) -> None:
+    """The threads of a frozen process go on at once: no stop is requested by then."""
+    ctx, made = StepContext(AttemptCalls(world.held())), list[str]()
+    world.clock.advance(seconds)
+
+    with pytest.raises(LeaseLostError) if not paid else nullcontext():
+        ctx.once("pay", made.append, "once")
+
+    assert made == paid
 
 
 def test_a_renewal_counts_from_when_it_was_asked_for(world: World) -> None:
