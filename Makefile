@@ -174,41 +174,58 @@ clean: ## delete .venv and the demo's data
 # What your pipelines need beside Leasehold: the requirements.txt of their folder.
 REQUIREMENTS := $(wildcard */requirements.txt)
 
-# --no-compile: what is imported is compiled then, which is a third of what is installed.
-# What users run needs the run-time dependencies alone; the gate needs the development ones as well.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# uv installs in a tenth of the CPU that pip takes. Where it is missing or fails, as it reads none of
+# pip's settings, pip does the same. Neither compiles: a third of what is installed is ever imported.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+install = $(BIN)/uv pip install --quiet --python $(1)/bin/python $(2) 2>/dev/null || \
+  $(PIP) --python $(1)/bin/python install --no-compile $(2)
 
+# The tests of the dashboard drive the Chromium of the system; where it can be installed, it is.
+APT := DEBIAN_FRONTEND=noninteractive apt-get -qq
+install_browser = for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
+  { $(APT) install --yes --no-install-recommends chromium || \
+    { $(APT) update && $(APT) install --yes --no-install-recommends chromium; }; } >/dev/null 2>&1 || \
+  echo "warning: THERE IS NO CHROMIUM, so no page of the dashboard is tested; on Debian: apt install chromium" >&2
+
+# What users run needs the run-time dependencies alone; the gate needs the development ones as well.
 .venv/.runtime: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold into .venv (once)"
-	@$(INSTALL) -c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS))
+	@$(call install,.venv,-c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS)))
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into .venv (once)"
-	@$(MAKE) --no-print-directory -j 3 .venv/pinned-0 .venv/pinned-1 .venv/browser
-	@$(INSTALL) --no-build-isolation -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
+	@{ $(install_browser); } & \
+	{ $(call install,.venv,-c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))); } && wait
 	@touch $@ .venv/.runtime
 
-.venv/python%/.dev: pyproject.toml constraints.txt $(REQUIREMENTS)
+.venv/python%/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into $(@D) (once)"
 	@python$* -m venv $(@D)
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))
+	@$(call install,$(@D),-c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS)))
 	@touch $@
 
-# An environment of an integration has the library, and what else that needs in another version than
-# .venv has; all the rest it finds there. What pip says of others' requirements is of .venv's tools.
-define INSTALL_BESIDE
+# An environment beside .venv has what it needs in another version, and finds all the rest in .venv.
+define BESIDE
 	@rm -rf $(@D) && $(BIN)/python -m venv --without-pip $(@D)
 	@$(BIN)/python -c 'import sys, sysconfig; into, of = (sysconfig.get_path("purelib", vars={"base": it}) for it in ("$(@D)", sys.prefix)); \
 	  open(f"{into}/leasehold.pth", "w").write(f"import site; site.addsitedir({of!r})\n")'
-	@output=$$($(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-compile \
-	  $(1) 2>&1) || { echo "$$output" >&2; exit 1; }
+endef
+
+# pip sees what is in .venv, and uv does not; what pip says of others' requirements is of .venv's tools.
+define INSTALL_BESIDE
+	$(BESIDE)
+	@output=$$($(PIP) --python $(@D)/bin/python install --no-compile $(1) 2>&1) || { echo "$$output" >&2; exit 1; }
 	@touch $@
 endef
 
-.venv/integrations%/.made: $(wildcard tests/integrations/*/*.txt) .venv/.dev
-	$(call INSTALL_BESIDE,-r tests/integrations/$(notdir $*)/requirements.txt \
-	  $(if $(findstring newest,$@),,-c tests/integrations/$(notdir $*)/constraints.txt))
+.venv/integrations/%/.made: tests/integrations/%/constraints.txt .venv/.dev
+	$(BESIDE)
+	@$(call install,$(@D),--no-deps -r $<)
+	@touch $@
+
+.venv/integrations-newest/%/.made: tests/integrations/%/requirements.txt .venv/.dev
+	$(call INSTALL_BESIDE,-r $<)
 
 # The engines that benchmarks measure beside ours.
 .venv/bench/%/.made: bench/peers/%.txt .venv/.dev
@@ -220,30 +237,18 @@ endef
 	@touch $@
 
 .venv/.coverage: pyproject.toml | .venv/.dev
-	@$(INSTALL) -c constraints.txt 'coverage>=7.10'
+	@$(call install,.venv,-c constraints.txt 'coverage>=7.10')
 	@touch $@
 
 .venv/.docs: pyproject.toml | .venv/bin/python
-	@$(INSTALL) -c constraints.txt 'zensical>=0.0.73'
+	@$(call install,.venv,-c constraints.txt 'zensical>=0.0.73')
 	@touch $@
-
-# The gate needs all that is pinned. pip uses one core, so two of them install half of it each, and
-# the one that comes after them, which finds out what is needed, finds it there.
-.PHONY: .venv/pinned-0 .venv/pinned-1
-.venv/pinned-0 .venv/pinned-1: | .venv/bin/python
-	@awk '/^[^#]/ && NR % 2 == $(subst .venv/pinned-,,$@)' constraints.txt | xargs $(INSTALL) --no-deps
-
-# The tests of the dashboard drive the Chromium of the system; where it can be installed, it is.
-APT := DEBIAN_FRONTEND=noninteractive apt-get -qq
-.PHONY: .venv/browser
-.venv/browser:
-	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
-	  { $(APT) install --yes --no-install-recommends chromium || \
-	    { $(APT) update && $(APT) install --yes --no-install-recommends chromium; }; } >/dev/null 2>&1 || \
-	  echo "warning: THERE IS NO CHROMIUM, so no page of the dashboard is tested; on Debian: apt install chromium" >&2
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: Leasehold needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@$(PYTHON) -m venv .venv || \
+	@$(PYTHON) -m venv --without-pip .venv
+	@install="install --quiet --disable-pip-version-check --no-compile -c constraints.txt uv pip"; \
+	  $(PYTHON) -m pip --python $@ $$install 2>/dev/null || \
+	  { $@ -m ensurepip >/dev/null && { $@ -m pip $$install 2>/dev/null || true; }; } || \
 	  { echo "error: python3 could not make .venv; on Debian and Ubuntu: apt install python3-venv" >&2; rm -rf .venv; exit 1; }
