@@ -41,6 +41,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process is f
 @pytest.fixture
 def begun(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     (tmp_path / "says.py").write_text(_SAYS)
+    (tmp_path / "time.txt").touch()  # not a module, whatever its name
     environ = {name: value for name, value in os.environ.items() if name != "HOME"}
     with subprocess.Popen(
         [sys.executable, "-m", "leasehold", "check", "--json"],

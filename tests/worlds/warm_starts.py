@@ -22,6 +22,7 @@ import ctypes
 import fcntl
 import gc
 import importlib
+import importlib.machinery
 import inspect
 import io
 import json
@@ -88,6 +89,8 @@ _READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "COVERAGE_", "GRPC_ENABLE_F
 #: The first of these that is set says what text is; as it is in all of these places, it is UTF-8.
 _LOCALE: Final = ("LC_ALL", "LC_CTYPE", "LANG")
 _PLAIN_LOCALES: Final = frozenset({"", "C", "POSIX", "C.UTF-8", "C.utf8", "UTF-8"})
+#: A file with another suffix is not a module, whatever its name: `time.txt`.
+_SUFFIXES: Final = frozenset(importlib.machinery.all_suffixes())
 #: Where a process may start as it likes, whatever it imports.
 _START_FILES: Final = frozenset({"sitecustomize", "usercustomize"})
 
@@ -283,7 +286,9 @@ def _is_unshadowed(request: Mapping[str, Any], modules: Mapping[str, str]) -> bo
     for place in _first_places(request):
         with contextlib.suppress(OSError):
             for name in os.listdir(place):  # noqa: PTH208 - names are enough
-                stem = name.partition(".")[0]
+                stem, _, suffix = name.partition(".")
+                if suffix and f".{suffix}" not in _SUFFIXES:
+                    continue
                 if stem in _START_FILES:
                     return False
                 if stem in modules and not modules[stem].startswith(f"{Path(place, name)}"):
