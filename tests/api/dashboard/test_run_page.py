@@ -260,7 +260,7 @@ def test_an_announcement_that_was_given_up_is_told_again(
     pages.wait(run_id, lambda run: run["deadLettered"])
     until(lambda: pages.api.call(f"/runs/{run_id}/deliveries")["deliveries"][0]["givenUpWhy"])
     tab.goto(path.format(run=run_id))
-    again = tab.get_by_role("button", name=re.compile("^Tell again .*on desk"))
+    again = tab.get_by_role("button", name=re.compile("^Send again .*on desk"))
     row = tab.get_by_role("row").filter(has=again).first
     expect(row).to_contain_text("given up")
     expect(row).to_contain_text("nobody is at the desk <img")
