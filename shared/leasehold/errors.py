@@ -81,7 +81,7 @@ class UnsetSettingError(SettingError):
 
 
 class MetricsUnavailableError(LeaseholdError):
-    """The server with the durations of attempts did not answer, or with none that can be used."""
+    """The server with the durations of attempts did not answer, or its answer is unusable."""
 
     code = "metrics_unavailable"
     text = "the metrics source {source} cannot be used: {problem}; the last limits stay in force."
@@ -146,7 +146,7 @@ class UnknownLimitError(LeaseholdError):
 
 
 class LimitFieldError(LeaseholdError):
-    """The key of a limit names a field that what its step is given does not have."""
+    """The key of a limit names a field that the input of its step does not have."""
 
     code = "limit_field"
     text = (
@@ -294,7 +294,7 @@ class InvalidRequestError(LeaseholdError):
 
 
 class CheckpointMisusedError(LeaseholdError):
-    """A handler keeps checkpoints in a way in which they would replace each other."""
+    """A handler stores checkpoints so that one would replace another."""
 
     code = "checkpoint_misused"
     text = "{problem}. {remedy}."
@@ -313,7 +313,7 @@ class BodyEncodingError(LeaseholdError):
     """The body of a request is compressed, or encoded in another way."""
 
     code = "body_encoding"
-    text = "The body has {header} {encoding!r}; allowed: JSON as it is, without one."
+    text = "The body has {header} {encoding!r}; allowed: plain JSON, without this header."
     permanent = True
 
 
@@ -350,13 +350,13 @@ class CallKeyReusedError(LeaseholdError):
 
 
 class CallVariesError(LeaseholdError):
-    """The request of a recorded call is another one in each attempt, so each pays for it again."""
+    """The request of a recorded call differs in each attempt, so each attempt pays for it again."""
 
     code = "call_varies"
     text = (
-        "The call {key!r} was paid for again in {count} attempts of the same code, each time with "
-        "another {field}, and so would this one. Leave out of the request, and of what a model is "
-        "asked, what differs in each attempt, such as times and random ids."
+        "The call {key!r} was paid for again in {count} attempts of the same code, because its "
+        "{field} differed each time. Leave values that differ in each attempt, such as times and "
+        "random ids, out of the request and the prompt."
     )
     is_mistake = True
 
@@ -387,11 +387,11 @@ class UnknownSignalError(LeaseholdError):
     """Nothing of the run waits for a signal of that name."""
 
     code = "unknown_signal"
-    text = "Run {run_id} has no wait for a signal {name!r}; it has: {known}."
+    text = "Nothing in run {run_id} waits for a signal {name!r}; known: {known}."
 
 
 class SignalNotAwaitedError(LeaseholdError):
-    """The run takes the signal no more: it is over, or went on without it."""
+    """The run no longer takes the signal: it has ended, or went on without it."""
 
     code = "signal_not_awaited"
     text = "Run {run_id} takes no signal {name!r}: {problem}."
@@ -402,8 +402,8 @@ class SignalIdReusedError(LeaseholdError):
 
     code = "signal_id_reused"
     text = (
-        "Run {run_id} got a signal of the id {id!r} before, named {name!r}, with another value; "
-        "use a new id."
+        "Run {run_id} already has a signal with the id {id!r}, named {name!r}, whose name or value "
+        "differs; use a new id."
     )
 
 
@@ -432,12 +432,12 @@ class IdempotencyKeyReusedError(LeaseholdError):
 
 
 class RunBeingPurgedError(LeaseholdError):
-    """The run of an idempotency key is being deleted; after that the key begins a new one."""
+    """The run of an idempotency key is being deleted; after that, the key starts a new run."""
 
     code = "run_being_purged"
     text = (
-        "Run {run_id} of idempotency key {key!r} is being purged, and a new one can begin once "
-        "that is done. Try again; if the purge was interrupted, repeat it first."
+        "Run {run_id} of idempotency key {key!r} is being purged; after that, the key "
+        "can start a new run. Try again; if the purge was interrupted, repeat it first."
     )
     retryable = True
 
@@ -460,7 +460,7 @@ class BudgetUsedUpError(LeaseholdError):
 
 
 class StepNotCompletedError(LeaseholdError):
-    """The step has no output: it is not completed, or never will be."""
+    """The step has no output: it is not completed, and may never be."""
 
     code = "step_not_completed"
     text = "Step {step} of run {run_id} has no output: it is {status}, and the run {state}."
@@ -542,12 +542,12 @@ class LeaseLostError(LeaseholdError):
 
 
 class DispatchDeadlineError(LeaseholdError):
-    """An attempt was still at work at its dispatch deadline, without an output."""
+    """An attempt was still running at its dispatch deadline, without an output."""
 
     code = "dispatch_deadline_exceeded"
     text = (
-        "Attempt {attempt} of step {step} was still at work at its dispatch deadline of "
-        "{deadline_s} s, and brought no output. Let the handler end in time (ctx.time_left), keep "
+        "Attempt {attempt} of step {step} was still running at its dispatch deadline of "
+        "{deadline_s} s, without an output. Let the handler end in time (ctx.time_left), keep "
         "what it has (ctx.checkpoint), or raise the deadline of the step."
     )
     retryable = True
@@ -567,22 +567,22 @@ class AgentTimeoutError(LeaseholdError):
 
 
 class SilenceLimitError(LeaseholdError):
-    """A handler said nothing for longer than its step may."""
+    """A handler gave no sign of progress for longer than its step allows."""
 
     code = "silence_limit_exceeded"
     text = (
         "Attempt {attempt} of step {step} made no progress, call, checkpoint or output for its "
-        "silence limit of {silence_s:g} s. Repair what it hangs in, say now and then how far it is "
+        "silence limit of {silence_s:g} s. Find out where it hangs, report progress more often "
         "(ctx.progress), or raise the silence limit of the step."
     )
     retryable = True
 
 
 class ItemsRefusedError(LeaseholdError):
-    """A place that works item by item cannot take what it is given, or what its step made."""
+    """A step that works item by item cannot use its input, or the output of a batch."""
 
     code = "items_refused"
-    text = "Step {step} cannot work on what it has, item by item: {problem}."
+    text = "Step {step} cannot work item by item: {problem}."
 
 
 class NoProgressError(LeaseholdError):
@@ -590,9 +590,9 @@ class NoProgressError(LeaseholdError):
 
     code = "no_progress"
     text = (
-        "Attempt {attempt} of step {step} was to be continued, {count} times in a row without a "
-        "new iteration. Keep more iterations (ctx.checkpoint) before ctx.continue_later, or let "
-        "one take less than the agent timeout of {timeout_s:g} s."
+        "Step {step} was continued {count} times in a row without a new iteration, the last time "
+        "in attempt {attempt}. Store more iterations (ctx.checkpoint) before ctx.continue_later, "
+        "or let each take less than the agent timeout of {timeout_s:g} s."
     )
     retryable = True
 
@@ -676,14 +676,14 @@ class ChannelRefusedError(LeaseholdError):
     """A provider refused an announcement for good."""
 
     code = "channel_refused"
-    text = "Channel {channel} refuses it: {problem}."
+    text = "Channel {channel} refused the announcement: {problem}."
 
 
 class ChannelUnavailableError(LeaseholdError):
     """A provider did not take an announcement, and may later."""
 
     code = "channel_unavailable"
-    text = "Channel {channel} does not take it now: {problem}."
+    text = "Channel {channel} cannot take the announcement now: {problem}."
     retryable = True
 
     @property
@@ -697,7 +697,7 @@ class ChannelUnansweredError(ChannelUnavailableError):
     """It is unknown whether a provider took an announcement."""
 
     code = "channel_unanswered"
-    text = "Channel {channel} did not answer, and may have taken it: {problem}."
+    text = "Channel {channel} did not answer, and may have the announcement: {problem}."
 
 
 # -- stores ------------------------------------------------------------------------------------
@@ -768,10 +768,10 @@ class TooManyAttemptsError(LeaseholdError):
 
 
 class CallerNotAllowedError(LeaseholdError):
-    """The account that called a function may not, or not do this; or its token is for another."""
+    """The account may not call this function, or not for this; or its token is for another one."""
 
     code = "caller_not_allowed"
-    text = "This caller may not call here: {problem}."
+    text = "This caller is not allowed: {problem}."
 
 
 class CertificatesUnavailableError(LeaseholdError):
@@ -783,7 +783,7 @@ class CertificatesUnavailableError(LeaseholdError):
 
 
 class ServerUnreachableError(LeaseholdError):
-    """The server that was named does not answer, or not now; `sent`: it may have been asked."""
+    """The server does not answer. If `sent` is true, it may have received the request."""
 
     code = "server_unreachable"
     text = (
@@ -794,7 +794,7 @@ class ServerUnreachableError(LeaseholdError):
 
 
 class ServerRefusedError(LeaseholdError):
-    """The server answers, but not as a runs API of this version."""
+    """The server answers, but not as the HTTP API of this version does."""
 
     code = "server_refused"
     text = "{message}"
@@ -816,7 +816,7 @@ class RunNotCompletedError(LeaseholdError):
 
 
 class ResultMismatchError(LeaseholdError):
-    """The output of a run is not what the caller reads it as."""
+    """The output of a run does not fit the model with which the caller reads it."""
 
     code = "result_mismatch"
     text = "The output of run {run_id} does not fit {model}: {problem}."
@@ -838,19 +838,19 @@ class ArtifactNotFoundError(LeaseholdError):
 
 
 class DamagedFileError(LeaseholdError):
-    """A temporary file of a step is not what was stored: it is cut off, changed or another's."""
+    """A temporary file of a step is not the one that was stored, or was changed or cut off."""
 
     code = "damaged_file"
     text = "File {name!r} is not what was stored: {problem}."
 
 
 class OutputGoneError(LeaseholdError):
-    """An output that is recorded is not in the artifact store any more."""
+    """A recorded output is no longer in the artifact store."""
 
     code = "output_gone"
     text = (
-        "The output of step {step} of run {run_id} is gone: {problem}. If the artifacts were "
-        "moved, name their place in LEASEHOLD_ARTIFACTS; else recreate the run from that step."
+        "The output of step {step} of run {run_id} is missing: {problem}. If the artifacts were "
+        "moved, set LEASEHOLD_ARTIFACTS to their new place; else recreate the run from that step."
     )
 
 

@@ -457,7 +457,7 @@ def test_a_run_without_a_value_for_its_key_blocks_and_heals(world: World) -> Non
     assert outcome == "blocked"
     assert run.block is not None
     assert (run.block.code, run.block.heals) == ("limit_unusable", True)
-    assert "labels.tenant is not there" in run.block.finding
+    assert "labels.tenant is missing" in run.block.finding
     assert run.position.attempts.failed == 0
 
 

@@ -222,8 +222,9 @@ def test_a_call_that_the_same_code_asks_otherwise_in_each_attempt_is_not_paid_fo
     assert (blocked.status, paid, len(TIMES)) == ("BLOCKED", 4, 7)
     assert blocked.block is not None
     assert blocked.block.code == "handler_mistake"
-    assert "paid for again in 3 attempts of the same code, each time with another prompt" in (
-        blocked.block.finding
+    assert (
+        "paid for again in 3 attempts of the same code, because its prompt differed each time"
+        in (blocked.block.finding)
     )
     assert (retried.status, len(PAID)) == ("BLOCKED", 5)  # once more for each word of a person
 

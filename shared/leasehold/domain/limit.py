@@ -26,7 +26,7 @@ _KEY_WORDS: Final = (
     "the run"
 )
 
-_NO_VALUE: Final = "is no whole number, nor a text of 1 to 200 printable characters"
+_NO_VALUE: Final = "is neither a whole number nor a text of 1 to 200 printable characters"
 
 #: A field, its value, and what is allowed in its place.
 Problem = tuple[str, object, str]
@@ -104,7 +104,7 @@ class Limit:
             default: returns what the model of the step has at a path that is not given, or None.
 
         Raises:
-            LimitKeyError: a part is not there, or is none that a key can have.
+            LimitKeyError: a part is missing, or cannot be part of a key.
         """
 
         def value(found: re.Match[str]) -> str:
@@ -115,7 +115,7 @@ class Limit:
             if part is None and source == "given":
                 part = default(names)
             if isinstance(part, bool) or not isinstance(part, str | int) or not _is_key(str(part)):
-                problem = "is not there" if part is None else _NO_VALUE
+                problem = "is missing" if part is None else _NO_VALUE
                 raise LimitKeyError(step=step, limit=self.key, part=found[1], problem=problem)
             return str(part)
 

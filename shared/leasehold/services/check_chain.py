@@ -125,7 +125,7 @@ def misfit_at(
     if place is not None and place.each is not None:
         items = pydantic_core.from_json(text)
         if not isinstance(items, list):
-            return Misfit("list", "it is no list, whose items are worked on one by one", (), 1)
+            return Misfit("list", "it is not a list, as `Each` needs", (), 1)
         if place.each.batch == 1:
             found = (
                 (number, _misfit(catalog, checks, place.step_type, _text(item)))

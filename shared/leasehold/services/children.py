@@ -142,10 +142,10 @@ def _items(run: Manifest, text: str) -> list[Any]:
     items = pydantic_core.from_json(text)
     name = run.position.step
     if not isinstance(items, list):
-        problem = "it is no list"
+        problem = "its input is not a list"
         raise ItemsRefusedError(step=name, problem=problem)
     if len(items) > MAX_ITEMS:
-        problem = f"it has {len(items)} items, and at most {MAX_ITEMS} are taken"
+        problem = f"its input has {len(items)} items; at most {MAX_ITEMS} are allowed"
         raise ItemsRefusedError(step=name, problem=problem)
     return items
 
@@ -197,7 +197,7 @@ def _given(engine: Engine, run: Manifest, lane: Lane, number: int) -> KeptValue:
     if (known := kept.get(ref)) is None:
         found = engine.documents.get(ref)
         if found is None:
-            raise ItemsRefusedError(step=link.place, problem=f"{ref} is not there any more")
+            raise ItemsRefusedError(step=link.place, problem=f"{ref} is missing")
         known = read_as(GivenItems, link.run_id, found.document)
         while len(kept) >= _CHUNKS_KEPT:
             kept.pop(next(iter(kept)), None)
@@ -215,7 +215,7 @@ def checked_batch(lane: Lane, step: str, result: Result) -> Result:
     if isinstance(outputs, list) and len(outputs) == end - first:
         return result
     what = counted(len(outputs), "output") if isinstance(outputs, list) else "no list"
-    problem = f"a batch of {end - first} items needs as many outputs, and it returned {what}"
+    problem = f"its handler returned {what} for a batch of {end - first} items"
     return Failed(ErrorRecord.of(ItemsRefusedError(step=step, problem=problem)))
 
 
@@ -410,7 +410,7 @@ def _sized(run: Manifest, output: str, status: str = "SUCCESS") -> Result:
     size = len(output.encode())
     if size <= OUTPUT_BYTES:
         return Finished(output, status)
-    problem = f"all outputs together have {size} bytes, and at most {OUTPUT_BYTES} are taken"
+    problem = f"all outputs together have {size} bytes; at most {OUTPUT_BYTES} are allowed"
     error = ItemsRefusedError(step=run.position.step, problem=problem)
     return Unable(BlockCode.INPUT_MISMATCH, ErrorRecord.of(error))
 

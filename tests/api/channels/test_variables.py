@@ -85,7 +85,7 @@ def test_one_that_is_not_set_says_what_to_set() -> None:
         read()
 
     assert missing.value.message == (
-        "Channel team does not take it now: X is not set; "
+        "Channel team cannot take the announcement now: X is not set; "
         "set it, or X_FILE to the path of a file that holds it."
     )
     assert not is_set({}, "X")

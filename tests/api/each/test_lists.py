@@ -100,7 +100,7 @@ def test_a_list_that_is_too_long_is_refused_in_one_line_before_any_item(
 
     assert blocked.block is not None
     assert (blocked.block.code, blocked.block.heals) == ("input_mismatch", True)
-    assert f"it has {count} items, and at most 100000 are taken" in blocked.block.finding
+    assert f"its input has {count} items; at most 100000 are allowed" in blocked.block.finding
     assert blocked.position.children is None
 
 
@@ -174,9 +174,7 @@ def test_a_batch_with_an_output_too_few_fails(engine: InProcessEngine) -> None:
     run = settled(engine, "too-few", name="few", count=8)
 
     assert run.block is not None
-    assert (
-        "a batch of 4 items needs as many outputs, and it returned 3 outputs" in run.block.finding
-    )
+    assert "its handler returned 3 outputs for a batch of 4 items" in run.block.finding
 
 
 def test_an_item_that_skips_fails_alone_and_at_once(engine: InProcessEngine) -> None:

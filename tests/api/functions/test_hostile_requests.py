@@ -149,7 +149,7 @@ def test_a_compressed_body_is_refused_as_one(function: Function, path: str) -> N
 
     assert packed.status_code == 415
     assert packed.get_json()["error"]["message"] == (
-        "The body has Content-Encoding 'gzip'; allowed: JSON as it is, without one."
+        "The body has Content-Encoding 'gzip'; allowed: plain JSON, without this header."
     )
     assert plain.status_code == 400
 

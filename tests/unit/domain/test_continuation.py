@@ -155,9 +155,9 @@ def test_the_third_in_a_row_without_an_iteration_has_failed(runs: Runs, at: At) 
     assert run.error is not None
     assert (run.error.code, run.error.step, run.error.attempt) == ("no_progress", "draft", 3)
     assert run.error.message == (
-        "Attempt 3 of step draft was to be continued, 3 times in a row without a new iteration. "
-        "Keep more iterations (ctx.checkpoint) before ctx.continue_later, or let one take less "
-        "than the agent timeout of 120 s."
+        "Step draft was continued 3 times in a row without a new iteration, the last time in "
+        "attempt 3. Store more iterations (ctx.checkpoint) before ctx.continue_later, or let each "
+        "take less than the agent timeout of 120 s."
     )
     assert [event.type for event in change.events] == ["step_error"]
     assert run.position.last_settlement is not None

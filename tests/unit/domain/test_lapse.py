@@ -160,8 +160,8 @@ def test_what_hung_says_what_happened_and_what_to_do(runs: Runs) -> None:
         "dispatch_deadline_exceeded",
     )
     assert after.error.message == (
-        "Attempt 1 of step draft was still at work at its dispatch deadline of 180 s, and brought "
-        "no output. Let the handler end in time (ctx.time_left), keep what it has "
+        "Attempt 1 of step draft was still running at its dispatch deadline of 180 s, without an "
+        "output. Let the handler end in time (ctx.time_left), keep what it has "
         "(ctx.checkpoint), or raise the deadline of the step."
     )
     assert (after.error.step, after.error.attempt) == ("draft", 1)

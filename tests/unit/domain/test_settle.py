@@ -279,7 +279,7 @@ def test_how_often_a_step_is_repeated_was_decided_when_it_was_dispatched(
 
 NOON = "2026-01-01T12:00"
 OVERRAN = (
-    "Attempt 1 of step draft was still at work at its dispatch deadline of 180 s, and brought no "
+    "Attempt 1 of step draft was still running at its dispatch deadline of 180 s, without an "
     "output. Let the handler end in time (ctx.time_left), keep what it has (ctx.checkpoint), or "
     "raise the deadline of the step."
 )
