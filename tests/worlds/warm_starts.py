@@ -57,6 +57,8 @@ PROGRAMS: Final = (
 )
 #: These words begin a command that starts further processes: it has a zygote of its own.
 _STARTS_MORE: Final = (["leasehold", "dev"], ["examples.demo.run"])
+#: So does one with these, where handlers run in processes of their own.
+_HAS_SANDBOX: Final = (["leasehold", "start"], ["leasehold", "serve"])
 #: A program with this line is the fork server of a sandbox: it is forked as well.
 _FORK_SERVER: Final = "; from leasehold.worker.sandbox.forking.fork_server import main; "
 #: So does the program of a process of `multiprocessing` begin that is to share nothing.
@@ -401,7 +403,7 @@ class Asked(NamedTuple):
         if request["new_session"]:
             os.setsid()
         zygote = None
-        if any([program, *words][: len(begin)] == begin for begin in _STARTS_MORE):
+        if _starts_more(request["environ"], program, words):
             zygote, asked = _own_zygote(self.descriptors)
             if asked is not None:
                 asked.become()
@@ -432,6 +434,13 @@ class Asked(NamedTuple):
         except SystemExit as ended:
             _end(ended.code)
         _end(None)
+
+
+def _starts_more(environ: Mapping[str, str], program: str, words: Sequence[str]) -> bool:
+    """Return whether a process will ask for further ones to be forked."""
+    is_inline = environ.get("LEASEHOLD_ISOLATION") == "inline"
+    begins = _STARTS_MORE if is_inline else (*_STARTS_MORE, *_HAS_SANDBOX)
+    return any([program, *words][: len(begin)] == begin for begin in begins)
 
 
 def _end(code: object) -> NoReturn:
