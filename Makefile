@@ -188,9 +188,10 @@ install_browser = for name in chromium chromium-browser google-chrome; do comman
   echo "warning: THERE IS NO CHROMIUM, so no page of the dashboard is tested; on Debian: apt install chromium" >&2
 
 # What users run needs the run-time dependencies alone; the gate needs the development ones as well.
+RUNTIME := functions,serve,google,channels,review
 .venv/.runtime: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold into .venv (once)"
-	@$(call install,.venv,-c constraints.txt -e '.[functions,serve,google,channels,review]' $(addprefix -r ,$(REQUIREMENTS)))
+	@$(call install,.venv,-c constraints.txt -e '.[$(RUNTIME)]' $(addprefix -r ,$(REQUIREMENTS)))
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
