@@ -65,15 +65,16 @@ def assemble(
     hashes = hashes_of(root)
     contents[REQUIREMENTS] = closure.text(hashes).encode()
     contents = dict(sorted(contents.items()))
-    packages = Modules(_files_of(closure))
+    installed = _files_of(closure)
+    packages = Modules(installed)
     for name in (*OWN, *modules):
         if packages.have(name):
             raise BundleError(f"{name} is a module of a requirement too, which would come first")
-    _check_imports(contents, catalog, closure)
+    files = [*contents, *installed]
+    _check_imports(contents, catalog, closure, files)
     user_files = tuple(f"{module}{end}" for module in modules for end in ("/", ".py"))
     user_files += ("functions/",)
-    everything = Modules([*contents, *_files_of(closure)])
-    warnings = missing_imports(contents, user_files, everything)
+    warnings = missing_imports(contents, user_files, Modules(files))
     warnings = [*_without_hash(closure.without(hashes)), *warnings]
     return Bundle(contents, len(closure.installed), (*warnings, *suspicions(contents, user_files)))
 
@@ -90,11 +91,13 @@ def _files_of(closure: Closure) -> list[str]:
     return [str(file) for package in closure.installed.values() for file in package.files or ()]
 
 
-def _check_imports(contents: Contents, catalog: str, closure: Closure) -> None:
+def _check_imports(
+    contents: Contents, catalog: str, closure: Closure, files: Sequence[str]
+) -> None:
     places = {str(package.locate_file("")): None for package in closure.installed.values()}
     with tempfile.TemporaryDirectory() as made:
         write(Path(made), contents)
-        check_imports(Path(made), catalog, [*contents, *_files_of(closure)], [*places])
+        check_imports(Path(made), catalog, files, [*places])
 
 
 # What the user's modules import and a bundle does not have.

@@ -79,7 +79,7 @@ class Closure:
 
     def pin(self, name: str) -> str:
         """Return the name of a package with its version."""
-        return f"{name}=={self.installed[name].version}"
+        return f"{name}=={_version(self.installed[name])}"
 
     @staticmethod
     def name_of(package: str) -> str:
@@ -127,9 +127,10 @@ def closure_of(root: Path, folders: Sequence[str], extras: Sequence[str] = ()) -
             if _applies(requirement, python, ("", *wanted)):
                 _add(closure, requirement, source, python, seen)
     for name, found in closure.installed.items():
-        if pins.get(name, found.version) != found.version:
+        version = _version(found)
+        if pins.get(name, version) != version:
             raise BundleError(
-                f"{name} {found.version} is installed, and constraints.txt has {pins[name]}; type: "
+                f"{name} {version} is installed, and constraints.txt has {pins[name]}; type: "
                 f"pip install {name}=={pins[name]}"
             )
     return closure
@@ -198,6 +199,12 @@ def _add(
 
 
 @functools.cache
+def _version(package: Distribution) -> str:
+    """Return the version: to read it is to parse all that the package says of itself."""
+    return package.version
+
+
+@functools.cache
 def _needs(package: Distribution) -> tuple[Requirement, ...]:
     return tuple(map(Requirement, package.requires or ()))
 
@@ -216,10 +223,10 @@ def _installed(requirement: Requirement, source: str) -> Distribution:
         raise BundleError(
             f"{source} needs {wanted}, which is not installed; type: pip install '{wanted}'"
         ) from None
-    if not requirement.specifier.contains(found.version, prereleases=True):
+    version = _version(found)
+    if not requirement.specifier.contains(version, prereleases=True):
         raise BundleError(
-            f"{source} needs {wanted}, and {found.version} is installed; type: "
-            f"pip install '{wanted}'"
+            f"{source} needs {wanted}, and {version} is installed; type: pip install '{wanted}'"
         )
     if found.read_text("direct_url.json") is not None:  # of PEP 610: not from an index
         raise BundleError(
