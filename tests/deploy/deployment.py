@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,15 +101,15 @@ class Deployment:
             **dict(pair.split("=", 1) for pair in str(call.flag("--substitutions")).split(","))
         )
 
-    def build(self, **chosen: str) -> None:
-        """Do the steps of the folder's build but for what it installs, which is here."""
+    def build(self, already: Collection[str] = ("install",), **chosen: str) -> None:
+        """Do the steps of the folder's build that are not `already` done: its packages are here."""
         self._pass_minutes()
         self.cloud.forget()
         self.recorder.forget()
         number = self.cloud.server.world.number
         chosen |= {"PROJECT_ID": self.cloud.project, "PROJECT_NUMBER": number}
         steps = yaml.safe_load((self.machine.workspace / "cloudbuild.yaml").read_text())
-        is_done = self.machine.run(steps, already=["install"], **chosen)
+        is_done = self.machine.run(steps, already=already, **chosen)
         last = list(self.machine.done.items())[-1]
         assert is_done, (last[0], last[1].stdout, last[1].stderr)
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution
@@ -95,34 +96,48 @@ class CleanEnvironment:
         return [program, *command[1:]]
 
 
-def install(
-    wheel: Path, folder: Path, extras: tuple[str, ...] = (), tools: tuple[str, ...] = ()
-) -> None:
-    """Make an environment with the wheel, those extras of it, and those tools of the gate."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+def unpack(wheel: Path, folder: Path) -> None:
+    """Install the wheel alone, for all environments: pip takes a second for it."""
+    venv.create(folder, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--quiet"]
     options = ["--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
     subprocess.run([*pip, "install", *options, str(wheel)], check=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    (metadata,) = site.glob("leasehold-*.dist-info")
-    needed: dict[str, Distribution] = {}
-    _collect(Distribution.at(metadata), extras, needed)
+
+
+def install(
+    unpacked: Path, folder: Path, extras: tuple[str, ...] = (), tools: tuple[str, ...] = ()
+) -> None:
+    """Make an environment with the wheel, those extras of it, and those tools of the gate."""
+    site = _empty(folder)
+    (metadata,) = unpacked.glob("lib/python*/site-packages/leasehold-*.dist-info")
+    needed = {"leasehold": Distribution.at(metadata)}
+    _collect(needed["leasehold"], extras, needed)
     for tool in tools:
         _collect_one(Requirement(tool), needed)
     for package in needed.values():
         _link(package, site)
+    program = (unpacked / "bin/leasehold").read_text()
+    script = folder / "bin/leasehold"
+    script.write_text(program.replace(str(unpacked), str(folder)))
+    script.chmod(0o755)
 
 
 def install_requirements(requirements: Path, folder: Path) -> None:
     """Make an environment with the packages of a requirements.txt, and nothing that they need."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    (site,) = folder.glob("lib/python*/site-packages")
+    site = _empty(folder)
     for line in requirements.read_text().splitlines():
         if not line.startswith("#"):
             requirement = Requirement(line.partition(" --hash=")[0])
             package = distribution(requirement.name)
             assert list(requirement.specifier) == [Specifier(f"=={package.version}")]
             _link(package, site)
+
+
+def _empty(folder: Path) -> Path:
+    """Make an environment that has nothing; return the folder of its packages."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    return site
 
 
 def _collect(package: Distribution, extras: tuple[str, ...], into: dict[str, Distribution]) -> None:

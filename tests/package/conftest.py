@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.clean_environment import CleanEnvironment, build, built_in, install
+from tests.package.clean_environment import CleanEnvironment, build, built_in, install, unpack
 
 
 @pytest.fixture(scope="session")
@@ -16,21 +16,27 @@ def built(once: Callable[..., Path]) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="session")
-def bare(built: tuple[Path, Path], once: Callable[..., Path]) -> CleanEnvironment:
-    """What `pip install leasehold` makes."""
-    return CleanEnvironment(once("package-bare", partial(install, built[1])))
+def unpacked(built: tuple[Path, Path], once: Callable[..., Path]) -> Path:
+    """The wheel, installed."""
+    return once("package-unpacked", partial(unpack, built[1]))
 
 
 @pytest.fixture(scope="session")
-def complete(built: tuple[Path, Path], once: Callable[..., Path]) -> CleanEnvironment:
+def bare(unpacked: Path, once: Callable[..., Path]) -> CleanEnvironment:
+    """What `pip install leasehold` makes."""
+    return CleanEnvironment(once("package-bare", partial(install, unpacked)))
+
+
+@pytest.fixture(scope="session")
+def complete(unpacked: Path, once: Callable[..., Path]) -> CleanEnvironment:
     """What `pip install 'leasehold[functions,serve]' pytest mypy` makes."""
     extras, tools = ("functions", "serve"), ("pytest", "mypy")
-    make = partial(install, built[1], extras=extras, tools=tools)
+    make = partial(install, unpacked, extras=extras, tools=tools)
     return CleanEnvironment(once("package-complete", make))
 
 
 @pytest.fixture(scope="session")
-def deploying(built: tuple[Path, Path], once: Callable[..., Path]) -> CleanEnvironment:
+def deploying(unpacked: Path, once: Callable[..., Path]) -> CleanEnvironment:
     """What `pip install 'leasehold[deploy]'` makes."""
-    make = partial(install, built[1], extras=("deploy",))
+    make = partial(install, unpacked, extras=("deploy",))
     return CleanEnvironment(once("package-deploying", make))

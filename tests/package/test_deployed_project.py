@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
+from leasehold.cli.exit_codes import DONE
 from tests.deploy.build_machine import BuildMachine
-from tests.deploy.cloud import Cloud, cloud_servers
+from tests.deploy.cloud import Cloud, cloud_servers, deploy
 from tests.deploy.cloud_run import BY_TOKEN, cloud_run
 from tests.deploy.deployment import RECORDED, Deployment
 from tests.deploy.recorder import Recorder
@@ -98,49 +99,35 @@ def served(environment: CleanEnvironment, folder: Path) -> Iterator[str]:
         process.kill()
 
 
-def test_a_new_project_gets_what_it_is_deployed_with_and_keeps_what_is_its_own(
-    deploying: CleanEnvironment, folder: Path
-) -> None:
-    (wheel,) = (folder / "wheels").iterdir()
-    build = yaml.safe_load((folder / "cloudbuild.yaml").read_text())
-    tables = folder / "deployment.py"
-    tables.write_text(tables.read_text().replace(NO_RUN, A_RUN))
+def test_a_new_project_gets_what_it_is_deployed_with(made: Path) -> None:
+    (wheel,) = (made / "wheels").iterdir()
+    build = yaml.safe_load((made / "cloudbuild.yaml").read_text())
 
-    stale = deploying.run("leasehold", "deploy", "init", "--check", cwd=folder)
-    again = deploying.run("leasehold", "deploy", "init", cwd=folder)
-    (folder / "cloudbuild.yaml").write_text("steps: []\n")
-    refused = deploying.run("leasehold", "deploy", "init", cwd=folder)
-
-    assert all((folder / name).is_file() for name in WRITTEN)
-    assert (folder / "requirements.txt").read_text() == (
+    assert all((made / name).is_file() for name in WRITTEN)
+    assert (made / "requirements.txt").read_text() == (
         f"-c constraints.txt\n./wheels/{wheel.name}[deploy]\n"
     )
     assert build["steps"][0]["id"] == "install"  # no gate of anybody else
     assert "make" not in json.dumps(build)
-    assert (stale.returncode, stale.stderr) == (
-        1,
-        "error: cloudbuild.yaml is stale; type: leasehold deploy init\n",
-    )
-    assert again.stdout == "written: cloudbuild.yaml\n"
-    assert A_RUN in tables.read_text()
-    assert refused.returncode == 2
-    assert "is not one that this command wrote: move it away" in refused.stderr
 
 
-def test_two_builds_of_one_commit_install_the_same(
-    deploying: CleanEnvironment, folder: Path
+def test_what_is_the_projects_own_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The packages here are those of a build and of its functions."""
-    pins = (folder / "constraints.txt").read_text().splitlines()
-    done = deploying.run("leasehold", "deploy", "bundle", cwd=folder)
+    monkeypatch.chdir(folder)
+    tables = folder / "deployment.py"
+    tables.write_text(tables.read_text().replace(NO_RUN, A_RUN))
 
-    assert f"click=={version('click')}" in pins
-    assert f"google-cloud-run=={version('google-cloud-run')}" in pins  # a build needs it
-    assert not any(pin.startswith("leasehold") for pin in pins)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = (folder / "build/bundle/requirements.txt").read_text().splitlines()[1:]
-    assert {line.partition(" ")[0].rstrip(";") for line in lines} <= {*pins}
-    assert all(" --hash=sha256:" in line for line in lines)
+    stale = deploy(["init", "--check"]), capsys.readouterr().err
+    again = deploy(["init"]), capsys.readouterr().out
+    (folder / "cloudbuild.yaml").write_text("steps: []\n")
+    refused = deploy(["init"]), capsys.readouterr().err
+
+    assert stale == (1, "error: cloudbuild.yaml is stale; type: leasehold deploy init\n")
+    assert again == (0, "written: cloudbuild.yaml\n")
+    assert A_RUN in tables.read_text()
+    assert refused[0] == 2
+    assert "is not one that this command wrote: move it away" in refused[1]
 
 
 def test_where_no_hash_can_be_looked_up_the_rest_is_written(
@@ -162,6 +149,7 @@ def test_where_no_hash_can_be_looked_up_the_rest_is_written(
 def test_a_new_project_is_bundled_planned_and_deployed(
     deploying: CleanEnvironment, folder: Path, tmp_path: Path
 ) -> None:
+    """And two builds of one commit install the same."""
     need_firestore()
     need_pubsub()
     tables = folder / "deployment.py"
@@ -183,21 +171,34 @@ def test_a_new_project_is_bundled_planned_and_deployed(
             assert done.returncode == 0, done.stdout + done.stderr
             return done.stdout
 
-        assert do("init") == "written: cloudbuild.yaml\n"
+        with contextlib.chdir(folder):
+            assert deploy(["init"]) == DONE
         planned = do("plan", "--json")
         assert cloud.writes() == []
-        do("apply")
         machine = BuildMachine(folder, environ | BY_TOKEN)
         made = Deployment(cloud, recorder, machine, environ, url)
         machine.after = made.make_service
-        made.build()
+        made.build(already=("install", "connect"))  # as that applies what is applied once more
 
-        assert machine.done["bundle"].stdout.startswith("build/bundle: ")
-        states = {step["name"]: step["state"] for step in json.loads(planned)["resources"]}
-        assert states["outline"] == "missing"
-        assert " of summary completed in " in machine.done["smoke"].stdout
-        do("drift")
+    states = {step["name"]: step["state"] for step in json.loads(planned)["resources"]}
+    assert states["outline"] == "missing"
+    bundled = machine.done["bundle"]
+    assert (bundled.stdout.partition(": ")[0], bundled.stderr) == ("build/bundle", "")
+    assert " of summary completed in " in machine.done["smoke"].stdout
+    check_pins(folder)
     check_deploys(made, folder, cloud)
+
+
+def check_pins(folder: Path) -> None:
+    """Look at whether a build and its functions install the packages that are here, by hash."""
+    pins = (folder / "constraints.txt").read_text().splitlines()
+    lines = (folder / "build/bundle/requirements.txt").read_text().splitlines()[1:]
+
+    assert f"click=={version('click')}" in pins
+    assert f"google-cloud-run=={version('google-cloud-run')}" in pins  # a build needs it
+    assert not any(pin.startswith("leasehold") for pin in pins)
+    assert {line.partition(" ")[0].rstrip(";") for line in lines} <= {*pins}
+    assert all(" --hash=sha256:" in line for line in lines)
 
 
 def check_deploys(made: Deployment, folder: Path, cloud: Cloud) -> None:

@@ -113,11 +113,13 @@ def test_what_the_readme_and_init_say_completes_a_run(
         assert "COMPLETED" in done.stdout
 
 
+@pytest.mark.nightly  # the gate has its test in the tutorial, and its types in docs/test_types.py
 def test_a_new_project_passes_its_own_test_and_the_strictest_types(project: Project) -> None:
     assert "3 passed" in project.do("python", "-m", "pytest")
     assert "no issues found in 4 source files" in project.do("python", "-m", "mypy")
 
 
+@pytest.mark.nightly  # the gate has that of the tutorial, whose server is killed
 def test_a_run_of_a_step_of_ones_own_outlives_kill_9(project: Project) -> None:
     """In its own process, and under `serve`; its result is read, and it is purged."""
     _write_own_step(project)

@@ -70,16 +70,23 @@ def test_every_command_and_public_name_is_there_without_an_extra(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture(scope="module")
+def project(bare: CleanEnvironment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new project, in which nothing is written."""
+    folder = tmp_path_factory.mktemp("project")
+    bare.run("leasehold", "init", cwd=folder)
+    return folder
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_googles_services_without_their_extra_say_what_to_install(
-    bare: CleanEnvironment, built: Built, tmp_path: Path, name: str
+    bare: CleanEnvironment, built: Built, project: Path, name: str
 ) -> None:
     settings = {name: SETTINGS[name], "LEASEHOLD_FUNCTION_URL": "http://localhost"}
     settings["LEASEHOLD_TASK_ACCOUNT"] = "runner@project.example"
-    bare.run("leasehold", "init", cwd=tmp_path)
 
-    line = refused(bare, tmp_path, "start", "summary", "--input", '{"text": "One."}', **settings)
+    line = refused(bare, project, "start", "summary", "--input", '{"text": "One."}', **settings)
 
     assert line.startswith(f"error: {name}={SETTINGS[name]} needs google.")
     assert line.endswith(from_the_wheel(built, "google"))
-    assert not (tmp_path / ".leasehold").exists()
+    assert not (project / ".leasehold").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.clean_environment import CleanEnvironment, build, built_in, install
+from tests.package.clean_environment import CleanEnvironment, build, built_in, install, unpack
 
 
 class Project:
@@ -16,8 +16,9 @@ class Project:
         self.folder = folder / "project"
         build(folder)
         _, wheel = built_in(folder)
+        unpack(wheel, folder / "unpacked")
         environment, tools = folder / "environment", ("pytest", "mypy")
-        install(wheel, environment, extras=("pydantic-ai",), tools=tools)
+        install(folder / "unpacked", environment, extras=("pydantic-ai",), tools=tools)
         self.environment = CleanEnvironment(environment)
         done = self.environment.run(
             "leasehold", "init", "project", "--agent", "pydantic-ai", cwd=folder

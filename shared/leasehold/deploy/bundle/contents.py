@@ -78,8 +78,8 @@ def sources(
     _check_size(files)
     contents = {name: read(files[name], name) for name in sorted(files)}
     # Leasehold's hundreds of modules run here, so they have been compiled.
-    own = [name for name, path in files.items() if not path.is_relative_to(package)]
-    _check_syntax({name: contents[name] for name in sorted(own)})
+    others = {name for name, path in files.items() if not path.is_relative_to(package)}
+    _check_syntax({name: contents[name] for name in contents if name in others})
     return contents
 
 
