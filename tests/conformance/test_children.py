@@ -445,6 +445,41 @@ def test_an_earlier_word_that_comes_late_is_not_heard(
     assert not get_run(engine, lane).paused
 
 
+def test_a_word_that_comes_again_is_heard_once(engine: Engine, queue: Queue, unique: str) -> None:
+    """A person had the lane go on meanwhile."""
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    lane = lanes(engine, run)[0].run_id
+    pause = partial(lifecycle.hear, rules=engine.rules, parent_id=run.run_id, word=1, say="pause")
+
+    engine.commit(lane, pause)
+    operate(engine, lane, OperationRequest(lifecycle.Operation.RESUME, actor="ada"))
+    again = engine.commit(lane, pause)
+
+    assert again.answer.outcome is Outcome.MOVED_ON
+    assert not get_run(engine, lane).paused
+
+
+def test_a_paused_run_joins_its_children_once_it_goes_on(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """Who asks has seen that all are through before the person paused the run."""
+    run = start(engine, unique)
+    drain(engine, queue, until=partial(is_resting, engine, run))
+    play_lanes_alone(engine, queue, run)
+    asked = get_run(engine, run.run_id).position.children
+    operate(engine, run.run_id, OperationRequest(lifecycle.Operation.PAUSE, actor="ada"))
+
+    gather = partial(lifecycle.gather, rules=engine.rules, asked=asked)
+    late = engine.commit(run.run_id, gather)
+    operate(engine, run.run_id, OperationRequest(lifecycle.Operation.RESUME, actor="ada"))
+    ask_by_alarm(engine, run)
+    drain(engine, queue)
+
+    assert late.answer.outcome is Outcome.MOVED_ON
+    assert total(engine, run) == (55, COUNT)
+
+
 def test_tasks_that_come_twice_and_in_any_order_do_each_item_once(
     engine: Engine, queue: Queue, unique: str
 ) -> None:

@@ -3,6 +3,7 @@
 # ruff: noqa: F811 - the fixtures are those of test_children
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -79,6 +80,22 @@ def test_lanes_together_may_never_spend_more_than_the_run(
     assert max(most) <= 300 + 90  # the first call of a lane is not known before
     assert total(engine, run)[1] == 12
     assert get_run(engine, run.run_id).spend.tokens == 200
+
+
+def test_a_lane_that_takes_items_takes_its_part_of_the_budget_too(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    run = start(engine, unique, count=40, tokens=400)
+    drain(engine, queue, until=lambda: get_run(engine, run.run_id).is_resting)
+    lane = lanes(engine, run)[0]
+
+    take = partial(lifecycle.take_items, rules=engine.rules, run_id=f"l-{unique}", nonce="n")
+    taken = engine.commit(lane.run_id, take).answer
+
+    assert taken.created is not None
+    budgets = [one.budget for one in (lane, taken.manifest, taken.created)]
+    assert [budget and budget.tokens for budget in budgets] == [100, 50, 50]
+    drain(engine, queue)
 
 
 def test_what_lanes_leave_over_goes_to_those_that_want_more(

@@ -273,6 +273,19 @@ def stand_in_line(engine: Engine, bound: Bound, *runs: str) -> None:
         attempt.settle(ending_of(attempt, Waiting(bound)))
 
 
+@pytest.mark.parametrize(
+    ("priority", "outcome"), [("normal", "awaits_slot"), ("high", "completed")]
+)
+def test_a_run_that_comes_anew_waits_behind_those_of_its_class(
+    world: World, engine: Engine, bound: Bound, priority: str, outcome: str
+) -> None:
+    """All slots are free by then, and the first in the line has not been called so far."""
+    first, anew = world.start("quick"), world.start("quick", priority=priority)
+    stand_in_line(engine, bound, first)
+
+    assert world.hint(anew) == outcome
+
+
 def test_as_many_as_end_at_one_moment_each_call_another_run(
     world: World, engine: Engine, bound: Bound
 ) -> None:

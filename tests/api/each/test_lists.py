@@ -313,6 +313,19 @@ def test_only_the_items_that_failed_are_done_for_a_recreated_run(engine: InProce
     assert [DONE["later", n] for n in range(8)] == [1, 1, 2, 1, 1, 2, 1, 1]
 
 
+def test_one_lane_may_have_all_failures_that_are_tolerated(tmp_path: Path) -> None:
+    """Other lanes may have none: as many are allowed for all of them together."""
+    place = Each("square", at_once=1, tolerate=0.25)
+    pipeline = PipelineEntry(name="most", steps=("split", place, "merge_outcomes"))
+    FAILS["one lane"] = {2, 5}
+
+    catalog = Catalog(STEPS, Registry("pipelines", [pipeline]))
+    with opened(catalog, tmp_path, clock=FrozenClock(skips_waits=True)) as engine:
+        run = settled(engine, "most", name="one lane", count=8)
+
+        assert engine.output(run.run_id) == {"total": 111, "count": 6, "failed": [2, 5]}
+
+
 @pytest.mark.parametrize(("batch", "later"), [(1, 2), (2, 1), (2, 3)])
 def test_the_items_of_another_batch_size_are_joined_as_they_were_made(
     tmp_path: Path, batch: int, later: int

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import venv
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -15,12 +16,15 @@ from typing import Any
 import pytest
 
 from leasehold.budgets import kaplan_meier, log_normal
-from leasehold.budgets.samples import Observation
+from leasehold.budgets.phases import Phase, estimate
+from leasehold.budgets.proposal import BudgetSettings
+from leasehold.budgets.samples import AttemptSample, Observation, Outcome
 from tests.unit.budgets import lifelines_results
 from tests.unit.budgets.lifelines_results import CONFIDENCE, durations
 
 RECORDED = json.loads((Path(__file__).parent / "lifelines.json").read_text())
 Z = NormalDist().inv_cdf(CONFIDENCE)
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 each_recorded = pytest.mark.parametrize(
     "recorded", RECORDED["estimates"], ids=lambda one: f"{one['how_many']} under {one['limit']} s"
@@ -175,3 +179,25 @@ def test_the_interpreter_needs_no_numerical_package() -> None:
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert said.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "larger"),
+    [
+        ([float(one) for one in range(1, 201)], "model"),
+        ([10.0 + one / 100 for one in range(180)] + [900.0 + one for one in range(20)], "data"),
+    ],
+    ids=["a short tail", "two kinds"],
+)
+def test_the_larger_of_both_bounds_counts_and_the_smaller_is_agreed(
+    seconds: list[float], larger: str
+) -> None:
+    """A model may not fit, and data may not reach far enough."""
+    samples = [AttemptSample(NOW, Outcome.SUCCESS, 1.0, one) for one in seconds]
+
+    found = estimate(samples, Phase.EXECUTION, BudgetSettings())
+
+    assert found is not None
+    bounds = {"model": found.log_normal_bound or 0.0, "data": found.kaplan_meier_bound or 0.0}
+    assert max(bounds, key=lambda one: bounds[one]) == larger
+    assert (found.agreed, found.bound) == (min(bounds.values()), max(bounds.values()))

@@ -11,6 +11,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import as_write
 from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.children import Children
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive, owed_effects
 from leasehold.domain.explanation import explain
@@ -18,6 +19,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import Ref, replace
 from leasehold.domain.trace import TraceType
+from leasehold.errors import NotAllowedError
 from tests.unit.domain.runs import ARCHIVE, At, Runs
 from tests.worlds.builders import at_position
 
@@ -184,6 +186,19 @@ def test_a_run_may_be_purged_before_it_is_archived(runs: Runs, at: At) -> None:
     assert lifecycle.is_purgeable(run, at(10))
 
     assert lifecycle.purge(run, at(20), ended_before=at(10)).outcome is Outcome.PURGED
+
+
+def test_a_run_whose_children_have_not_heard_of_its_end_is_not_purged(runs: Runs, at: At) -> None:
+    """They would work on, and nothing would know whose they are."""
+    children = Children(
+        kind="each", items=2, runs=2, since=at(1), look_at=at(61), word=1, say="cancel"
+    )
+    run = at_position(runs.cancelled(runs.pending()), children=children)
+    told = at_position(run, children=replace(children, told=1))
+
+    assert [lifecycle.is_purgeable(one, at(10)) for one in (run, told)] == [False, True]
+    with pytest.raises(NotAllowedError, match="owes nothing"):
+        lifecycle.purge(run, at(20), ended_before=at(10))
 
 
 def test_why_says_that_the_run_is_over_and_what_is_still_done(

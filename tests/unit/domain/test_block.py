@@ -188,6 +188,22 @@ def test_a_process_that_begins_looks_at_once_but_not_again_and_again(runs: Runs,
     assert look(-3600, "one") is Outcome.LOOKED_AGAIN, "the clock was set back since"
 
 
+@pytest.mark.parametrize(
+    ("code_hash", "outcome"), [("one", Outcome.NOT_DUE), ("two", Outcome.LOOKED_AGAIN)]
+)
+def test_a_mistake_is_not_tried_again_by_a_process_with_the_code_that_made_it(
+    runs: Runs, at: At, code_hash: str, outcome: Outcome
+) -> None:
+    """Each try may pay for a call whose result cannot be kept."""
+    mine = replace(runs.rules, code_hash="one")
+    run = replace(runs, rules=mine).unable(code=BlockCode.HANDLER_MISTAKE).manifest
+
+    rules = replace(runs.rules, code_hash=code_hash)
+    look = lifecycle.look_again(run, at(3600), rules=rules, at_once=True)
+
+    assert look.outcome is outcome
+
+
 def test_a_person_may_have_it_look_now(runs: Runs) -> None:
     again = found_again(runs, runs.unable().manifest, at=15)
 

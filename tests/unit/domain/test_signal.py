@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from leasehold.domain.signal import Signal, signal_for
+from leasehold.domain.signal import Signal, place_of, signal_for
+from leasehold.domain.stored import replace
+from tests.unit.domain.runs import Runs
 
 AT = datetime(2026, 8, 1, tzinfo=UTC)
 
@@ -32,3 +34,13 @@ def test_a_step_has_its_own_signal_or_the_first_free_one(
     found = signal_for(signals, "go", "second")
 
     assert (found and found.id) == wanted
+
+
+def test_a_step_that_is_handed_off_keeps_no_value_of_a_signal(runs: Runs) -> None:
+    """It was for that step alone, and would count among the texts of the run to its end."""
+    own, free = signal(1, taken_by=place_of("draft", 1)), signal(2)
+    run = replace(runs.leased(), signals=(own, free))
+
+    after = runs.with_output(run, at=5).signals
+
+    assert after == (replace(own, inline=None), free)
