@@ -463,7 +463,7 @@ def test_a_word_that_comes_again_is_heard_once(engine: Engine, queue: Queue, uni
 def test_a_paused_run_joins_its_children_once_it_goes_on(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
-    """Who asks has seen that all are through before the person paused the run."""
+    """The question was asked before a person paused the run."""
     run = start(engine, unique)
     drain(engine, queue, until=partial(is_resting, engine, run))
     play_lanes_alone(engine, queue, run)

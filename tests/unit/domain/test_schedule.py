@@ -1,4 +1,4 @@
-"""What becomes of a time of a schedule when a process attends to it, and how late that may be."""
+"""Each time of a schedule is started, or missed where a process attends to it too late."""
 
 from __future__ import annotations
 
