@@ -62,7 +62,7 @@ def test_the_line_that_an_attempt_hung_on_is_shown_wherever_people_look(
     for shown in (trace, show, why):
         assert WHERE in shown
         assert LINE in shown
-    assert "dispatch_deadline_exceeded: Attempt 1 of step crawl was still at work" in trace
+    assert "dispatch_deadline_exceeded: Attempt 1 of step crawl was still running" in trace
     assert "attempt 1 of step crawl:" in trace
     assert "DispatchDeadlineError (dispatch_deadline_exceeded): Attempt 1 of step" in show
     assert "at crawler.py:7 (crawl)" in show

@@ -96,7 +96,7 @@ def test_an_output_that_is_gone_is_one_clear_line(
     done = shell.run("output", run_id, *where)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is gone" in only_line(done.stderr)
+    assert "is missing" in only_line(done.stderr)
     assert kept.name in done.stderr
 
 

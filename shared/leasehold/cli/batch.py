@@ -68,9 +68,8 @@ def batch(
 ) -> None:
     """Apply ACTION to the runs that match, newest first.
 
-    Runs whose state forbids it are listed and left alone. A batch that was cut off can simply be
-    repeated, by the same person with the same reason: nothing is done twice, and no run passes a
-    second gate.
+    Runs whose state forbids it are listed and left alone. An interrupted batch can be repeated, by
+    the same person with the same reason: nothing is done twice, and no run passes a second gate.
 
     \b
     Examples:

@@ -42,17 +42,17 @@ from leasehold.static_check import CheckResult, Homes, check_project, line_of
 @click.option(
     "--live-runs",
     is_flag=True,
-    help="Look at the runs that have not ended instead: would they go on with this catalog?",
+    help="Check live runs instead: would they go on with this catalog?",
 )
 @url_option
 @json_option
 def check(*, live_runs: bool, url: str | None, as_json: bool) -> int:
-    """Check settings, catalog, handlers, gates, channels and models, and run nothing.
+    """Check settings, catalog, handlers, gates, channels and models; run nothing.
 
-    Each handler and gate is imported, and has to take (ctx, given); what a step gives has to be
-    what the next one can take. No store is opened. Exits 1 where something is found: run it in
-    your own CI. A variable of a channel that is not set here is only warned of, and so is one that
-    looks like a setting, and that nothing reads.
+    Each handler and gate is imported, and has to take (ctx, given); the output of a step has to fit
+    the input of the next one. No store is opened. Exits with 1 if it finds something: run it in
+    your CI. Two things are only warnings: a variable of a channel that is not set here, and a
+    variable that looks like a setting but that nothing reads.
 
     With --live-runs, before a deploy, it reads the live runs of the store, or of the server at
     --url. It lists those with a step that this catalog lacks, a handler that cannot be imported,

@@ -25,22 +25,20 @@ class CommandRow(NamedTuple):
 COMMANDS: Final[Mapping[str, CommandRow]] = {
     "init": CommandRow("init", "Write a small project into FOLDER, by default this one."),
     "start": CommandRow("start", "Start a run of PIPELINE, or continue it."),
-    "runs": CommandRow("runs", "List runs, newest first; of several filters, all must match."),
+    "runs": CommandRow("runs", "List runs, newest first; several filters must all match."),
     "show": CommandRow("show", "Show one run: where it stands, and why."),
     "watch": CommandRow(
         "watch",
-        "Show RUN as it moves until it is over, or without RUN all live runs until Ctrl-C.",
+        "Show RUN live until it ends; without RUN, show all live runs until Ctrl-C.",
     ),
-    "output": CommandRow(
-        "results", "Print the output of RUN once it is completed, or that of its STEP."
-    ),
+    "output": CommandRow("results", "Print the output of a completed RUN, or that of one STEP."),
     "files": CommandRow("results", "List the files of RUN, or print the bytes of the file NAME."),
     "calls": CommandRow(
         "results", "List the recorded results of RUN: no attempt makes these calls again."
     ),
     "trace": CommandRow("trace", "Show all that happened to a run, oldest first."),
     "stack": CommandRow(
-        "trace", "Show what the attempt of RUN does now, call by call; it goes on meanwhile."
+        "trace", "Show the call stack of the attempt of RUN that runs now; the attempt goes on."
     ),
     "why": CommandRow(
         "why", "Say in one sentence what a run waits for, until when, and what happens then."
@@ -53,7 +51,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
     ),
     "pause": CommandRow(
         "operations",
-        "Hold RUN: a running attempt may end, and nothing more is dispatched.",
+        "Pause RUN: a running attempt may end, and no other one begins.",
     ),
     "resume": CommandRow("operations", "Continue RUN after a pause, at once."),
     "cancel": CommandRow(
@@ -63,47 +61,50 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
         "operations", "Run the step of RUN again at once, after an error or a gate."
     ),
     "approve": CommandRow(
-        "operations", "Hand off the output of RUN that a gate or an approval holds back."
+        "operations", "Give the next step the output of RUN that a gate refused, or another one."
     ),
     "signal": CommandRow(
         "signal", "Send RUN the signal NAME, which it waits for, or will wait for."
     ),
     "recreate": CommandRow(
-        "operations", "Make a new run of RUN, which is completed, cancelled or given up."
+        "operations", "Make a new run from RUN, which is completed, cancelled or given up."
     ),
     "batch": CommandRow("batch", "Apply ACTION to the runs that match, newest first."),
     "purge": CommandRow(
-        "purge", "Delete runs that ended long ago: their trace, values and files too."
+        "purge", "Delete runs that ended long ago, with their traces, values and files."
     ),
-    "audit": CommandRow("upkeep", "Find runs that nothing would ever move."),
+    "audit": CommandRow(
+        "upkeep", "Find live runs that nothing will move, as they have no owner and no alarm."
+    ),
     "workers": CommandRow(
         "upkeep",
-        "List who works on the store: processes that noted within three minutes that they live.",
+        "List the processes that work on the store and were seen within three minutes.",
     ),
     "sweep": CommandRow("upkeep", "Handle the runs whose alarm is due, once."),
     "check": CommandRow(
-        "check", "Check settings, catalog, handlers, gates, channels and models, and run nothing."
+        "check", "Check settings, catalog, handlers, gates, channels and models; run nothing."
     ),
     "doctor": CommandRow(
         "doctor",
-        "Say what is silently wrong here, or with --live what is deployed; it changes nothing.",
+        "Find hidden problems on this machine, with --live also in Google Cloud; change nothing.",
     ),
     "registry": CommandRow("limits", "Show the effective limits of each step type."),
     "override": CommandRow(
-        "limits", "Set other limits for STEP until a time; without options, show what is set."
+        "limits", "Set limits for STEP until a time; without options, show all overrides."
     ),
     "schedules": CommandRow(
-        "schedules", "List the schedules, or show what became of the last times of NAME."
+        "schedules", "List the schedules, or show the last times of NAME and their results."
     ),
     "explain-limit": CommandRow(
         "explain_limit",
-        "Show how long the attempts of STEP took, its limit, and what another one would have done.",
+        "Show how long attempts of STEP took, its limit, and the effect of another limit.",
     ),
     "loadtest": CommandRow(
-        "loadtest", "Start runs of PIPELINE at a rate, and show what each phase of each step took."
+        "loadtest",
+        "Start runs of PIPELINE at a rate, and show how long each phase of each step took.",
     ),
     "serve": CommandRow(
-        "serve", "Serve in one process: the runs API, workers and timer, until Ctrl-C."
+        "serve", "Run the HTTP API, the workers and the timer in one process, until Ctrl-C."
     ),
     "dev": CommandRow("dev", "Serve the whole bundle on this machine, until Ctrl-C."),
     "deploy": CommandRow("deploy", "Deploy the project in this folder to Google Cloud."),
@@ -165,11 +166,11 @@ def program(context: click.Context) -> None:
     """Durable multi-step AI pipelines: no run is lost or silently stuck.
 
     \b
-    The environment says what is worked on:
+    These variables say what the commands work on:
       LEASEHOLD_CATALOG  module with STEPS and PIPELINES  (pipelines.catalog)
       LEASEHOLD_STORE    where runs are kept  (sqlite:///.leasehold/leasehold.db)
       LEASEHOLD_DEBUG=1  tracebacks of errors
-    So do .env and [tool.leasehold] of pyproject.toml in this folder; the environment goes first.
+    They may also be in .env or in [tool.leasehold] of pyproject.toml; the environment comes first.
 
     \b
     Example:

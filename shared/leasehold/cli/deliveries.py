@@ -30,7 +30,7 @@ _STATES: Final = click.Choice([state.value for state in DeliveryState], case_sen
 @click.option("--channel", metavar="NAME", help="Only those to this channel.")
 @click.option("--state", type=_STATES, help="Only those in this state.")
 @limit_option(default=DEFAULT_PAGE)
-@click.option("--page-token", metavar="TOKEN", help="Continue behind an earlier answer.")
+@click.option("--page-token", metavar="TOKEN", help="Continue after an earlier answer.")
 @url_option
 @json_option
 def deliveries(
@@ -118,7 +118,7 @@ def _row(one: DeliveryReport, now: datetime) -> Row:
 def deliver(*, run_id: str, channel: str, reason: str, url: str | None, as_json: bool) -> None:
     """Send the last announcement of RUN to a channel once more.
 
-    A delivery that is on its way already is left as it is, and not doubled.
+    If it is being sent now, it is not sent a second time.
 
     \b
     Example:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     default=Path(".leasehold"),
     show_default=True,
     metavar="DIR",
-    help="Where store and artifacts lie, unless the environment says otherwise.",
+    help="The folder of store and artifacts, unless the environment says otherwise.",
 )
 @click.option(
     "--allow-target",
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 @click.option(
     "--reload",
     is_flag=True,
-    help="Begin with the code on disk when it changes; attempts that run may end.",
+    help="Load the code again when it changes; attempts that run may end.",
 )
 def dev(
     *,
@@ -76,7 +76,7 @@ def dev(
     """Serve the whole bundle on this machine, until Ctrl-C.
 
     The real functions under the real framework's server, with doubles of Cloud Tasks and Cloud
-    Scheduler. Prints `ready URL` when it serves; other commands reach it with --url.
+    Scheduler. Prints `ready URL` when it is ready; other commands reach it with --url.
 
     \b
     Example:

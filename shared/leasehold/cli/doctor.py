@@ -41,14 +41,14 @@ def _name(_context: click.Context, param: click.Parameter, given: str | None) ->
 )
 @json_option
 def doctor(*, live: bool, project: str | None, region: str | None, as_json: bool) -> int:
-    """Say what is silently wrong here, or with --live what is deployed; it changes nothing.
+    """Find hidden problems on this machine, with --live also in Google Cloud; change nothing.
 
-    It finds what `check` finds, and what that does not look at: variables that nothing reads,
-    limits that do not fit, the data folder and the store, emulators that were left over. Each
-    finding is one line with the command that repairs it. Exits 1 where something is found.
+    It finds what `check` finds, and more: variables that nothing reads, limits that do not fit,
+    problems of the data folder and the store, emulators that were left running. Each finding is one
+    line, with the command that repairs it. Exits with 1 if it finds something.
 
     With --live it also looks at functions, queues, jobs, subscriptions, indexes, secrets and who
-    may call what, with the credentials that are here, and makes no call that writes.
+    may call what, with your credentials, and makes no call that writes.
 
     \b
     Examples:

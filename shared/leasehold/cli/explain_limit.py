@@ -80,10 +80,10 @@ class LimitExplanation(LimitReport):
 def explain_limit(
     *, step: str, tried: tuple[timedelta, ...], url: str | None, as_json: bool
 ) -> None:
-    """Show how long the attempts of STEP took, its limit, and what another one would have done.
+    """Show how long attempts of STEP took, its limit, and the effect of another limit.
 
-    Of each phase there is a histogram, with the limit in force, the one that the attempts ask for,
-    and each --what-if. Nothing is changed. Runs that ended within the window count, 7 days unless
+    Each phase has a histogram, with the limit in force, the limit that fits the attempts, and each
+    --what-if. Nothing is changed. Runs that ended within the window count, 7 days unless
     `budget.window` says otherwise.
 
     \b

@@ -87,7 +87,7 @@ class _Words(NamedTuple):
     metavar="SPAN|TIME",
     help="When it ends by itself: 2h, or 2026-11-22T06:00:00Z.",
 )
-@click.option("--why", metavar="WORDS", help="The reason, shown to all who look.")
+@click.option("--why", metavar="WORDS", help="The reason; it is shown with the override.")
 @click.option("--clear", is_flag=True, help="End it now.")
 @url_option
 @json_option
@@ -102,10 +102,10 @@ def override(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Set other limits for STEP until a time; without options, show what is set.
+    """Set limits for STEP until a time; without options, show all overrides.
 
-    They are in force at its next dispatch, retries included, everywhere within 10 s. An attempt
-    that is dispatched keeps its limits. They replace every earlier limit of STEP.
+    They hold from the next dispatch of STEP on, also for retries, in every process within 10 s. An
+    attempt that is dispatched already keeps its limits. An override replaces the one before it.
 
     \b
     Examples:
@@ -203,9 +203,9 @@ _MIB: Final = 1024**2
 def registry(*, url: str | None, as_json: bool) -> None:
     """Show the effective limits of each step type.
 
-    Each value is shown with where it comes from: the step's entry in the catalog, a threshold
-    (PIPELINE_MAX_RETRIES), an override of `leasehold override`, or the variable that goes over all.
-    A warning names each of them that was refused.
+    Each value is shown with its source: the step's entry in the catalog, a threshold
+    (PIPELINE_MAX_RETRIES), an override of `leasehold override`, or the variable that comes before
+    all of these. A warning names each value that was refused.
 
     \b
     Example:

@@ -119,7 +119,7 @@ class LevelsType(click.ParamType[tuple[int, ...]]):
     metavar="SPAN",
     help="How long runs are started, for each concurrency.",
 )
-@input_option("What the first step is given: JSON, @FILE, or @- for stdin.  [default: {}]", "{}")
+@input_option("The input of the first step: JSON, @FILE, or @- for stdin.  [default: {}]", "{}")
 @url_option
 @json_option
 def loadtest(
@@ -132,11 +132,11 @@ def loadtest(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Start runs of PIPELINE at a rate, and show what each phase of each step took.
+    """Start runs of PIPELINE at a rate, and show how long each phase of each step took.
 
     The runs are real, and so is their cost. `leasehold serve` or `leasehold dev` works on them:
-    give its --url, because a server finds a run of its store only within a second. All runs that
-    were started are waited for. Ctrl-C ends the load test with what there is.
+    give its --url, because a server finds a run of its store only within a second. The command
+    waits for all runs that it started. Ctrl-C ends it with the figures so far.
 
     Exits with 0 when all runs completed, 1 when some did not.
 

@@ -80,7 +80,7 @@ def _operation(
 @generation_option
 @step_or_pause_option
 @all_steps_option
-@click.option("--why", metavar="WORDS", help="Why the step is paused, shown to all who look.")
+@click.option("--why", metavar="WORDS", help="Why the step is paused; it is shown with the pause.")
 @reason_option
 @url_option
 @json_option
@@ -93,10 +93,10 @@ def pause(
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Hold RUN: a running attempt may end, and nothing more is dispatched.
+    """Pause RUN: a running attempt may end, and no other one begins.
 
-    Without RUN, pause a step in all runs, or with --all every step: no attempt of it begins,
-    everywhere within 10 s. Attempts that run end as they like, and runs that come to it are held.
+    Without RUN, pause a step in all runs, or with --all every step: after 10 s at most, no new
+    attempt of it begins. Running attempts may end, and runs that come to the step are held.
 
     \b
     Examples:
@@ -127,7 +127,7 @@ def resume(
     """Continue RUN after a pause, at once.
 
     Without RUN, end the pause of a step, or with --all that of every step: the runs that it held go
-    on at once. A step that was paused by itself stays so after --all.
+    on at once. A step that was also paused by its name stays paused after --all.
 
     \b
     Examples:
@@ -217,7 +217,7 @@ approve = _operation(
 @failed_items_option
 @anew_option
 @input_option("Another input: JSON, @FILE, or @- for stdin.  [default: as before]")
-@labels_option("In place of the labels of RUN; may be given up to 16 times.")
+@labels_option("A label, in place of those of RUN; may be given up to 16 times.")
 @generation_option
 @step_option
 @reason_option
@@ -232,10 +232,10 @@ def recreate(
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Make a new run of RUN, which is completed, cancelled or given up.
+    """Make a new run from RUN, which is completed, cancelled or given up.
 
-    It goes on at the step where RUN stopped, with all that the step has kept; that of a completed
-    run, or one with another input, begins at the first step.
+    The new run goes on at the step where RUN stopped, with its checkpoint and recorded results. If
+    RUN is completed, or the input is another one, it begins at the first step.
 
     \b
     Examples:

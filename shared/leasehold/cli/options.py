@@ -235,7 +235,7 @@ url_option = click.option(
     "--url",
     metavar="URL",
     callback=_server,
-    help="A server, in place of the store of the environment.",
+    help="Use this server, and not the store of the environment.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with JSON on stdout.")
 reason_option = click.option(
@@ -265,7 +265,7 @@ keep_partial_option = click.option(
 failed_items_option = click.option(
     "--failed-items",
     is_flag=True,
-    help="Begin where a list was worked on item by item; do those alone that failed there.",
+    help="Begin at the last place with items, and repeat only those that failed.",
 )
 anew_option = click.option(
     "--anew",
@@ -281,7 +281,7 @@ budget_option = click.option(
     multiple=True,
     callback=_as_budget,
     metavar="usd=AMOUNT|tokens=NUMBER",
-    help="How much RUN may spend from its beginning on; once for each kind.",
+    help="How much RUN may spend in all; once for each kind.",
 )
 output_option = click.option(
     "--output",
@@ -371,7 +371,7 @@ _FLAGS: Final = ("paused", "cancelled", "dead_lettered")
 _VALUES: Final = ("status", "pipeline", "label", "since", "until")
 
 id_prefix_option = click.option(
-    "--id-prefix", metavar="TEXT", help="Only runs whose id begins so, sorted by id."
+    "--id-prefix", metavar="TEXT", help="Only runs whose id begins with TEXT, sorted by id."
 )
 
 trouble_option = click.option(

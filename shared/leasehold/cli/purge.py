@@ -55,10 +55,10 @@ def purge(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Delete runs that ended long ago: their trace, values and files too.
+    """Delete runs that ended long ago, with their traces, values and files.
 
-    Live runs stay, whatever their age, and so do runs from which one that stays was recreated. A
-    purge that was cut off is simply given again. LEASEHOLD_RETENTION_DAYS has the sweep do this.
+    Live runs stay, whatever their age, and so does a run from which one that stays was recreated.
+    Repeat a purge that was interrupted. With LEASEHOLD_RETENTION_DAYS, the sweep purges by itself.
 
     \b
     Examples:

@@ -34,9 +34,13 @@ _MOST_SHOWN: Final = 1024 * 1024
 @run_argument
 @click.argument("name", required=False)
 @click.option(
-    "-o", "--output", "target", metavar="FILE", help="Write the file NAME there, whole or not."
+    "-o",
+    "--output",
+    "target",
+    metavar="FILE",
+    help="Write the file NAME there, completely or not at all.",
 )
-@click.option("--force", is_flag=True, help="Write it in place of a FILE that is there.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @url_option
 @json_option
 def files(
@@ -50,7 +54,7 @@ def files(
 ) -> None:
     """List the files of RUN, or print the bytes of the file NAME.
 
-    Files are what handlers store with ctx.artifacts.put; outputs are not among them.
+    Handlers store files with ctx.artifacts.put; outputs are not among them.
 
     \b
     Examples:
@@ -189,9 +193,10 @@ def _explained(target: Path) -> Iterator[None]:
 @url_option
 @json_option
 def output(*, run_id: str, step: str | None, url: str | None, as_json: bool) -> None:  # noqa: ARG001 - it is JSON anyway
-    """Print the output of RUN once it is completed, or that of its STEP.
+    """Print the output of a completed RUN, or that of one STEP.
 
-    The answer is JSON, whole, however large it is. An output that a gate holds back is its step's.
+    The output is JSON, complete, however large it is. To see an output that a gate refused, name
+    its STEP.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENE
 @id_prefix_option
 @trouble_option
 @limit_option(default=DEFAULT_PAGE)
-@click.option("--page-token", metavar="TOKEN", help="Continue behind an earlier answer.")
+@click.option("--page-token", metavar="TOKEN", help="Continue after an earlier answer.")
 @url_option
 @json_option
 def runs(
@@ -52,7 +52,7 @@ def runs(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List runs, newest first; of several filters, all must match.
+    """List runs, newest first; several filters must all match.
 
     \b
     Examples:

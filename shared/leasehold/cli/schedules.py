@@ -25,21 +25,21 @@ _STYLES: Final = {"active": "green", "paused": "yellow", "removed": "dim"}
 @click.argument("name", required=False)
 @click.option("--pause", is_flag=True, help="Skip its times until it is resumed; give --why.")
 @click.option("--resume", is_flag=True, help="Start its runs again, from its next time on.")
-@click.option("--trigger", is_flag=True, help="Start a run now, whatever runs.")
+@click.option("--trigger", is_flag=True, help="Start a run now, even if another one is live.")
 @click.option(
     "--id",
     "order_id",
     metavar="ID",
-    help="Of --trigger: the same one is one run.  [default: a new one]",
+    help="With --trigger: the same id starts one run.  [default: a new one]",
 )
 @click.option(
     "--backfill",
     nargs=2,
     type=MomentType(),
     metavar="FROM TO",
-    help="Start the runs of its times in this span of the past; a time that was started stays so.",
+    help="Start the runs of past times in this span; a time that has a run gets no second one.",
 )
-@click.option("--why", metavar="WORDS", help="Why it is paused, shown to all who look.")
+@click.option("--why", metavar="WORDS", help="Why it is paused; it is shown with the schedule.")
 @url_option
 @json_option
 def schedules(
@@ -54,7 +54,7 @@ def schedules(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List the schedules, or show what became of the last times of NAME.
+    """List the schedules, or show the last times of NAME and their results.
 
     \b
     Examples:

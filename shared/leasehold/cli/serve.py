@@ -59,14 +59,14 @@ _AT_ONCE: Final = b"killed: what was running goes on at the next start\n"
 @click.option(
     "--allow-broken",
     is_flag=True,
-    help="Begin also where a handler, gate or model does not resolve; those steps block.",
+    help="Start even if a handler, gate or model does not resolve; those steps block.",
 )
 def serve(*, host: str, port: int, workers: int, allow_broken: bool) -> int:
-    """Serve in one process: the runs API, workers and timer, until Ctrl-C.
+    """Run the HTTP API, the workers and the timer in one process, until Ctrl-C.
 
-    For production on one machine, on the store of LEASEHOLD_STORE. Started again, it goes on with
-    every run; several of them on one store share the work. Prints `ready URL` when it serves.
-    Where something that the catalog names does not resolve, it says so and does not begin.
+    For production on one machine, with the store of LEASEHOLD_STORE. After a restart it continues
+    every run; several servers on one store share the work. Prints `ready URL` when it is ready. If
+    the catalog names something that does not resolve, it says so and does not start.
 
     \b
     Example:

@@ -29,7 +29,7 @@ from leasehold.presentation.run_state import state_line
     "--id",
     "signal_id",
     metavar="ID",
-    help="Of the signal: the same one counts once.  [default: a new one]",
+    help="The id of the signal: the same id counts once.  [default: a new one]",
 )
 @url_option
 def signal(

@@ -63,21 +63,21 @@ _EXISTING: Final = "It was started before with the same idempotency key."
 
 @click.command()
 @click.argument("pipeline")
-@input_option("What the first step is given: JSON, @FILE, or @- for stdin.  [default: {}]", "{}")
+@input_option("The input of the first step: JSON, @FILE, or @- for stdin.  [default: {}]", "{}")
 @click.option(
     "--idempotency-key",
     "key",
     metavar="KEY",
     help="The same key and input always mean the same run.",
 )
-@labels_option("To find the run by; may be given up to 16 times.")
-@files_option("A file that the run has from its beginning; may be given up to 16 times.")
+@labels_option("A label, by which to find the run; may be given up to 16 times.")
+@files_option("A file for the handlers of the run; may be given up to 16 times.")
 @budget_option
 @click.option(
     "--priority",
     type=click.Choice([each.value for each in Priority]),
     default="normal",
-    help="Its class in the lines of limits: those of a higher one go first.",
+    help="The priority of the run while it waits for a limit.",
 )
 @click.option("--no-retry", is_flag=True, help="End the run at the first failure of a step.")
 @click.option("--wait", is_flag=True, help="Wait until the run is over or waits for a person.")
@@ -101,11 +101,10 @@ def start(  # a parameter for each option
 ) -> int:
     """Start a run of PIPELINE, or continue it.
 
-    The same key means the same run, so a command that was cut off is simply given again: with
-    --in-process it continues the run where that was left. Without --in-process the run is
-    recorded and waits for a worker.
+    The same key means the same run. So repeat a command that was interrupted: with --in-process it
+    continues the run. Without --in-process the run is recorded and waits for a worker.
 
-    Exits with 0 when it is done, 1 when the run ended otherwise than completed.
+    Exits with 1 if it waited for the run, and the run did not complete.
 
     \b
     Examples:

@@ -56,12 +56,12 @@ def trace(*, run_id: str, url: str | None, as_json: bool) -> None:
     "--timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Wait so long for the answer.  [default: a heartbeat of the step, and 10 s more]",
+    help="How long to wait for the answer.  [default: a heartbeat of the step, and 10 s more]",
 )
 @url_option
 @json_option
 def stack(*, run_id: str, timeout: float | None, url: str | None, as_json: bool) -> None:
-    """Show what the attempt of RUN does now, call by call; it goes on meanwhile.
+    """Show the call stack of the attempt of RUN that runs now; the attempt goes on.
 
     Its worker answers with its next heartbeat, mostly within 10 s. The trace keeps the answer.
 

@@ -26,7 +26,7 @@ _CODE: Final = 8  # characters of a hash, enough to tell two from each other
 @url_option
 @json_option
 def workers(*, url: str | None, as_json: bool) -> None:
-    """List who works on the store: processes that noted within three minutes that they live.
+    """List the processes that work on the store and were seen within three minutes.
 
     Deployed functions are among them only while they work.
 
@@ -69,7 +69,7 @@ def _row(one: WorkerReport, now: datetime) -> Row:
 def sweep(*, url: str | None, as_json: bool) -> None:
     """Handle the runs whose alarm is due, once.
 
-    Where functions are deployed, Scheduler does this each minute.
+    In a deployed installation, Cloud Scheduler does this each minute.
 
     \b
     Example:
@@ -114,7 +114,7 @@ _AUDIT_COLUMNS: Final = ("RUN", "BREACH", "REPAIR")
 @url_option
 @json_option
 def audit(*, repair: bool, url: str | None, as_json: bool) -> int:
-    """Find runs that nothing would ever move.
+    """Find live runs that nothing will move, as they have no owner and no alarm.
 
     Exits with 0 when there are none, or all are repaired; 1 when something is left.
 

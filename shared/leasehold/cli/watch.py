@@ -317,12 +317,12 @@ def code_of(run: Manifest) -> int:
 @url_option
 @json_option
 def watch(*, run_id: str | None, url: str | None, as_json: bool) -> int:
-    """Show RUN as it moves until it is over, or without RUN all live runs until Ctrl-C.
+    """Show RUN live until it ends; without RUN, show all live runs until Ctrl-C.
 
-    On a terminal it is drawn in place; elsewhere each change is a line, and with --json a line of
-    JSON. Where the server or the store does not answer for a while, it waits.
+    On a terminal the display updates in place; elsewhere each change is a line, with --json a line
+    of JSON. If the server or the store does not answer for a while, the command waits.
 
-    Of one run it exits with 0 when that is completed, 1 when it ended otherwise or waits for a
+    With RUN, it exits with 0 if the run completes, and with 1 if it ends otherwise or waits for a
     person.
 
     \b
