@@ -124,7 +124,7 @@ def test_a_name_that_nothing_waits_for_is_refused(
 
     assert engine.show(run.run_id) == run
     if problem is UnknownSignalError:
-        assert "it has: approval, first, go, second." in str(refused.value)
+        assert "known: approval, first, go, second." in str(refused.value)
 
 
 def test_a_value_that_does_not_fit_is_refused(engine: InProcessEngine) -> None:

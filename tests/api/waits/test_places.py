@@ -211,7 +211,7 @@ def test_a_value_is_checked_before_and_while_it_is_waited_for(engine: InProcessE
 def test_an_unknown_name_is_answered_with_the_known_ones(engine: InProcessEngine) -> None:
     run_id = begun(engine, "twice")
 
-    with pytest.raises(UnknownSignalError, match=r"it has: first, second\."):
+    with pytest.raises(UnknownSignalError, match=r"known: first, second\."):
         engine.signal(run_id, "third", 3)
 
 

@@ -153,7 +153,7 @@ def test_the_command_sends_a_signal(
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("aproval", "{}", "no wait for a signal 'aproval'"),
+        ("aproval", "{}", "waits for a signal 'aproval'"),
         ("approval", "{", "JSON"),
         ("approval", '{"approved": 7}', "does not fit the signal 'approval'"),
         ("approval --id ", json.dumps(YES), "id is ''; allowed"),  # a variable that is not set
