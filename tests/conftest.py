@@ -57,7 +57,7 @@ pytest_plugins = ["tests.worlds.forked_tests"]
 
 settings.register_profile(
     "gate",
-    max_examples=160,
+    max_examples=100,
     stateful_step_count=50,
     derandomize=True,
     deadline=None,
@@ -168,11 +168,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run first what waits most; leave to the nightly job what `cover(n)` does not need.
 
     The gate has each n values of the parameters of such a test together in one case at least.
+    A test of `one_store` is in it with SQLite and a folder alone.
     """
     items.sort(key=lambda item: _place(item.path, FIRST))
     matrices: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("cover"):
+        if _is_of_another_store(item):
+            item.add_marker("nightly")
+        elif item.get_closest_marker("cover"):
             matrices.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in matrices.values():
         mark = cases[0].get_closest_marker("cover")
@@ -185,6 +188,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cases.remove(best)
         for item in wanted:
             item.add_marker("nightly")
+
+
+def _is_of_another_store(item: pytest.Item) -> bool:
+    """Return whether a store of the cloud would repeat a rule here that is of no store."""
+    marks = (mark.name for mark in item.iter_markers() if mark.name.endswith("_store"))
+    if next(marks, "each_store") == "each_store":  # the mark of a test goes over that of its file
+        return False
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return "firestore" in parameters or "cloud storage" in parameters
 
 
 @functools.cache

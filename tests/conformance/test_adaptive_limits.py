@@ -26,6 +26,8 @@ from leasehold.services.lowered_limits import in_force, lower, lowered_now
 from leasehold.services.read_runs import timeline_of
 from tests.conformance.test_limits import AT_WORK, GO, World, step
 
+pytestmark = pytest.mark.one_store
+
 FOUR = Limit("model:{given.model}", at_once=4, adaptive=True)
 RATE = Limit("rate:{given.model}", per_minute=4, adaptive=True)
 CALL = Limit("call:{given.model}", at_once=4, per_call=True, adaptive=True)
@@ -123,6 +125,7 @@ def let_time_pass(engine: Engine, key: str, passed: timedelta) -> None:
     engine.documents.transact(lowered_ref(key), moved)
 
 
+@pytest.mark.each_store
 def test_four_that_are_refused_at_one_moment_halve_it_once_and_it_grows_again(
     world: World, engine: Engine, bound: Bound
 ) -> None:
@@ -242,6 +245,7 @@ def test_a_limit_that_does_not_adapt_stays_as_it_is(world: World, engine: Engine
     assert lowerings(engine, run_id) == []
 
 
+@pytest.mark.each_store
 def test_the_keys_that_are_lowered_are_found_among_all_that_limits_keep(
     world: World, engine: Engine, bound: Bound, documents: Documents
 ) -> None:

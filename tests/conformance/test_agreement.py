@@ -37,6 +37,8 @@ from tests.worlds.builders import at_position, new_run, with_step
 from tests.worlds.emulators import need_firestore
 from tests.worlds.queues import SeenByAll
 
+pytestmark = pytest.mark.one_store
+
 Overlay = Literal["plain", "paused", "cancelled", "dead-lettered"]
 Held = Literal["nobody", "live", "expired", "live, no holder", "expired, no holder"]
 Owed = Literal["task not created", "task enqueued", "task lost", "backlog", "remote"]
@@ -438,6 +440,7 @@ def found_by_audit(engine: Engine) -> dict[str, set[str]]:
     return {one.run_id: {breach.code for breach in one.breaches} for one in audit(engine)}
 
 
+@pytest.mark.each_store
 def test_on_a_store_the_audit_finds_the_same_and_repairs_it(
     kept: tuple[Engine, list[Change]],
 ) -> None:
@@ -474,6 +477,7 @@ def test_on_a_store_what_no_sweep_would_see_until_2056_is_found_by_the_audit(
     assert found_by_audit(engine) == {}
 
 
+@pytest.mark.each_store
 def test_on_a_store_the_sweep_does_what_why_says(kept: tuple[Engine, list[Change]]) -> None:
     engine, seen = kept
     cases = store(engine)

@@ -44,6 +44,8 @@ from leasehold.services.sweep import sweep
 from tests.conformance.remote_step import engine_of_remote_step
 from tests.worlds.builders import at_position
 
+pytestmark = pytest.mark.one_store
+
 LARGE = '["' + "x" * 40_000 + '"]'
 TEXT = b"A line that comes again and again.\n" * 2_000
 AGO = timedelta(hours=3)
@@ -137,6 +139,7 @@ def made_due(engine: Engine, run_id: str) -> None:
     engine.documents.transact(run_ref(run_id), lambda _, __: Write(None, to_document(run)))
 
 
+@pytest.mark.each_store
 def test_people_are_told_first_then_it_is_archived(
     engine: Engine, unique: str, happened: list[str]
 ) -> None:
@@ -252,6 +255,7 @@ def test_an_archive_that_hangs_delays_neither_the_run_nor_others(
     assert find_run(engine, hanging.run_id).manifest.archive is None
 
 
+@pytest.mark.each_store
 def test_a_run_whose_worker_died_right_after_its_end_is_announced_and_archived_by_the_sweep(
     engine: Engine, unique: str, happened: list[str]
 ) -> None:
@@ -271,6 +275,7 @@ def test_a_run_whose_worker_died_right_after_its_end_is_announced_and_archived_b
     assert (run.archive, run.owed, run.alarm_at) == (None, (), None)
 
 
+@pytest.mark.each_store
 def test_of_a_run_that_is_purged_meanwhile_nothing_is_written(engine: Engine, unique: str) -> None:
     rules = replace(engine.rules, channels_for=lambda _pipeline, _event: ())
     engine = replace(engine, rules=rules)

@@ -3,7 +3,9 @@
 import gzip
 import hashlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -53,6 +55,16 @@ ALLOWED = {
 }
 
 
+def taken(call: Callable[[str], object]) -> list[str]:
+    """The names to be refused that a call takes all the same."""
+    found = []
+    for kind, name in REFUSED.items():
+        with suppress(ArtifactNameError):
+            call(name)
+            found.append(kind)
+    return found
+
+
 @pytest.mark.parametrize("data", CONTENTS.values(), ids=CONTENTS)
 def test_what_is_put_comes_back_byte_for_byte(
     artifacts: Artifacts, unique: str, data: bytes
@@ -100,14 +112,10 @@ def test_what_is_not_there_is_told(artifacts: Artifacts, unique: str, name: str)
     assert raised.value.details["name"] == wanted
 
 
-@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
-def test_a_name_that_could_leave_its_run_is_refused(artifacts: Artifacts, name: str) -> None:
-    with pytest.raises(ArtifactNameError):
-        artifacts.put(name, b"")
-    with pytest.raises(ArtifactNameError):
-        artifacts.get(name)
-    with pytest.raises(ArtifactNameError):
-        artifacts.exists(name)
+def test_a_name_that_could_leave_its_run_is_refused(artifacts: Artifacts) -> None:
+    assert taken(lambda name: artifacts.put(name, b"")) == []
+    assert taken(artifacts.get) == []
+    assert taken(artifacts.exists) == []
 
 
 @pytest.mark.parametrize("name", ["..", "runs/..", "/", "runs/", "runs\\r-1", ".unfinished/x"])
@@ -176,10 +184,12 @@ def test_what_is_not_there_cannot_be_opened(artifacts: Artifacts, unique: str) -
             pass
 
 
-@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
-def test_a_refused_name_is_not_opened(artifacts: Artifacts, name: str) -> None:
-    with pytest.raises(ArtifactNameError), artifacts.open(name):
-        pass
+def test_a_refused_name_is_not_opened(artifacts: Artifacts) -> None:
+    def open_it(name: str) -> None:
+        with artifacts.open(name):
+            pass
+
+    assert taken(open_it) == []
 
 
 def test_the_sizes_of_a_folder_stand_with_its_names(artifacts: Artifacts, unique: str) -> None:
@@ -305,12 +315,9 @@ def test_a_file_is_deleted_alone(artifacts: Artifacts, unique: str) -> None:
     assert artifacts.list(f"runs/{unique}") == [f"runs/{unique}/b/c"]
 
 
-@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
-def test_a_name_that_could_lead_astray_deletes_nothing(artifacts: Artifacts, name: str) -> None:
-    with pytest.raises(ArtifactNameError):
-        artifacts.delete(name)
-    with pytest.raises(ArtifactNameError):
-        artifacts.delete_file(name)
+def test_a_name_that_could_lead_astray_deletes_nothing(artifacts: Artifacts) -> None:
+    assert taken(artifacts.delete) == []
+    assert taken(artifacts.delete_file) == []
 
 
 TEXT = b"A line that comes again and again, as lines of a log do.\n" * 4_000
@@ -405,10 +412,8 @@ def test_nothing_is_there_to_be_compressed(artifacts: Artifacts, unique: str) ->
     assert artifacts.list(f"runs/{unique}") == []
 
 
-@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
-def test_a_name_that_could_lead_astray_compresses_nothing(artifacts: Artifacts, name: str) -> None:
-    with pytest.raises(ArtifactNameError):
-        artifacts.compress(name)
+def test_a_name_that_could_lead_astray_compresses_nothing(artifacts: Artifacts) -> None:
+    assert taken(artifacts.compress) == []
 
 
 def test_to_try_a_store_out_leaves_nothing(artifacts: Artifacts) -> None:

@@ -38,6 +38,8 @@ from tests.conformance.stores import DOCUMENTS
 from tests.worlds.loopback_http import LoopbackHttp
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
@@ -109,6 +111,7 @@ def in_force(bundle: Bundle, step_type: str) -> StepSettings:
     return bundle.engine.dispatch_rules().known_settings(step_type)
 
 
+@pytest.mark.each_store
 def test_a_derived_limit_is_applied_and_an_override_and_a_variable_go_over_it(
     documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
 ) -> None:
@@ -414,6 +417,7 @@ def test_a_deploy_that_only_proposes_does_not_undo_what_another_applies(
     assert derived.budget.strategy == "propose"
 
 
+@pytest.mark.each_store
 def test_a_derivation_that_began_earlier_does_not_undo_a_later_one(
     documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
 ) -> None:
@@ -514,6 +518,7 @@ def test_entries_of_a_clock_that_was_ahead_take_no_place_of_others(
     assert [getattr(one, "execution_seconds", None) for one in found] == [6.0]
 
 
+@pytest.mark.each_store
 def test_no_more_runs_are_read_than_may_be_and_the_newest_count(
     documents: Documents, unique: str, open_bundle: Callable[..., Bundle]
 ) -> None:
@@ -542,6 +547,7 @@ class CountedReads(Wrapped[Documents]):
         return found
 
 
+@pytest.mark.each_store
 def test_a_derivation_reads_no_more_than_a_thousand_documents_for_a_step(
     tmp_path: Path, unique: str
 ) -> None:

@@ -15,6 +15,8 @@ from leasehold.services.adopt_runs import adopt_all
 from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
 from tests.conformance.test_operations import Service, booted, run_in
 
+pytestmark = pytest.mark.one_store
+
 
 @pytest.fixture
 def service(documents: Documents, folder: Path, unique: str) -> Service:
@@ -143,6 +145,7 @@ def test_an_old_input_has_to_fit_the_first_step_as_it_is_now(
     assert service.get(run_id).recreated_as == ()
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_batch_refuses_what_could_not_run_and_changes_nothing_of_it(
     service: Service, folder: Path, dry_run: bool

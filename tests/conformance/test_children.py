@@ -44,6 +44,8 @@ from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.builders import let_pass
 from tests.worlds.wrapped import AnswerLost, Wrapped
 
+pytestmark = pytest.mark.one_store
+
 COUNT = 6
 #: Of the commits of a run the gate loses the answers of the first ones, as does the nightly job of
 #: all: of so many at least.
@@ -89,6 +91,7 @@ def engine(documents: Documents, tmp_path: Path, queue: Queue) -> Iterator[Engin
     bundle.engine.leases.close()
 
 
+@pytest.mark.each_store
 def test_a_list_is_done_item_by_item_and_joined_once(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
@@ -118,6 +121,7 @@ def test_the_mark_of_a_run_that_rests_changes_with_each_of_its_lanes(
     drain(engine, queue)
 
 
+@pytest.mark.each_store
 def test_the_lanes_of_a_run_are_read_in_the_order_of_their_names(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
@@ -198,6 +202,7 @@ def test_a_question_for_the_children_of_one_place_joins_none_of_the_next(
     assert get_run(engine, run.run_id).steps["say_total"].output == f'"{COUNT} make 55"'
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("most", [SOME, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_a_lost_answer_repeats_no_item_and_no_join(
     engine: Engine, queue: Queue, unique: str, most: int
@@ -327,6 +332,7 @@ def test_a_record_of_an_item_that_cannot_be_read_blocks_the_run_and_heals(
     assert times(unique) == [1] * COUNT
 
 
+@pytest.mark.each_store
 def test_a_zombie_lane_records_nothing_after_it_was_taken_over(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
@@ -480,6 +486,7 @@ def test_a_paused_run_joins_its_children_once_it_goes_on(
     assert total(engine, run) == (55, COUNT)
 
 
+@pytest.mark.each_store
 def test_tasks_that_come_twice_and_in_any_order_do_each_item_once(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
@@ -495,6 +502,7 @@ def test_tasks_that_come_twice_and_in_any_order_do_each_item_once(
         assert times(name) == [1] * COUNT
 
 
+@pytest.mark.each_store
 def test_a_purged_run_takes_its_lanes_and_items_along(
     engine: Engine, queue: Queue, unique: str
 ) -> None:

@@ -29,6 +29,8 @@ from tests.conformance.test_children import (  # noqa: F401 - fixtures
     total,
 )
 
+pytestmark = pytest.mark.one_store
+
 LANES = 4
 PRICE = 10
 
@@ -98,6 +100,7 @@ def test_a_lane_that_takes_items_takes_its_part_of_the_budget_too(
     drain(engine, queue)
 
 
+@pytest.mark.each_store
 def test_what_lanes_leave_over_goes_to_those_that_want_more(
     engine: Engine,
     queue: Queue,
@@ -154,6 +157,7 @@ def test_a_pause_of_a_run_over_its_budget_is_heard_and_taken_back(
     assert total(engine, run)[1] == 12
 
 
+@pytest.mark.each_store
 def test_a_second_question_shares_nothing_twice_and_blocks_no_run_whose_lanes_go_on(
     engine: Engine, queue: Queue, unique: str
 ) -> None:

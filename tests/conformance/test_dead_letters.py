@@ -70,6 +70,8 @@ from tests.worlds.builders import at_position, let_pass
 from tests.worlds.emulators import need_firestore
 from tests.worlds.queues import SeenByAll
 
+pytestmark = pytest.mark.one_store
+
 HOUR: Final = timedelta(hours=1)
 PRIVATE: Final = "what the input says"
 
@@ -342,6 +344,7 @@ def test_every_reason_has_its_words() -> None:
         assert entry.remediation.endswith(".")
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("reason", DeadLetterReason)
 def test_inline_and_by_sweep_the_same_fields_are_written(
     world: World, reason: DeadLetterReason
@@ -916,6 +919,7 @@ def test_a_run_that_was_given_up_can_only_be_recreated(world: World) -> None:
 # -- two at once ---------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_two_sweeps_at_once_give_each_run_up_once(world: World) -> None:
     runs = [never_claimed(world) for _ in range(12)]
 
@@ -929,6 +933,7 @@ def test_two_sweeps_at_once_give_each_run_up_once(world: World) -> None:
         assert events.count("step_dead_lettered") == 1
 
 
+@pytest.mark.each_store
 def test_two_sweeps_at_once_give_each_lost_task_one_successor(world: World) -> None:
     runs = [world.start("add") for _ in range(12)]
     for run_id in runs:
@@ -942,6 +947,7 @@ def test_two_sweeps_at_once_give_each_lost_task_one_successor(world: World) -> N
     assert [world.run(run_id).position.dispatch.generation for run_id in runs] == [2] * 12
 
 
+@pytest.mark.each_store
 def test_a_sweep_that_read_before_a_worker_came_changes_nothing(world: World) -> None:
     """The stored document has changed since it was found."""
     run_id = never_claimed(world)
@@ -959,6 +965,7 @@ def test_a_sweep_that_read_before_a_worker_came_changes_nothing(world: World) ->
 # -- what it costs, and what is in its queue -----------------------------------------------------
 
 
+@pytest.mark.each_store
 def test_what_is_not_due_costs_nothing(world: World) -> None:
     for _ in range(5):
         world.start("add")

@@ -44,6 +44,8 @@ from tests.worlds.builders import new_run
 from tests.worlds.queues import SeenByAll
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 CHANNELS = Registry("channels", [LogChannel(name="pager"), LogChannel(name="chat")])
 
 
@@ -242,6 +244,7 @@ def unavailable(**details: Any) -> ChannelUnavailableError:
     return ChannelUnavailableError(channel="pager", problem="503", **details)
 
 
+@pytest.mark.each_store
 def test_what_is_due_is_sent_once_recorded_and_traced(
     engine: Engine, provider: Provider, reports: list[Any], unique: str
 ) -> None:
@@ -273,6 +276,7 @@ def test_what_is_due_is_sent_once_recorded_and_traced(
     )
 
 
+@pytest.mark.each_store
 def test_many_messages_at_once_send_once(engine: Engine, provider: Provider, unique: str) -> None:
     hint = owed(engine, unique)
     together = Barrier(6)
@@ -358,6 +362,7 @@ def test_a_refusal_is_the_end(
     ]
 
 
+@pytest.mark.each_store
 def test_a_sender_that_dies_is_taken_over_once_its_claim_ran_out(
     engine: Engine, provider: Provider, clock: Clock, unique: str
 ) -> None:
@@ -418,6 +423,7 @@ def test_a_send_that_hangs_delays_nothing_and_its_late_answer_changes_nothing(
     assert stored(engine, hint) == after
 
 
+@pytest.mark.each_store
 def test_one_of_two_processes_probes_a_channel_that_was_let_alone(
     engine: Engine, provider: Provider, clock: Clock, unique: str
 ) -> None:
@@ -440,6 +446,7 @@ def test_one_of_two_processes_probes_a_channel_that_was_let_alone(
     assert deliver(engine, waiting[2]) is DeliveryOutcome.ANNOUNCED
 
 
+@pytest.mark.each_store
 def test_of_many_processes_at_once_one_probes(
     engine: Engine, provider: Provider, clock: Clock, unique: str
 ) -> None:
@@ -477,6 +484,7 @@ def test_a_store_that_does_not_take_the_record_is_asked_again(
     assert (stored(engine, hint).unknown, stored(engine, hint).tries) == (0, 1)
 
 
+@pytest.mark.each_store
 def test_a_record_whose_answer_was_lost_is_recognised(
     engine: Engine, store: Store, provider: Provider, reports: list[Any], unique: str
 ) -> None:
@@ -506,6 +514,7 @@ def test_what_is_never_recorded_is_unknown_to_the_next_one(
     assert stored(engine, hint).unknown == 1
 
 
+@pytest.mark.each_store
 def test_the_sweep_publishes_what_is_due_in_one_call_and_moves_its_alarm_on(
     engine: Engine, clock: Clock, unique: str
 ) -> None:
@@ -626,6 +635,7 @@ def test_a_mistake_in_a_bus_keeps_no_run_from_the_sweep(
     assert stored(engine, hint).published == 0
 
 
+@pytest.mark.each_store
 def test_only_deliveries_of_ones_own_runs_are_published(
     engine: Engine, clock: Clock, unique: str
 ) -> None:
@@ -695,6 +705,7 @@ def test_a_channel_without_the_event_can_get_it_by_hand(
         request_delivery(engine, unique, "nowhere", actor="ada", reason="")
 
 
+@pytest.mark.each_store
 def test_a_delivery_that_is_being_sent_cannot_be_requested_again(
     engine: Engine, provider: Provider, unique: str
 ) -> None:
@@ -737,6 +748,7 @@ def test_a_request_stays_traced_where_the_channel_is_gone(
     ]
 
 
+@pytest.mark.each_store
 def test_a_request_that_comes_late_leaves_what_the_next_run_of_the_id_owes(
     engine: Engine, clock: Clock, unique: str
 ) -> None:

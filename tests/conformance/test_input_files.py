@@ -27,6 +27,8 @@ from leasehold.services.operate import OperationRequest, apply, operate, preview
 from leasehold.services.start_run import StartRequest, start_run
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 FILES = {"a/one.txt": b"one", "two.txt": b"two"}
 GIVEN = {"n": 1}
 LARGE = {"n": 1, "text": "x" * 40_000}
@@ -61,6 +63,7 @@ def files_of(engine: Engine, run: Manifest) -> dict[str, bytes]:
     return {name.removeprefix(folder): engine.artifacts.get(name) for name in names}
 
 
+@pytest.mark.each_store
 def test_a_run_has_its_files_before_its_first_attempt(engine: Engine, unique: str) -> None:
     run, again = begun(engine, unique), begun(engine, unique)
     with pytest.raises(IdempotencyKeyReusedError, match="set of files"):
@@ -72,6 +75,7 @@ def test_a_run_has_its_files_before_its_first_attempt(engine: Engine, unique: st
     assert files_of(engine, stored) == FILES
 
 
+@pytest.mark.each_store
 def test_a_recreated_run_has_the_files_of_the_one_that_it_is_made_of(
     engine: Engine, unique: str
 ) -> None:
@@ -153,6 +157,7 @@ def test_a_recreate_that_is_refused_stores_nothing(
     assert names() == before
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("given", [{}, {"input": LARGE}], ids=["as before", "a large input"])
 def test_a_recreate_that_another_one_overtook_leaves_nothing(
     engine: Engine, unique: str, names: Callable[[], set[str]], given: dict[str, Any]

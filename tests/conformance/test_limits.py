@@ -43,6 +43,8 @@ from leasehold.services.sweep import sweep
 from tests.worlds.builders import let_pass
 from tests.worlds.wrapped import Overtaken
 
+pytestmark = pytest.mark.one_store
+
 #: What handlers are let go by, and what they say once they work, by the name in their input.
 GO: dict[str, threading.Event] = {}
 AT_WORK: dict[str, threading.Event] = {}
@@ -208,6 +210,7 @@ def test_a_run_that_comes_too_late_waits_without_a_lease_and_is_called(world: Wo
     world.let_go(second)
 
 
+@pytest.mark.each_store
 def test_no_more_than_the_limit_are_at_work_and_why_says_who_is(
     world: World, engine: Engine
 ) -> None:
@@ -286,6 +289,7 @@ def test_a_run_that_comes_anew_waits_behind_those_of_its_class(
     assert world.hint(anew) == outcome
 
 
+@pytest.mark.each_store
 def test_as_many_as_end_at_one_moment_each_call_another_run(
     world: World, engine: Engine, bound: Bound
 ) -> None:
@@ -337,6 +341,7 @@ def test_a_worker_that_is_killed_behind_its_settlement_leaves_a_run_that_is_call
     assert world.hint(waiting) == "completed"
 
 
+@pytest.mark.each_store
 def test_a_slot_that_came_free_while_a_run_stood_in_line_is_not_lost(
     world: World, engine: Engine, bound: Bound
 ) -> None:
@@ -390,6 +395,7 @@ def test_a_slot_whose_giving_back_failed_is_passed_on_at_the_end_of_its_attempt(
     assert not world.waits(waiting[0])
 
 
+@pytest.mark.each_store
 def test_the_sweep_calls_who_was_not_called(
     world: World, engine: Engine, bound: Bound, documents: Documents
 ) -> None:
@@ -412,6 +418,7 @@ def test_the_sweep_calls_who_was_not_called(
     assert world.hint(run_id) == "completed"
 
 
+@pytest.mark.each_store
 def test_a_sweep_looks_at_each_line_however_seldom_its_runs_are_looked_at(
     world: World, engine: Engine, bound: Bound
 ) -> None:
@@ -540,6 +547,7 @@ def test_a_run_that_a_person_takes_out_of_the_line_is_not_called(
         assert world.hint(third) == "completed"
 
 
+@pytest.mark.each_store
 def test_the_leaked_slot(world: World, engine: Engine, bound: Bound) -> None:
     """A worker that was killed frees its slot with its lease: it has nothing to give back."""
     dead, second, third = world.start(), world.start(), world.start("quick")
@@ -577,6 +585,7 @@ def forget(engine: Engine) -> None:
         sweep(engine)
 
 
+@pytest.mark.each_store
 def test_what_a_limit_leaves_is_deleted_once_it_is_idle_for_a_day(
     world: World, engine: Engine, bound: Bound
 ) -> None:
@@ -663,6 +672,7 @@ def test_a_store_that_is_away_puts_the_look_at_idle_limits_off(
     assert not any(map(engine.documents.get, refs))
 
 
+@pytest.mark.each_store
 def test_the_slot_released_twice(world: World, engine: Engine, bound: Bound) -> None:
     """A worker that comes back frees no slot that another has by now."""
     run_id = world.start()
@@ -699,6 +709,7 @@ def test_a_slot_is_free_the_moment_its_lease_runs_out(
     assert world.run(silent.name.run_id).position.lease is not None
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("was_used", [False, True])
 def test_of_two_that_find_the_same_slot_free_one_has_it(
     world: World, engine: Engine, bound: Bound, was_used: bool
@@ -735,6 +746,7 @@ def test_a_worker_whose_lease_may_be_over_takes_no_slot(world: World, engine: En
     assert not zombie.slots
 
 
+@pytest.mark.each_store
 def test_no_more_than_the_rate_begin_and_the_first_that_waits_is_called_for_its_turn(
     world: World, engine: Engine
 ) -> None:

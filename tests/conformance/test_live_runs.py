@@ -19,6 +19,8 @@ from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with,
 from tests.conformance.test_operations import TABLE_CELLS, Service, booted, run_in
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 STATES = list(dict.fromkeys(state for state, _, _ in TABLE_CELLS))
 LIVE = [s for s in STATES if "cancelled" not in s and "dead" not in s and "COMPLETED" not in s]
 
@@ -73,6 +75,7 @@ def looked_at(
     return found, counted[0].reads
 
 
+@pytest.mark.each_store
 def test_a_catalog_that_fits_finds_nothing_and_reads_each_live_run_once(
     service: Service, folder: Path, runs: dict[str, str]
 ) -> None:

@@ -23,7 +23,7 @@ from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 
-pytestmark = pytest.mark.sandboxed
+pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
 _ITEMS = 24
 _AT_ONCE = 4

@@ -25,6 +25,8 @@ from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.start_run import StartRequest, start_run
 
+pytestmark = pytest.mark.one_store
+
 _LINE = re.compile(r"(\w+)(?:\{(\w+)=\"((?:[^\"\\\\\n]|\\\\.)*)\"\})? (\d+(?:\.\d+)?)")
 
 
@@ -91,6 +93,7 @@ def test_prometheus_reads_the_text(engine: Engine) -> None:
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
+@pytest.mark.each_store
 def test_what_happens_to_runs_is_counted(engine: Engine) -> None:
     before = asked(engine)
 
@@ -131,6 +134,7 @@ def test_what_the_newest_runs_have_spent_is_counted_by_pipeline(engine: Engine) 
     }
 
 
+@pytest.mark.each_store
 def test_runs_without_owner_or_alarm_are_counted(engine: Engine) -> None:
     long_past = engine.clock.now() - timedelta(hours=1)
     before = asked(engine)
@@ -151,6 +155,7 @@ def test_runs_without_owner_or_alarm_are_counted(engine: Engine) -> None:
     assert after["leasehold_oldest_due_alarm_seconds"] >= 3600
 
 
+@pytest.mark.each_store
 def test_deliveries_are_counted_by_their_outcome(engine: Engine, unique: str) -> None:
     before = asked(engine)
 

@@ -41,6 +41,8 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, get_run, list_runs
 from leasehold.services.start_run import StartRequest, start_run
 
+pytestmark = pytest.mark.one_store
+
 PAID: list[str] = []
 BROKEN: list[str] = []
 
@@ -269,6 +271,7 @@ def test_a_name_whose_step_type_is_gone_does_not_fit_the_catalog(
     ]
 
 
+@pytest.mark.each_store
 def test_lists_why_and_the_ledger_have_the_names(opened: Opened, unique: str) -> None:
     engine = opened(catalog_of(LETTER))
     run = attempt(engine, started(engine, "letter", unique).run_id)

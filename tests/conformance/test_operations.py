@@ -40,6 +40,8 @@ from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.stores import DOCUMENTS
 from tests.worlds.runs_api import OpenEngine
 
+pytestmark = pytest.mark.one_store
+
 #: Rows are the states of a run. A run that is given up is ERROR from then on, whatever it was;
 #: COMPLETED with an overlay is written by no transition, and refused all the same.
 TABLE = """
@@ -234,6 +236,7 @@ def assert_done(name: str, before: Manifest, after: Manifest) -> None:
         assert after.position.dispatch.generation == generation + 1
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize(("kind", "state", "name", "allowed"), CELLS, indirect=["kind"])
 def test_an_operation_is_done_or_refused_as_the_table_says(
     service: Service, state: str, name: str, allowed: bool
@@ -321,6 +324,7 @@ def without_queue(service: Service, documents: Documents, folder: Path) -> Servi
     return Service(booted(documents, folder, tasks=QueueDown()), service.label)
 
 
+@pytest.mark.each_store
 def test_what_was_committed_stands_where_its_queue_is_down(
     service: Service, without_queue: Service
 ) -> None:
@@ -373,6 +377,7 @@ def test_a_dry_run_changes_nothing_and_refuses_what_would_be_refused(service: Se
     ]
 
 
+@pytest.mark.each_store
 def test_a_batch_changes_what_fits_at_most_its_limit_newest_first(service: Service) -> None:
     first, second, third = (service.start() for _ in range(3))
 
@@ -394,6 +399,7 @@ def test_a_batch_comes_to_a_halt_where_a_queue_is_down(
     assert [len(service.get(run_id).recreated_as) for run_id in dead] == [0, 0, 1]
 
 
+@pytest.mark.each_store
 def test_two_batches_at_once_recreate_each_run_once(service: Service) -> None:
     dead = dead_runs(service, 6)
     ready = Barrier(2)
@@ -429,6 +435,7 @@ def batch_that_stops(kind: str, folder: Path, label: str, parent: Connection) ->
         service.batch("recreate")
 
 
+@pytest.mark.each_store
 def test_a_batch_that_was_killed_is_given_again(kind: str, service: Service, folder: Path) -> None:
     """Nothing remembers it but the runs: each of them says whether it was recreated."""
     dead = dead_runs(service, 7)

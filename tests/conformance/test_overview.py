@@ -26,6 +26,8 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 
 class CountedReads(Wrapped[Documents]):
     """Counts the documents that are read, and the queries."""
@@ -89,6 +91,7 @@ def runs(engine: Engine, unique: str) -> dict[str, str]:
     return made
 
 
+@pytest.mark.each_store
 def test_each_run_has_the_sentence_of_why(engine: Engine, runs: dict[str, str], label: str) -> None:
     found = by_id(asked(engine, label=label))
 
@@ -124,6 +127,7 @@ def test_the_troubles_and_causes_of_each_run_stand_beside_it(
     assert found[runs["waiting"]].dead_letter_detail is None
 
 
+@pytest.mark.each_store
 def test_a_page_is_read_by_one_query_of_runs(
     engine: Engine, runs: dict[str, str], label: str
 ) -> None:

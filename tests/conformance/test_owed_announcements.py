@@ -39,6 +39,8 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.bounded_sends import BoundedEvents
 from tests.api.in_process.sample import STEPS
 
+pytestmark = pytest.mark.one_store
+
 PIPELINES = Registry(
     "pipelines",
     [
@@ -128,6 +130,7 @@ def check_agreement(engine: Engine, bus: Bus, run_id: str) -> None:
     assert [message.delivery for message in published] == last
 
 
+@pytest.mark.each_store
 def test_a_run_that_is_completed_is_announced_by_the_commit_of_its_output(
     engine: Engine, bus: Bus
 ) -> None:
@@ -152,6 +155,7 @@ def test_a_run_that_is_given_up_is_told_to_all_in_one_call(engine: Engine, bus: 
     check_agreement(engine, bus, run_id)
 
 
+@pytest.mark.each_store
 def test_a_run_is_cancelled_once_while_a_worker_holds_it(engine: Engine, bus: Bus) -> None:
     run_id = start(engine, "one")
     attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
@@ -172,6 +176,7 @@ def test_a_run_is_cancelled_once_while_a_worker_holds_it(engine: Engine, bus: Bu
     check_agreement(engine, bus, run_id)
 
 
+@pytest.mark.each_store
 def test_a_batch_tells_of_each_run(engine: Engine, unique: str) -> None:
     runs = [start(engine, "one", unique) for _ in range(3)]
 
@@ -192,6 +197,7 @@ def test_a_remote_worker_that_fails_for_good_has_it_told(engine: Engine, bus: Bu
     check_agreement(engine, bus, run_id)
 
 
+@pytest.mark.each_store
 def test_what_an_earlier_run_of_that_id_left_fails_no_commit(engine: Engine, bus: Bus) -> None:
     run_id = start(engine, "one")
     left = {"runId": run_id, "state": "announced", "left": "over"}

@@ -60,6 +60,7 @@ def spoil(engine: Engine, run_id: str, **fields: Any) -> None:
     )
 
 
+@pytest.mark.cover(2)
 @pytest.mark.parametrize("list_some", [list_runs, list_summaries])
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_odd_times_of_creation_hide_no_other_run(

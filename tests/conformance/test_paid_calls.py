@@ -19,6 +19,8 @@ from leasehold.services.start_run import StartRequest, start_run
 from tests.api.once.catalog import GATES, PIPELINES, STEPS
 from tests.worlds.waiting import until
 
+pytestmark = pytest.mark.one_store
+
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:

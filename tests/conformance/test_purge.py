@@ -42,6 +42,8 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 NOW = SystemClock().now()
 SOON = NOW + timedelta(days=1)
 LONG_AGO = NOW - timedelta(days=40)
@@ -93,6 +95,7 @@ def of(label: str, **others: Any) -> RunFilter:
     return RunFilter(label=label, **others)
 
 
+@pytest.mark.each_store
 def test_an_old_run_goes_with_all_there_is_of_it(engine: Engine, label: str) -> None:
     old, live = ended(engine, label), start(engine, label)
 
@@ -107,6 +110,7 @@ def test_an_old_run_goes_with_all_there_is_of_it(engine: Engine, label: str) -> 
     assert len(leftovers(engine, live)) == 3
 
 
+@pytest.mark.each_store
 def test_only_runs_that_ended_before_the_time_go(engine: Engine, label: str) -> None:
     """Neither one that ended later, nor one that lives, waits for a person or owes something."""
     kinds: dict[str, dict[str, Any]] = {
@@ -166,6 +170,7 @@ def write_deliveries(engine: Engine, run_id: str, **fields: Any) -> None:
         )
 
 
+@pytest.mark.each_store
 def test_deliveries_go_with_their_run_and_the_key_begins_one_that_is_told_anew(
     announcing: Engine, label: str, unique: str
 ) -> None:
@@ -270,6 +275,7 @@ def test_a_run_stays_while_one_that_was_recreated_from_it_stays(engine: Engine, 
     assert engine.artifacts.exists(given.ref)
 
 
+@pytest.mark.each_store
 def test_a_whole_lineage_goes_at_once(engine: Engine, label: str) -> None:
     family = [ended(engine, label)]
     for _ in range(2):
@@ -296,6 +302,7 @@ class Meddling(Wrapped[Any]):
         self.inner.delete(name)
 
 
+@pytest.mark.each_store
 def test_a_run_that_is_recreated_between_the_look_and_the_mark_stays(
     engine: Engine, label: str
 ) -> None:
@@ -311,6 +318,7 @@ def test_a_run_that_is_recreated_between_the_look_and_the_mark_stays(
     assert len(leftovers(engine, old)) == 5
 
 
+@pytest.mark.each_store
 def test_a_marked_run_is_hidden_from_all_readers(engine: Engine, label: str, unique: str) -> None:
     """Not to be shown, listed, recreated, or begun again by its key before it is gone."""
     old = ended(engine, label, key=unique)
@@ -359,6 +367,7 @@ def cut_off(engine: Engine, run_id: str, after: int = 1) -> Snapshot:
     return marked
 
 
+@pytest.mark.each_store
 def test_a_purge_that_comes_late_deletes_nothing_of_the_next_run_of_a_key(
     engine: Engine, label: str, unique: str
 ) -> None:
@@ -396,6 +405,7 @@ def test_a_marked_run_that_an_older_version_recreated_keeps_its_values(
     assert leftovers(engine, old) == []
 
 
+@pytest.mark.each_store
 def test_a_key_that_is_given_again_while_its_run_goes_begins_a_whole_run(
     engine: Engine, label: str, unique: str
 ) -> None:
@@ -471,6 +481,7 @@ def test_a_purge_that_was_killed_is_given_again(engine: Engine, label: str, afte
     assert leftovers(engine, old) == []
 
 
+@pytest.mark.each_store
 def test_another_purge_finishes_what_was_cut_off(engine: Engine, label: str) -> None:
     """Whatever it looks for: the label here is another one's."""
     old = ended(engine, label)
@@ -547,6 +558,7 @@ def old_runs(engine: Engine, label: str, count: int) -> Sequence[str]:
     return runs
 
 
+@pytest.mark.each_store
 def test_the_sweep_purges_what_is_too_old_a_few_at_a_time(
     engine: Engine, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

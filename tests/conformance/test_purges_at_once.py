@@ -50,6 +50,8 @@ from tests.worlds.purges import (
     write,
 )
 
+pytestmark = pytest.mark.one_store
+
 A_MOMENT: Final = timedelta(microseconds=1)
 #: No purge here has more calls of a store.
 MOST_CALLS: Final = 20
@@ -115,6 +117,7 @@ def meetings(calls: int, killed: str | None) -> list[tuple[int, int]]:
     return [(at, 5 * at % len(every)) for at in every[KILLED.index(killed) :: len(KILLED)]]
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("killed", KILLED)
 def test_two_purges_at_once_delete_nothing_of_the_next_run_of_a_key(
     engine: Engine, unique: str, killed: str | None
@@ -152,6 +155,7 @@ def test_two_purges_at_once_delete_nothing_of_the_next_run_of_a_key(
             assert {"lease_lost", "run_cancelled"} <= {*story}
 
 
+@pytest.mark.each_store
 def test_an_archive_that_ends_late_is_not_that_of_the_next_run_of_a_key(
     engine: Engine, unique: str
 ) -> None:
@@ -226,6 +230,7 @@ def test_a_delivery_that_was_being_asked_for_as_a_purge_went_by_is_sent_or_refus
         assert engine.documents.get(run_ref(run.run_id)) is not None, "nobody tells of what is gone"
 
 
+@pytest.mark.each_store
 def test_a_run_with_a_due_announcement_is_purged_once_that_is_sent(
     engine: Engine, unique: str
 ) -> None:

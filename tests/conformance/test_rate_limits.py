@@ -28,6 +28,8 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock
 
+pytestmark = pytest.mark.one_store
+
 
 class Answer:
     """The answer of a provider, as client libraries have it."""

@@ -58,6 +58,8 @@ from leasehold.worker.context.once import OnUnknown
 from tests.conformance.test_temporary_files import LosesAnswer
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 PAID: list[str] = []
 
 
@@ -161,6 +163,7 @@ def stored(engine: Engine, run_id: str) -> list[str]:
     return [one.ref.id for one in engine.documents.query(Query(calls_of(run_id), limit=100))]
 
 
+@pytest.mark.each_store
 def test_two_workers_of_one_step_get_the_result_that_was_recorded_first(engine: Engine) -> None:
     """Both looked before either had called."""
     run_id = begun(engine)
@@ -243,6 +246,7 @@ def test_other_code_that_asks_otherwise_is_paid_once_and_goes_on(engine: Engine)
     assert (done.status, len(PAID)) == ("COMPLETED", 5)
 
 
+@pytest.mark.each_store
 def test_calls_and_spend_of_a_worker_that_died_without_a_word_are_counted_by_the_next(
     engine: Engine,
 ) -> None:
@@ -268,6 +272,7 @@ def test_calls_and_spend_of_a_worker_that_died_without_a_word_are_counted_by_the
     assert heard.steps["asks"].spend == heard.steps["asks"].spared == Spend(tokens=200, usd=1.0)
 
 
+@pytest.mark.each_store
 def test_they_go_with_their_step_and_what_is_kept_with_the_run(engine: Engine, unique: str) -> None:
     run_id = begun(engine, unique)
     worker(engine, run_id).once("kept", pay, "kept", keep=True)
@@ -287,6 +292,7 @@ def test_they_go_with_their_step_and_what_is_kept_with_the_run(engine: Engine, u
     assert (done.purged, stored(engine, run_id)) == (1, [])
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_a_frozen_worker_leaves_nothing_of_a_run_that_was_purged_meanwhile(
     engine: Engine, unique: str, tmp_path: Path, size: int
@@ -464,6 +470,7 @@ class AwayForRuns(Wrapped[Documents]):
         return self.inner.transact(ref, *given, **named)
 
 
+@pytest.mark.each_store
 def test_of_two_people_who_answer_at_once_the_one_whose_answer_is_taken_counts(
     engine: Engine, unique: str
 ) -> None:
@@ -559,6 +566,7 @@ def test_a_recreated_run_takes_the_answer_for_a_call_of_the_run_before_it(
     assert charges(engine, run_id, "ask") == ("charged" if has_happened else "again 2")
 
 
+@pytest.mark.each_store
 def test_the_intent_whose_answer_was_lost_is_that_of_the_call_to_be_made(
     engine: Engine, unique: str
 ) -> None:
@@ -605,6 +613,7 @@ def test_a_call_whose_result_is_lost_is_not_made_again_without_an_answer(
     assert (charges(engine, run_id, "ask"), PAID) == ("y" * 100_000, [])
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_late_result_of_a_lost_worker_takes_the_place_of_what_another_is_to_make(
     engine: Engine, unique: str, keep: bool

@@ -24,6 +24,8 @@ from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.remote_step import engine_of_remote_step
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 COST = Spend(tokens=10, usd=0.25)
 
 
@@ -60,6 +62,7 @@ class KilledAfterIt(Wrapped[Documents]):
         return committed
 
 
+@pytest.mark.each_store
 def test_calls_that_are_recorded_at_once_are_counted_each_with_its_spend(engine: Engine) -> None:
     worker = leased(engine)
 

@@ -19,6 +19,8 @@ from leasehold.ports.documents import Committed, Documents, Query, Snapshot
 from tests.conformance.test_operations import OUTPUT, TOO_SHORT, Service, booted
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 LOOKED = {"reason": "looked at them"}
 
 
@@ -117,6 +119,7 @@ def test_a_bound_recreation_that_comes_twice_makes_one_run(service: Service) -> 
     assert service.get(run_id).recreated_as == (first[1]["runId"], other[1]["runId"])
 
 
+@pytest.mark.each_store
 def test_of_the_same_approvals_at_once_one_is_done_and_all_are_answered(service: Service) -> None:
     run_id = blocked(service)
     body = LOOKED | {"generation": service.get(run_id).position.dispatch.generation}
@@ -177,6 +180,7 @@ def interrupted(service: Service, documents: Documents, folder: Path) -> Callabl
     return wrap
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("bound", [True, False])
 def test_a_commit_whose_answer_the_store_lost_is_known_again(
     service: Service, interrupted: Callable[..., Service], bound: bool
@@ -209,6 +213,7 @@ def test_whatever_was_committed_is_answered_as_done(
     assert created == ((answer["runId"],) if name == "recreate" else ())
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("name", ["approve", "retry"])
 def test_a_decision_holds_for_the_block_that_was_read(
     service: Service, interrupted: Callable[..., Service], name: str

@@ -31,6 +31,8 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.stores import DOCUMENTS
 
+pytestmark = pytest.mark.one_store
+
 MINUTE = timedelta(minutes=1)
 #: What a handler does before it returns, by its step.
 MEANWHILE: dict[str, Callable[[StepContext], object]] = {}
@@ -121,6 +123,7 @@ def opened(documents: Documents, tmp_path: Path) -> Iterator[Opened]:
         bundle.engine.leases.close()
 
 
+@pytest.mark.each_store
 def test_a_chain_of_short_steps_takes_one_task(opened: Opened) -> None:
     world = opened(catalog_of())
     world.start()
@@ -215,6 +218,7 @@ def test_a_step_that_fails_is_retried_by_its_own_task(opened: Opened) -> None:
     assert (dispatch.deadline_s, dispatch.task_of) == (120, None)
 
 
+@pytest.mark.each_store
 def test_a_task_that_comes_again_meanwhile_finds_the_lease(opened: Opened) -> None:
     """It is the task of all steps of its request, and wakes the run once that has died."""
     world = opened(catalog_of())

@@ -17,6 +17,8 @@ from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 
+pytestmark = pytest.mark.one_store
+
 STEPS = Registry(
     "dispatch",
     [

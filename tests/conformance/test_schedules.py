@@ -36,6 +36,8 @@ from leasehold.services.schedules import (
 from leasehold.services.sweep import sweep as sweep_runs
 from tests.worlds.wrapped import AnswerLost, Overtaken
 
+pytestmark = pytest.mark.one_store
+
 
 def work(_: StepContext, given: Any) -> Any:
     return given
@@ -118,6 +120,7 @@ def one_buffered(make: Make, name: str) -> tuple[Engine, str]:
     return engine, first
 
 
+@pytest.mark.each_store
 def test_a_new_schedule_starts_nothing_of_the_past_and_then_each_time_once(
     make: Make, unique: str
 ) -> None:
@@ -186,6 +189,7 @@ def test_a_kill_between_the_decision_and_the_start_loses_no_run(
     assert len(attend(make())) == 1
 
 
+@pytest.mark.each_store
 def test_two_servers_and_a_sweep_at_once_start_one_run(make: Make, unique: str) -> None:
     engines = [make() for _ in range(3)]
     due_once(engines[0], unique)
@@ -207,6 +211,7 @@ def test_two_servers_and_a_sweep_at_once_start_one_run(make: Make, unique: str) 
     assert fates(engines[0], unique) == [Fate.STARTED]
 
 
+@pytest.mark.each_store
 def test_a_start_that_is_recorded_late_loses_no_other_one(
     make: Make, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +238,7 @@ def test_a_start_that_is_recorded_late_loses_no_other_one(
     assert fates(slow, unique) == [Fate.STARTED] * 2
 
 
+@pytest.mark.each_store
 def test_what_was_read_before_another_process_started_a_run_decides_nothing(
     make: Make, unique: str
 ) -> None:
@@ -251,6 +257,7 @@ def test_what_was_read_before_another_process_started_a_run_decides_nothing(
     assert fates(slow, unique) == [Fate.STARTED, Fate.SKIPPED]
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("number", [1, 2, 3], ids=["decided", "started", "recorded"])
 def test_a_lost_answer_starts_no_second_run(make: Make, unique: str, number: int) -> None:
     deaf = make()
@@ -524,6 +531,7 @@ def test_a_start_that_fails_is_owed_until_the_next_time_and_then_said(
     assert len(attend(engine)) == 1
 
 
+@pytest.mark.each_store
 def test_a_sweep_reads_no_schedule_before_its_time(make: Make) -> None:
     engine = make(cron="0 0 1 1 *")
     attend(engine)

@@ -23,6 +23,8 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.remote_step import engine_of_remote_step
 
+pytestmark = pytest.mark.one_store
+
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
@@ -87,6 +89,7 @@ def test_a_run_that_begins_again_can_be_cancelled(
     assert story(engine, deleted) == ["run_started", "run_cancelled"]
 
 
+@pytest.mark.each_store
 def test_leftovers_of_the_run_before_do_not_appear_in_the_next(engine: Engine, unique: str) -> None:
     run_id = begin(engine, unique)
     stale = claim(engine, run_id)

@@ -43,6 +43,8 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 
+pytestmark = pytest.mark.one_store
+
 CALLED: list[str] = []
 BROKEN: list[str] = []
 
@@ -163,6 +165,7 @@ def output(run: Manifest, step: str = "publish") -> str:
     return str(json.loads(run.steps[step].output or "null"))
 
 
+@pytest.mark.each_store
 def test_the_steps_between_are_left_out_and_the_target_gets_the_output(opened: Opened) -> None:
     engine = opened(catalog_of(NEWS))
 

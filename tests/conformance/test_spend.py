@@ -45,7 +45,7 @@ from tests.conformance.spending import PIPELINES, STEPS
 from tests.worlds.builders import at_position
 from tests.worlds.waiting import until
 
-pytestmark = pytest.mark.sandboxed
+pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
 
 @pytest.fixture
@@ -207,6 +207,7 @@ def test_a_map_ends_with_its_siblings_recorded_where_the_budget_is_used_up(
     assert sorted(paid.read_text().split()) == [str(number) for number in range(8)]
 
 
+@pytest.mark.each_store
 def test_what_a_killed_worker_recorded_and_did_not_count_the_next_one_counts(
     engine: Engine, paid: Path
 ) -> None:
@@ -288,6 +289,7 @@ def test_a_remote_worker_hears_that_the_budget_is_used_up_and_its_release_blocks
         acquire_run(engine, run_id, "vm-2")
 
 
+@pytest.mark.each_store
 def test_a_call_that_a_remote_worker_records_twice_is_paid_once(engine: Engine) -> None:
     run_id, lease = claimed(engine, SpendLimit(usd=1.0))
 

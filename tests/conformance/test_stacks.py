@@ -30,7 +30,7 @@ from leasehold.worker.sandbox import sandboxed_attempt
 from tests.chaos.sandbox import lasting
 from tests.worlds.waiting import until
 
-pytestmark = pytest.mark.sandboxed
+pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
 HANDLERS = ("sleeps", "spins", "computes_in_c", "awaits")
 #: By which a worker hears of a request.
@@ -145,6 +145,7 @@ def test_the_worker_answers_with_its_next_heartbeat_and_its_handler_goes_on(
     assert len(worker.stacks(run_id)) == 1
 
 
+@pytest.mark.each_store
 def test_two_who_ask_at_once_get_the_same_answer(worker: Worker) -> None:
     run_id = worker.begin("sleeps")
 

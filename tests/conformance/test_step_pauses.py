@@ -45,6 +45,8 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.worlds.builders import let_pass
 
+pytestmark = pytest.mark.one_store
+
 
 def work(_: StepContext, given: Any) -> Any:
     return given
@@ -92,6 +94,7 @@ def _hint(run: Manifest) -> Hint:
     return Hint(run.run_id, run.position.dispatch.generation)
 
 
+@pytest.mark.each_store
 def test_a_paused_step_holds_its_runs_and_they_go_on_when_it_is_resumed(
     engine: Engine, unique: str
 ) -> None:
@@ -189,6 +192,7 @@ def test_a_run_that_is_held_while_its_step_is_resumed_goes_on(
     assert get_run(engine, run.run_id).held is None
 
 
+@pytest.mark.each_store
 def test_a_resume_that_was_killed_is_finished_by_the_sweep(
     engine: Engine, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +300,7 @@ def test_people_may_pause_resume_and_cancel_a_run_that_is_held(engine: Engine, u
     assert execute_step(engine, _hint(get_run(engine, run.run_id))) is Outcome.COMPLETED
 
 
+@pytest.mark.each_store
 def test_a_hundred_held_runs_go_on_in_one_go(engine: Engine, unique: str) -> None:
     pause_step(engine, unique, why="short", actor="ann")
     runs = [_begin(engine, unique) for _ in range(100)]

@@ -40,6 +40,8 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.handler import gates
 
+pytestmark = pytest.mark.one_store
+
 GO_ON = threading.Event()
 
 
@@ -161,6 +163,7 @@ def told(engine: Engine, run: Manifest) -> str:
     return str(announced_facts(delivery_of(ref, found.document), "")["summary"])
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize(
     ("pipeline", "summary"),
     [

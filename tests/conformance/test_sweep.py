@@ -33,6 +33,8 @@ from tests.conformance.swept import (
     waiting,
 )
 
+pytestmark = pytest.mark.one_store
+
 #: Pipelines whose first steps have queues of their own.
 FOUR: Final = ("three", "refuses", "large", "half")
 LONG_AGO: Final = timedelta(hours=1)
@@ -70,6 +72,7 @@ def test_a_dead_workers_run_comes_before_all_that_wait_however_long(
     assert (result.recovered, result.still_queued, result.more) == (1, 20, True)
 
 
+@pytest.mark.each_store
 def test_one_call_attends_to_all_that_is_due_and_reads_each_once(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
@@ -97,6 +100,7 @@ def test_a_sweep_without_time_attends_to_nothing_and_says_that_more_is_due(
     assert sweep(engine).still_queued == 1
 
 
+@pytest.mark.each_store
 def test_each_shard_has_its_turn_while_the_backlog_of_another_is_attended(
     engine: Engine, clock: Clock, unique: str
 ) -> None:
@@ -114,6 +118,7 @@ def test_each_shard_has_its_turn_while_the_backlog_of_another_is_attended(
     assert stored(engine, other).position.dispatch.seen_at is not None
 
 
+@pytest.mark.each_store
 def test_a_run_that_cannot_be_written_is_left_and_no_other_of_its_queue(
     engine: Engine, unique: str
 ) -> None:
@@ -486,6 +491,7 @@ def test_what_a_killed_sweep_left_the_next_one_attends_to(
     assert created == {f"{unique}-{number}" for number in range(60)}
 
 
+@pytest.mark.each_store
 def test_two_sweeps_at_once_do_everything_once(engine: Engine, queue: Queue, unique: str) -> None:
     in_four_queues(engine, unique, of_each=40)
     done: list[Any] = []
@@ -544,6 +550,7 @@ def test_no_queue_is_asked_before_the_runs_of_dead_workers_are_recovered(
     assert len(looks) == 120
 
 
+@pytest.mark.each_store
 def test_a_lease_that_ends_while_a_long_sweep_runs_does_not_wait_for_the_next(
     engine: Engine, clock: Clock, unique: str
 ) -> None:

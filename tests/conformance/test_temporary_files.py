@@ -37,6 +37,8 @@ from leasehold.services.sweep import sweep
 from tests.conformance.remote_step import engine_of_remote_step
 from tests.worlds.wrapped import Wrapped
 
+pytestmark = pytest.mark.one_store
+
 LARGE = '["' + "x" * 40_000 + '"]'
 
 
@@ -68,6 +70,7 @@ def story(engine: Engine, run_id: str) -> list[str]:
     return [str(event.type) for event in timeline_of(engine, run_id)]
 
 
+@pytest.mark.each_store
 def test_there_is_one_file_at_a_time_and_none_after_the_step(engine: Engine, run_id: str) -> None:
     _, worker = claim(engine, run_id)
     for count in (1, 2, 3):
@@ -205,6 +208,7 @@ def ended(engine: Engine, run_id: str) -> Manifest:
     return lifecycle.complete(run, at, **facts, output=value).manifest
 
 
+@pytest.mark.each_store
 def test_what_is_left_of_an_ended_run_is_swept_after_an_hour(engine: Engine, unique: str) -> None:
     run = ended(engine, unique)
     report = f"{files_folder(run)}/report"

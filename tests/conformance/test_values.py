@@ -45,30 +45,30 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_a_value_comes_back_as_it_was(documents: Documents, ref: Ref, value: Any) -> None:
-    documents.transact(ref, put({"value": value}))
+def test_a_value_comes_back_as_it_was(documents: Documents, ref: Ref) -> None:
+    for name, value in VALUES.items():
+        documents.transact(ref, put({"value": value}))
 
-    found = documents.get(ref)
+        found = documents.get(ref)
 
-    assert found is not None
-    came_back = with_times_of(value, found.document["value"])
-    assert came_back == value
-    assert type(came_back) is type(value)
+        assert found is not None
+        came_back = with_times_of(value, found.document["value"])
+        assert came_back == value, name
+        assert type(came_back) is type(value), name
 
 
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_an_update_keeps_a_value_as_it_was(documents: Documents, ref: Ref, value: Any) -> None:
+def test_an_update_keeps_a_value_as_it_was(documents: Documents, ref: Ref) -> None:
     """A transaction that reads and writes back changes nothing."""
-    documents.transact(ref, put({"value": value}))
-    found = documents.get(ref)
-    assert found is not None
+    for name, value in VALUES.items():
+        documents.transact(ref, put({"value": value}))
+        found = documents.get(ref)
+        assert found is not None
 
-    documents.transact(ref, put({**found.document, "more": 1}))
+        documents.transact(ref, put({**found.document, "more": 1}))
 
-    again = documents.get(ref)
-    assert again is not None
-    assert with_times_of(value, again.document["value"]) == value
+        again = documents.get(ref)
+        assert again is not None
+        assert with_times_of(value, again.document["value"]) == value, name
 
 
 def test_a_document_of_many_fields_comes_back_whole(documents: Documents, ref: Ref) -> None:

@@ -34,7 +34,7 @@ from leasehold.services.sweep import sweep
 from tests.conformance.remote_step import engine_of_remote_step
 from tests.worlds.wrapped import AnswerLost
 
-pytestmark = pytest.mark.sandboxed
+pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
 #: How often a race is run: who wins is not ours to say.
 ROUNDS = 6
@@ -139,6 +139,7 @@ def test_a_kill_loses_no_wait_and_no_signal(engine: Engine, when: str) -> None:
     assert '"approved":false' in (get_run(engine, run_id).steps["ask"].output or "")
 
 
+@pytest.mark.each_store
 def test_the_event_before_the_wait_and_the_wait_at_once_lose_nothing(remote: Engine) -> None:
     """The famous failure, as a race: both write one document, so the later one sees the other."""
     for _ in range(ROUNDS):
@@ -167,6 +168,7 @@ def test_the_event_before_the_wait_and_the_wait_at_once_lose_nothing(remote: Eng
         assert complete_step(remote, worker, "1", "SUCCESS").outcome.value == "completed"
 
 
+@pytest.mark.each_store
 def test_senders_of_one_id_at_once_count_once(remote: Engine) -> None:
     run_id = begun(remote, "away")
     with ThreadPoolExecutor(4) as threads:
@@ -214,6 +216,7 @@ def test_a_zombie_that_comes_back_takes_nothing(remote: Engine) -> None:
     assert await_signal(remote, later, Wanted("approval"))[0] is not None
 
 
+@pytest.mark.each_store
 def test_a_sweep_reads_no_run_that_only_waits(remote: Engine) -> None:
     """What waits costs nothing: a sweep is given the runs alone whose time is over."""
     waiting = [begun(remote, "away") for _ in range(12)]

@@ -35,6 +35,8 @@ from tests.conformance import paid_work
 from tests.conformance.paid_work import BROKEN, ITEMS, PAID
 from tests.conformance.remote_step import engine_of_remote_step
 
+pytestmark = pytest.mark.one_store
+
 #: A text of this size stays in the manifest, and one of that size in an artifact.
 SMALL, LARGE = 10, 40_000
 DONE = ITEMS // 2
@@ -83,6 +85,7 @@ def purged(engine: Engine, label: str) -> tuple[int, list[str]]:
     return done.purged, [run_id for run_id, _ in done.kept]
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_a_run_that_was_given_up_is_recreated_without_a_call_paid_twice(
     engine: Engine, unique: str, size: int
@@ -122,6 +125,7 @@ def test_a_new_run_counts_the_attempts_and_calls_of_its_own(engine: Engine, uniq
     assert [one.attempt for one in completed if one.step == dead.current_step] == [1]
 
 
+@pytest.mark.each_store
 def test_what_a_new_run_shares_is_purged_with_the_old_one_after_it(
     engine: Engine, unique: str
 ) -> None:
@@ -268,6 +272,7 @@ def test_a_pipeline_that_lost_the_step_is_named_in_one_line(
 # -- remote workers --------------------------------------------------------------------------------
 
 
+@pytest.mark.each_store
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_a_remote_worker_of_the_new_run_resumes_from_the_old_ones_checkpoint(
     documents: Documents, tmp_path: Path, unique: str, size: int

@@ -30,6 +30,8 @@ from leasehold.worker.stopping.holder import holder_name, host_name
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.swept import Clock, Queue
 
+pytestmark = pytest.mark.one_store
+
 SOON = 10.0  # seconds that the tests wait for a note which else nobody waits for
 
 
@@ -66,6 +68,7 @@ def put(engine: Engine, process: str, *, ago: timedelta, **fields: Any) -> None:
     engine.documents.transact(worker_ref(process, "1"), lambda _, __: Write(None, given))
 
 
+@pytest.mark.each_store
 def test_a_process_that_notes_that_it_lives_is_found_with_what_it_knows(engine: Engine) -> None:
     Presence(WorkerKind.SERVE).note(engine, patience_s=SOON)
 
@@ -178,6 +181,7 @@ def test_a_damaged_note_hides_no_other(engine: Engine) -> None:
     assert [one.process for one in live_workers(engine)] == ["vm-2/1@1"]
 
 
+@pytest.mark.each_store
 def test_old_notes_go_when_a_process_begins_to_note(engine: Engine) -> None:
     """So instances that come and go leave no collection that grows."""
     long_ago = KEPT_FOR + timedelta(minutes=1)

@@ -38,6 +38,8 @@ from leasehold.services.reporting import Facts
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.handler import handlers
 
+pytestmark = pytest.mark.one_store
+
 LATER = "handler_that_is_deployed"
 
 
@@ -235,6 +237,7 @@ def test_a_gate_that_cannot_be_imported_costs_no_second_call(opened: Any, tmp_pa
     assert calls.read_text() == "x"
 
 
+@pytest.mark.each_store
 def test_tasks_that_come_to_two_versions_in_turn_are_taken_by_who_knows_the_step(
     opened: Any,
 ) -> None:

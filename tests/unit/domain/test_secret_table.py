@@ -152,18 +152,16 @@ ALONE = (
 )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_secret_goes_and_what_stands_around_it_stays() -> None:
+    texts = [
         *(form.format(name=name, secret=SECRET) for form, name in itertools.product(FORMS, NAMES)),
         *(form.format(secret=SECRET) for form in ALONE),
-    ],
-)
-def test_a_secret_goes_and_what_stands_around_it_stays(text: str) -> None:
-    shown = Redaction().text(text)
+    ]
 
-    assert SECRET not in shown
-    assert "[redacted]" in shown
+    shown = {text: Redaction().text(text) for text in texts}
+
+    assert [text for text in texts if SECRET in shown[text]] == []
+    assert [text for text in texts if "[redacted]" not in shown[text]] == []
 
 
 @pytest.mark.parametrize(

@@ -55,16 +55,22 @@ def test_the_table_above_has_every_pair() -> None:
     assert pairs == set(itertools.product(RunStatus, RunEvent))
 
 
-@pytest.mark.parametrize(("status", "event", "then"), CELLS)
-def test_each_event_leads_where_it_should_or_cannot_happen(
-    status: RunStatus, event: RunEvent, then: str
-) -> None:
-    if then == "-":
-        with pytest.raises(ImpossibleEventError) as refused:
-            after(status, event)
-        assert refused.value.details == {"status": status.value, "event": event.value}
-    else:
-        assert after(status, event) is RunStatus[then]
+@pytest.mark.parametrize("status", RunStatus)
+def test_each_event_leads_where_it_should_or_cannot_happen(status: RunStatus) -> None:
+    cells = {event: then for of, event, then in CELLS if of is status}
+
+    assert {event: led_to(status, event) for event in cells} == {
+        event: {"status": status.value, "event": event.value} if then == "-" else then
+        for event, then in cells.items()
+    }
+
+
+def led_to(status: RunStatus, event: RunEvent) -> object:
+    """Return the status behind an event, or the facts of the refusal."""
+    try:
+        return after(status, event).name
+    except ImpossibleEventError as refused:
+        return refused.details
 
 
 def test_a_completed_run_has_no_events() -> None:
