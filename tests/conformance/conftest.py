@@ -15,6 +15,7 @@ from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine
 from tests.conformance.stores import ARTIFACTS, DOCUMENTS
+from tests.worlds.builders import environ_of
 from tests.worlds.emulators import need_firestore
 
 
@@ -71,7 +72,7 @@ def label(unique: str) -> str:
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     """Work on the store with the sample catalog; deliveries stay as a test wrote them."""
     bundle = boot(
-        {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"},
+        environ_of(tmp_path),
         catalog=load_catalog("tests.api.in_process.sample"),
         documents=documents,
         tasks=InProcessTasks(SystemClock()),

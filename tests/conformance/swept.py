@@ -21,7 +21,7 @@ from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.worlds.builders import new_run
+from tests.worlds.builders import environ_of, new_run
 
 EARLIER = timedelta(minutes=10)
 
@@ -54,7 +54,7 @@ class Queue:
 def engine_of(documents: Documents, clock: Clock, queue: Queue, folder: Path) -> Iterator[Engine]:
     """Yield an engine on a store of which nothing is due; then nothing is again."""
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"}
+    environ = environ_of(folder)
     yield boot(environ, catalog=catalog, documents=documents, clock=clock, tasks=queue).engine
     for shard in range(SHARDS):
         equal = {"shard": shard}

@@ -25,6 +25,7 @@ from leasehold.services.explain_run import explain_run
 from leasehold.services.lowered_limits import in_force, lower, lowered_now
 from leasehold.services.read_runs import timeline_of
 from tests.conformance.test_limits import AT_WORK, GO, World, step
+from tests.worlds.builders import environ_of
 
 pytestmark = pytest.mark.one_store
 
@@ -82,7 +83,7 @@ PIPELINES = Registry(
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"}
+    settings = environ_of(tmp_path)
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
     bundle = boot(settings, catalog=catalog, documents=documents, announces_by_hand=True)
     try:

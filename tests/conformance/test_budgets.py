@@ -35,6 +35,7 @@ from leasehold.services.derive_budgets import (
 )
 from leasehold.services.reporting import Facts
 from tests.conformance.stores import DOCUMENTS
+from tests.worlds.builders import environ_of
 from tests.worlds.loopback_http import LoopbackHttp
 from tests.worlds.wrapped import Wrapped
 
@@ -66,7 +67,7 @@ def open_bundle(
             steps=Registry("dispatch", [step(name, **options)]),
             pipelines=Registry("pipelines", [PipelineEntry(name="one", steps=(name,))]),
         )
-        settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", **(environ or {})}
+        settings = environ_of(tmp_path, **(environ or {}))
         opened.append(boot(settings, catalog=catalog, documents=documents))
         return opened[-1]
 

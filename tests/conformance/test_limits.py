@@ -40,7 +40,7 @@ from leasehold.services.read_runs import RunFilter, get_run, list_summaries
 from leasehold.services.slots import Share
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.worlds.builders import let_pass
+from tests.worlds.builders import environ_of, let_pass
 from tests.worlds.wrapped import Overtaken
 
 pytestmark = pytest.mark.one_store
@@ -125,7 +125,7 @@ PIPELINES = Registry(
 
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", "PIPELINE_MIN_BACKOFF_S": "0.01"}
+    settings = environ_of(tmp_path, PIPELINE_MIN_BACKOFF_S="0.01")
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
     bundle = boot(settings, catalog=catalog, documents=documents, announces_by_hand=True)
     try:

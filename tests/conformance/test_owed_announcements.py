@@ -38,6 +38,7 @@ from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.bounded_sends import BoundedEvents
 from tests.api.in_process.sample import STEPS
+from tests.worlds.builders import environ_of
 
 pytestmark = pytest.mark.one_store
 
@@ -92,7 +93,7 @@ def engine(documents: Documents, tmp_path: Path, bus: Bus, logged: list[str]) ->
     urgent = (AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED)
     channels = [LogChannel(name="log"), LogChannel(name="ops", events=urgent)]
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES, channels=Registry("channels", channels))
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    environ = environ_of(tmp_path)
     queue: Any = Queue()
     bundle = boot(environ, catalog=catalog, documents=documents, tasks=queue)
     yield replace(

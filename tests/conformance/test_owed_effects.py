@@ -22,6 +22,7 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
 from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.worlds.builders import environ_of
 
 EARLIER = timedelta(minutes=10)
 
@@ -59,7 +60,7 @@ def engine(
     """An engine of a later version, whose runs owe announcements."""
     monkeypatch.setattr(effect, "OWED", (*effect.OWED, owed_announcements))
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    environ = environ_of(tmp_path)
     return boot(environ, catalog=catalog, documents=documents, tasks=queue).engine
 
 

@@ -30,6 +30,7 @@ from leasehold.services.pauses import pause_step, resume_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.stores import DOCUMENTS
+from tests.worlds.builders import environ_of
 
 pytestmark = pytest.mark.one_store
 
@@ -108,7 +109,7 @@ def opened(documents: Documents, tmp_path: Path) -> Iterator[Opened]:
     def open_(catalog: Catalog, may_continue: bool = True, **environ: str) -> World:
         queue = Queue()
         bundle = boot(
-            {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", **environ},
+            environ_of(tmp_path, **environ),
             catalog=catalog,
             documents=documents,
             tasks=queue,

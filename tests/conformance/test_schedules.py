@@ -34,6 +34,7 @@ from leasehold.services.schedules import (
     trigger_schedule,
 )
 from leasehold.services.sweep import sweep as sweep_runs
+from tests.worlds.builders import environ_of
 from tests.worlds.wrapped import AnswerLost, Overtaken
 
 pytestmark = pytest.mark.one_store
@@ -63,7 +64,7 @@ def make(documents: Documents, tmp_path: Path, unique: str) -> Make:
             pipelines=Registry("pipelines", [PipelineEntry(name=unique, steps=(unique,))]),
             schedules=Registry("schedules", [ScheduleEntry(unique, **fields)]),
         )
-        environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+        environ = environ_of(tmp_path)
         return boot(environ, catalog=catalog, documents=documents).engine
 
     return engine

@@ -43,7 +43,7 @@ from leasehold.services.pauses import list_pauses, pause_step, release_held, res
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.worlds.builders import let_pass
+from tests.worlds.builders import environ_of, let_pass
 
 pytestmark = pytest.mark.one_store
 
@@ -77,7 +77,7 @@ def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine
             ],
         ),
     )
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    environ = environ_of(tmp_path)
     tasks = InProcessTasks(system_clock())
     bundle = boot(environ, catalog=catalog, documents=documents, tasks=tasks)
     yield bundle.engine

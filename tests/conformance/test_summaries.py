@@ -39,6 +39,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.handler import gates
+from tests.worlds.builders import environ_of
 
 pytestmark = pytest.mark.one_store
 
@@ -140,7 +141,7 @@ def engine(
     documents: Documents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Engine]:
     monkeypatch.setattr(gates, "SUMMARY_S", 1.0)
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"}
+    settings = environ_of(tmp_path)
     GO_ON.clear()
     with closing(boot(settings, catalog=CATALOG, documents=documents)) as bundle:
         yield bundle.engine

@@ -29,6 +29,7 @@ from leasehold.services.worker_notes import (
 from leasehold.worker.stopping.holder import holder_name, host_name
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.conformance.swept import Clock, Queue
+from tests.worlds.builders import environ_of
 
 pytestmark = pytest.mark.one_store
 
@@ -42,7 +43,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def engine(documents: Documents, clock: Clock, tmp_path: Path) -> Iterator[Engine]:
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
+    environ = environ_of(tmp_path)
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
     yield boot(environ, catalog=catalog, documents=documents, clock=clock, tasks=Queue()).engine
     for found in documents.query(Query("workers", limit=1000)):

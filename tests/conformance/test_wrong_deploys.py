@@ -37,6 +37,7 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.reporting import Facts
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.handler import handlers
+from tests.worlds.builders import environ_of
 
 pytestmark = pytest.mark.one_store
 
@@ -107,7 +108,7 @@ def opened(
     def start(catalog: Catalog, tasks: Tasks) -> tuple[Engine, list[Facts]]:
         logged: list[Facts] = []
         bundle = boot(
-            {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"},
+            environ_of(tmp_path),
             catalog=catalog,
             documents=documents,
             tasks=tasks,
