@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -80,21 +79,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shell(folder: Path, line: str, run_id: str) -> subprocess.CompletedProcess[str]:
     """Run a line as a shell does, with our own program for `leasehold`.
 
-    A command alone is called in this process: to start one takes a hundred times as long.
+    That is called in this process: to start one takes a hundred times as long.
     """
-    if line.startswith("leasehold ") and not {"|", ">"} & {*line}:
-        words = shlex.split(line.replace("$RUN", run_id), comments=True)
-        return Shell(folder, {"LEASEHOLD_CATALOG": "steps"}).run(*words[1:])
-    program = shlex.join([sys.executable, "-m", "leasehold"])
-    return subprocess.run(
-        ["/bin/sh", "-c", re.sub(r"^leasehold ", f"{program} ", line)],
+    environ = {"LEASEHOLD_CATALOG": "steps", "RUN": run_id}
+    said = problems = ""
+    if line.startswith("leasehold "):
+        command, mark, line = re.fullmatch(r"([^|>]*)([|>]?)(.*)", line).groups()
+        words = shlex.split(command.replace("$RUN", run_id), comments=True)
+        done = Shell(folder, environ).run(*words[1:])
+        if not mark:
+            return done
+        said, problems = done.stdout, done.stderr
+        line = f"cat > {line}" if mark == ">" else line
+    done = subprocess.run(
+        ["/bin/sh", "-c", line],
         cwd=folder,
-        env=os.environ | {"LEASEHOLD_CATALOG": "steps", "RUN": run_id},
+        env=os.environ | environ,
+        input=said,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+    return subprocess.CompletedProcess(line, done.returncode, done.stdout, problems + done.stderr)
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,38 @@ def changed(run: Manifest, lease: Lease) -> Manifest:
 """
 
 
+#: What a program like that of the page on the client may rely on: each of these is refused where a
+#: type is another one.
+CLIENT_TYPES = """
+from collections.abc import Iterator
+from typing import Any, assert_type
+
+from leasehold import Manifest, Summary, TraceEvent
+
+assert_type(client.run("answers", {"text": "why?"}, Answer), Answer)
+assert_type(client.run("answers", {"text": "why?"}), Any)
+assert_type(client.result(run, Answer), Answer)
+assert_type(client.result(run.run_id, dict[str, int]), dict[str, int])
+assert_type(client.start("answers", Question(text="why?")), Summary)
+assert_type(client.wait(run), Manifest)
+assert_type(client.cancel(run, reason="x", generation=1), Summary)
+assert_type(client.runs(status="ERROR"), Iterator[Summary])
+assert_type(client.trace(run), list[TraceEvent])
+client.start(pipeline=1, input={})  # type: ignore[arg-type]
+client.cancel(run, generations=1)  # type: ignore[call-arg]
+client.runs(stat="ERROR")  # type: ignore[call-arg]
+
+
+async def typed(client: AsyncClient) -> None:
+    assert_type(await client.run("answers", {"text": "why?"}, Answer), Answer)
+    assert_type(await client.result(run, Answer), Answer)
+    assert_type(await client.start("answers", Question(text="why?"), labels={}), Summary)
+    assert_type(await client.cancel(run, reason="x", generation=1), Summary)
+    await client.start("answers", {}, label={})  # type: ignore[call-arg]
+    async for found in client.runs(pipeline="answers"):
+        assert_type(found, Summary)
+"""
+
 #: What a test of a new project imports, where its modules lie beside those of the pages.
 NEW_IMPORTS = """
 import new_project_catalog as catalog
@@ -100,6 +132,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     _, steps, test = code("README.md")
     (folder / "readme.py").write_text(steps)
     (folder / "test_readme.py").write_text(test.replace("import steps", "import readme as steps"))
+    client = "\n".join(code("docs/client.md")).replace("from steps import", "from readme import")
+    (folder / "client_program.py").write_text(client + CLIENT_TYPES)
     _write_new_project(folder)
     settings = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache")
 
@@ -108,7 +142,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
     assert failed == "", said
     *lines, last = said.splitlines()
-    assert last.endswith("errors in 2 files (checked 18 source files)"), said
+    assert last.endswith("errors in 2 files (checked 19 source files)"), said
     return lines
 
 
@@ -135,8 +169,11 @@ def test_a_checker_follows_a_handler_that_is_given_as_a_function(checked: list[s
 def test_the_code_of_the_pages_and_of_a_new_project_keeps_the_strictest_types(
     checked: list[str],
 ) -> None:
-    """The page on the client has its own test, which says more of its types."""
     assert [line for line in checked if not re.match(r".*/(functions|values)\.py:", line)] == []
+
+
+def test_a_program_that_uses_the_client_keeps_its_types(checked: list[str]) -> None:
+    assert errors_of("client_program.py", checked) == []
 
 
 def test_a_checker_knows_the_fields_of_the_values_of_a_run(checked: list[str]) -> None:
