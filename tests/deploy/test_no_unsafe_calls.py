@@ -37,7 +37,7 @@ def unsafe(text: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in MODULES:
             yield f"from {node.module}"
         elif isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
+            name = _name_of(node.func)
             if name in CALLS or (name.partition(".")[0] == "yaml" and name[5:] in _LOADS):
                 yield name
             for given in node.keywords:
@@ -48,8 +48,21 @@ def unsafe(text: str) -> Iterator[str]:
                     yield ast.unparse(given)
         elif isinstance(node, ast.Attribute) and node.attr == "CERT_NONE":
             yield node.attr
-        elif isinstance(node, ast.Assign) and ast.unparse(node).endswith("check_hostname = False"):
+        elif isinstance(node, ast.Assign) and _is_unchecked(node):
             yield ast.unparse(node)
+
+
+def _name_of(function: ast.expr) -> str:
+    """Return the name of a function, or the names of its module and of itself."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return f"{function.value.id}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_unchecked(node: ast.Assign) -> bool:
+    """Return whether the host of a connection is not checked from there on."""
+    names = [target.attr for target in node.targets if isinstance(target, ast.Attribute)]
+    return "check_hostname" in names and ast.unparse(node.value) == "False"
 
 
 def test_no_program_of_the_bundle_does_what_is_unsafe() -> None:

@@ -199,7 +199,11 @@ def test_applies_at_once_create_once_what_has_a_name_of_ours_and_none_fails(clou
     assert {one["field"] for row in drifted for one in row["differences"]} <= {"how many"}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+#: What SIGTERM ends with is one rule for all commands: see tests/cli/test_interruptions.py.
+SIGTERM = pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), SIGTERM])
 def test_an_interrupt_says_what_was_done_and_what_was_not(
     cloud: Cloud, number: signal.Signals, code: int
 ) -> None:
