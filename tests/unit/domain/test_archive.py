@@ -104,6 +104,20 @@ def test_once_all_is_done_it_owes_nothing(runs: Runs, how: str) -> None:
     assert (again.outcome, again.changed) == (Outcome.MOVED_ON, False)
 
 
+def test_for_an_hour_a_worker_that_was_not_heard_to_end_may_leave_another_file(
+    runs: Runs, at: At
+) -> None:
+    """It works on until it hears that its run was cancelled: its files are deleted once more."""
+    run = runs.cancelled(runs.leased())  # it was heard of at second 0
+
+    first = runs.archive_noted(run, at=10)
+    again = runs.archive_noted(first.manifest, at=3600)
+
+    assert first.manifest.archive is not None
+    assert (first.outcome, first.manifest.archive.not_before) == ("archive_owed", at(3600))
+    assert again.outcome is Outcome.ARCHIVED
+
+
 def test_what_failed_is_traced_and_kept(runs: Runs, at: At) -> None:
     change = runs.archive_noted(runs.completed(), at=10, compress_artifacts="It is away.")
 
