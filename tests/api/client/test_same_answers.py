@@ -240,6 +240,7 @@ def check_refused(way: Way, step: str, body: dict[str, Any], code: str, says: st
     assert way.answer(calls.overrides) == before
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize(
     ("step", "change", "code", "says"),
     [

@@ -131,12 +131,11 @@ def refused(function: Function, path: str, body: bytes) -> int:
     return answer.status_code
 
 
-@pytest.mark.parametrize("body", NO_OBJECT.values(), ids=NO_OBJECT)
 @pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
-def test_a_body_that_is_not_an_object_is_refused(
-    function: Function, path: str, body: bytes
-) -> None:
-    assert 400 <= refused(function, path, body) < 500
+def test_a_body_that_is_not_an_object_is_refused(function: Function, path: str) -> None:
+    answered = {name: refused(function, path, body) for name, body in NO_OBJECT.items()}
+
+    assert {name: status for name, status in answered.items() if not 400 <= status < 500} == {}
 
 
 @pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
@@ -228,7 +227,6 @@ def test_a_name_that_ends_with_any_letter_is_kept_whole(
     assert engine.trace(run_id)[-1].model_dump()["actor"] == "Nicolà"
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "QUERY"])
 @pytest.mark.parametrize(
     "path",
     [
@@ -249,8 +247,9 @@ def test_a_name_that_ends_with_any_letter_is_kept_whole(
     ],
     ids=lambda path: path[:20],
 )
-def test_an_odd_address_fails_nothing(serve_api: Function, method: str, path: str) -> None:
-    answer = serve_api.client.open(path, method=method)
+def test_an_odd_address_fails_nothing(serve_api: Function, path: str) -> None:
+    for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "QUERY"):
+        answer = serve_api.client.open(path, method=method)
 
-    assert answer.status_code < 500
-    assert len(answer.get_data()) < 4_000
+        assert answer.status_code < 500, method
+        assert len(answer.get_data()) < 4_000, method

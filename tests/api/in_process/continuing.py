@@ -304,6 +304,9 @@ def _entry(name: str) -> StepDispatchEntry:
         handler=f"{__name__}:{name}",
         agent_timeout=timedelta(minutes=29),
         dispatch_deadline=timedelta(minutes=30),
+        heartbeat_interval=timedelta(
+            seconds=30
+        ),  # each beat of the hours that pass here is a thread
     )
 
 

@@ -56,11 +56,11 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("path", [TASKS, f"/v2/{LOCATION}/queues", "/faults"])
-def test_a_body_that_is_not_a_request_is_refused(send: Send, path: str, body: bytes) -> None:
-    assert send(path, body)[0] == 400
-    assert send("/faults", method="GET")[1] == {"ordered": [], "fired": []}
+def test_a_body_that_is_not_a_request_is_refused(send: Send, path: str) -> None:
+    for name, body in BODIES.items():
+        assert send(path, body)[0] == 400, name
+        assert send("/faults", method="GET")[1] == {"ordered": [], "fired": []}, name
 
 
 VALUES: list[bytes] = [
@@ -124,9 +124,9 @@ def test_a_fault_with_any_value_fails_nothing(send: Send, name: str) -> None:
     ],
     ids=lambda path: path[-20:],
 )
-@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE", "PUT", "TRACE"])
-def test_an_odd_address_fails_nothing(send: Send, method: str, path: str) -> None:
-    assert send(path, b"{}", method)[0] < 500
+def test_an_odd_address_fails_nothing(send: Send, path: str) -> None:
+    for method in ("GET", "POST", "PATCH", "DELETE", "PUT", "TRACE"):
+        assert send(path, b"{}", method)[0] < 500, method
 
 
 @pytest.mark.parametrize("size", ["-1", "x", "1e3", "+2", "0x10", " "])
@@ -177,12 +177,14 @@ ELSEWHERE = [
 ]
 
 
-@pytest.mark.parametrize("address", ELSEWHERE)
-def test_a_task_that_leads_off_this_machine_is_refused(send: Send, address: str) -> None:
-    status, answer = send(TASKS, json.dumps({"task": {"httpRequest": {"url": address}}}).encode())
+def test_a_task_that_leads_off_this_machine_is_refused(send: Send) -> None:
+    for address in ELSEWHERE:
+        body = json.dumps({"task": {"httpRequest": {"url": address}}}).encode()
 
-    assert status == 400
-    assert "HttpRequest.url" in answer["error"]["message"]
+        status, answer = send(TASKS, body)
+
+        assert status == 400, address
+        assert "HttpRequest.url" in answer["error"]["message"], address
 
 
 @pytest.mark.parametrize(
