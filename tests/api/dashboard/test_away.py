@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.api.dashboard.conftest import STRANGE_HOST, Pages, serve
+from tests.api.dashboard.conftest import serve
 from tests.api.server.servers import servers
 from tests.api.server.test_starting import WHOLE, starting
 from tests.worlds.emulators import firestore_host, need_firestore
@@ -73,7 +73,7 @@ def new_tab(browser: Browser, url: str, *, has_script: bool = True) -> Iterator[
     context.close()
 
 
-@pytest.mark.parametrize("command", ["serve", "dev"])
+@pytest.mark.parametrize("command", ["serve", pytest.param("dev", marks=pytest.mark.nightly)])
 def test_a_page_that_comes_too_early_opens_by_itself_without_a_script(
     browser: Browser, tmp_path: Path, command: str
 ) -> None:
@@ -140,18 +140,6 @@ def test_a_lost_role_is_said_by_the_form_and_by_the_page_that_were_open(
         expect(tab.locator("#away")).to_contain_text("ann may do nothing")
         expect(tab.get_by_role("button", name="Paused: look again")).to_be_visible()
     context.close()
-
-
-def test_a_name_that_the_server_does_not_answer_as_is_said_with_those_that_it_does(
-    browser: Browser, pages: Pages
-) -> None:
-    with new_tab(browser, pages.api.url.replace("127.0.0.1", STRANGE_HOST)) as tab:
-        answer = tab.goto("/")
-
-        assert answer is not None
-        assert (answer.status, answer.headers["content-type"]) == (403, HTML)
-        expect(tab.get_by_role("alert")).to_contain_text("this server answers as 127.0.0.1:")
-        expect(tab.get_by_role("main")).to_contain_text("Open it by a name that it answers as.")
 
 
 def test_a_form_meets_a_full_disk_and_is_done_when_there_is_room(

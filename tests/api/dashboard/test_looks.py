@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import shlex
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import pytest
@@ -38,6 +38,15 @@ PATHS = (
     "/nowhere",
 )
 
+#: The width of a small screen.
+_SMALL = 320
+#: The captions of tables that are wider than the page, and characters that turn or hide a text.
+_OUT_OF_PLACE = """() => [...document.querySelectorAll('.scroll')]
+  .filter(it => it.scrollWidth > it.clientWidth)
+  .map(it => it.querySelector('caption').textContent)
+  .concat(document.documentElement.outerHTML
+    .match(/[\\u200b\\u202a-\\u202e\\u2066-\\u2069\\x1b\\x80-\\x9f]/g) ?? [])"""
+
 
 @pytest.fixture(scope="module")
 def paths(pages: Pages) -> list[str]:
@@ -56,63 +65,59 @@ def paths(pages: Pages) -> list[str]:
     return [path.format(**names, asked=asked, items=items, link=link) for path in PATHS]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page(
-    browser: Browser, pages: Pages, paths: list[str], theme: Any
-) -> None:
-    context = browser.new_context(base_url=pages.api.url, color_scheme=theme)
+class Look(NamedTuple):
+    """What is wrong with a page, as it was looked at in one tab: nothing, if all is well."""
+
+    path: str
+    light: str
+    dark: str
+    too_wide: int
+    out_of_place: list[str]
+
+
+@pytest.fixture(scope="module")
+def looks(browser: Browser, pages: Pages, paths: list[str]) -> list[Look]:
+    """A look at each page: by axe in both themes, on a small screen, and for long texts."""
+    context = browser.new_context(base_url=pages.api.url)
     tab = context.new_page()
-    found = {}
+    looks = []
     for path in paths:
+        tab.set_viewport_size({"width": 900, "height": 640})
+        tab.emulate_media(color_scheme="light")
         tab.goto(path)
         tab.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true; })")
         assert "owned" not in tab.title(), path  # texts of strangers stand on all of them
-        result = Axe().run(tab)
-        if result.violations_count:
-            found[path] = result.generate_report()
-    context.close()
-
-    assert found == {}
-
-
-def test_no_page_is_wider_than_a_small_screen(
-    browser: Browser, pages: Pages, paths: list[str]
-) -> None:
-    context = browser.new_context(base_url=pages.api.url, viewport={"width": 320, "height": 640})
-    tab = context.new_page()
-    wide = {}
-    for path in paths:
-        tab.goto(path)
-        tab.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true; })")
+        light = _axe(tab)
+        tab.emulate_media(color_scheme="dark")
+        dark = _axe(tab, runOnly=["color-contrast"])  # a theme has its own colours, and no more
+        out_of_place = tab.evaluate(_OUT_OF_PLACE)
+        tab.set_viewport_size({"width": _SMALL, "height": 640})
         width = tab.evaluate("document.documentElement.scrollWidth")
-        if width > 320:
-            wide[path] = width
+        looks.append(Look(path, light, dark, max(0, width - _SMALL), out_of_place))
     context.close()
+    return looks
 
-    assert wide == {}
+
+def _axe(tab: Page, **options: Any) -> str:
+    """Return what axe finds on the page."""
+    result = Axe().run(tab, options={"resultTypes": ["violations"], **options})
+    return str(result.generate_report()) if result.violations_count else ""
+
+
+def test_axe_finds_nothing_on_any_page(looks: list[Look]) -> None:
+    assert {look.path: look.light for look in looks if look.light} == {}
+    assert {look.path: look.dark for look in looks if look.dark} == {}
+
+
+def test_no_page_is_wider_than_a_small_screen(looks: list[Look]) -> None:
+    assert {look.path: look.too_wide for look in looks if look.too_wide} == {}
 
 
 def test_no_text_of_a_stranger_widens_turns_or_hides_what_stands_beside_it(
-    browser: Browser, pages: Pages, paths: list[str]
+    looks: list[Look],
 ) -> None:
     """Long words are broken where they stand, and what is not seen is spelled out."""
-    context = browser.new_context(base_url=pages.api.url, viewport={"width": 900, "height": 640})
-    tab = context.new_page()
-    wrong = {}
-    for path in paths:
-        tab.goto(path)
-        found = tab.evaluate(
-            """() => [...document.querySelectorAll('.scroll')]
-              .filter(it => it.scrollWidth > it.clientWidth)
-              .map(it => it.querySelector('caption').textContent)
-              .concat(document.documentElement.outerHTML
-                .match(/[\\u200b\\u202a-\\u202e\\u2066-\\u2069\\x1b\\x80-\\x9f]/g) ?? [])"""
-        )
-        if found:
-            wrong[path] = found
-    context.close()
-
-    assert wrong == {}
+    assert {look.path: look.out_of_place for look in looks if look.out_of_place} == {}
 
 
 def test_every_command_of_a_page_is_one(pages: Pages, paths: list[str]) -> None:
@@ -171,7 +176,10 @@ def press(tab: Page, what: Locator, *keys: str, text: str = "") -> None:
         tab.keyboard.press(key)
 
 
-@pytest.mark.parametrize("has_script", [True, False], ids=["script", "no-script"])
+@pytest.mark.parametrize(
+    "has_script",
+    [pytest.param(True, id="script", marks=pytest.mark.nightly), pytest.param(False, id="none")],
+)
 def test_all_that_a_person_can_do_is_done_by_keyboard_alone(
     browser: Browser, pages: Pages, *, has_script: bool
 ) -> None:

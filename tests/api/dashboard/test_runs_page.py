@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.api.dashboard.catalog import REASON
-from tests.api.dashboard.conftest import Pages
+from tests.api.dashboard.conftest import STRANGE_HOST, Pages
 
 
 def test_a_run_that_was_given_up_has_a_skull_with_its_remedy(pages: Pages, tab: Page) -> None:
@@ -135,3 +135,18 @@ def test_no_text_of_a_stranger_is_more_than_a_text(pages: Pages, tab: Page) -> N
     assert tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
     pages.post("/overrides/draft:clear", {})
     pages.let_go(runs[3])
+
+
+def test_a_name_that_the_server_does_not_answer_as_is_said_with_those_that_it_does(
+    browser: Browser, pages: Pages
+) -> None:
+    context = browser.new_context(base_url=pages.api.url.replace("127.0.0.1", STRANGE_HOST))
+    tab = context.new_page()
+
+    answer = tab.goto("/")
+
+    assert answer is not None
+    assert (answer.status, answer.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    expect(tab.get_by_role("alert")).to_contain_text("this server answers as 127.0.0.1:")
+    expect(tab.get_by_role("main")).to_contain_text("Open it by a name that it answers as.")
+    context.close()
