@@ -53,12 +53,14 @@ from leasehold.worker.sandbox.forking.project_sources import ProjectSources
 #: What is forked: `python -m` one of these.
 PROGRAMS: Final = (
     *("leasehold", "leasehold.devserver.server_main", "functions_framework"),
-    "examples.demo.run",
+    *("examples.demo.run", "bench.at_scale", "tests.unit.worker.hearing"),
 )
 #: These words begin a command that starts further processes: it has a zygote of its own.
 _STARTS_MORE: Final = (["leasehold", "dev"], ["examples.demo.run"])
-#: So does one with these, where handlers run in processes of their own.
+#: So does one with these, where handlers run in processes of their own; and so does the server
+#: of the function that runs steps.
 _HAS_SANDBOX: Final = (["leasehold", "start"], ["leasehold", "serve"])
+_RUNS_STEPS: Final = ["--target", "execute_step"]
 #: A program with this line is the fork server of a sandbox: it is forked as well.
 _FORK_SERVER: Final = "; from leasehold.worker.sandbox.forking.fork_server import main; "
 #: So does the program of a process of `multiprocessing` begin that is to share nothing.
@@ -438,9 +440,11 @@ class Asked(NamedTuple):
 
 def _starts_more(environ: Mapping[str, str], program: str, words: Sequence[str]) -> bool:
     """Return whether a process will ask for further ones to be forked."""
-    is_inline = environ.get("LEASEHOLD_ISOLATION") == "inline"
-    begins = _STARTS_MORE if is_inline else (*_STARTS_MORE, *_HAS_SANDBOX)
-    return any([program, *words][: len(begin)] == begin for begin in begins)
+    is_sandboxed = environ.get("LEASEHOLD_ISOLATION") != "inline"
+    begins = (*_STARTS_MORE, *_HAS_SANDBOX) if is_sandboxed else _STARTS_MORE
+    return any([program, *words][: len(begin)] == begin for begin in begins) or (
+        is_sandboxed and words[1:3] == _RUNS_STEPS
+    )
 
 
 def _end(code: object) -> NoReturn:
