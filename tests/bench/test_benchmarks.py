@@ -203,16 +203,16 @@ def test_a_target_may_be_for_the_value_itself() -> None:
 
 def test_neither_sweep_nor_list_reads_more_where_there_is_more() -> None:
     """The counts are exact, however few the runs; and a killed batch does nothing twice."""
-    size = many_runs.Size(2000, 100, 120)
-    rows = at_scale.on_sqlite(size, kills=(1, 70), backlog=1000, waiting=400, checked=500)
+    size = many_runs.Size(1200, 100, 120)
+    rows = at_scale.on_sqlite(size, kills=(70,), backlog=300, waiting=400, checked=200)
 
     assert [row for row in rows if not row.holds] == []
     assert {row.value for row in rows if row.name.startswith("reads: page")} == {51}
     (reads,) = (row.value for row in rows if row.name.startswith("reads: sweep of 100 due"))
     assert 100 <= reads <= 116
     values = {row.name: row.value for row in rows}
-    assert 500 <= values["reads: check of 500 live runs on SQLite"] <= 504
-    assert values["recreated once of 120 dead in 2,000 on SQLite, batch killed 2 times"] == 120
+    assert 200 <= values["reads: check of 200 live runs on SQLite"] <= 204
+    assert values["recreated once of 120 dead in 1,200 on SQLite, batch killed 1 times"] == 120
     assert {
         f"{what}: sweep of a dead worker's run behind 400 that wait on SQLite"
         for what in ("recovered", "reads", "recovered after")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
-import subprocess
-import sys
 import threading
+from itertools import count
+from multiprocessing.synchronize import Semaphore
 
 import pytest
 
 from bench.sweep_storm import firestore, measure, storm
-from leasehold.services.sweep import WIDTH
+from leasehold.bootstrap import Hooks, boot
+from leasehold.services.sweep import WIDTH, sweep
 from tests.worlds.emulators import firestore_host, need_firestore
 
 #: The double of Cloud Tasks is in this process too: each connection to it has such a thread.
@@ -43,42 +45,33 @@ def test_a_sweep_that_has_answered_leaves_no_thread_at_work() -> None:
         assert {name for name in left if not name.endswith(OF_THE_DOUBLE)} == set()
 
 
-#: A sweep whose threads stop one after the other once this many changes are committed.
-_SWEEP = """
-import sys
-from itertools import count
-from leasehold.bootstrap import Hooks, boot
-from leasehold.services.sweep import sweep
+def _sweep_until_50(committed: Semaphore) -> None:
+    """Sweep; the threads stop one after the other once 50 changes are committed."""
+    numbers = count(1)
 
-numbers = count(1)
+    def observe(_: object) -> None:
+        committed.release()
+        if next(numbers) >= 50:
+            threading.Event().wait()
 
-def observe(_):
-    number = next(numbers)
-    print(number, flush=True)
-    if number >= 50:
-        sys.stdin.read()
-
-sweep(boot(hooks=Hooks(observe=observe)).engine)
-"""
+    sweep(boot(hooks=Hooks(observe=observe)).engine)
 
 
 def test_what_a_killed_sweep_did_not_come_to_the_next_one_attends_to() -> None:
     """Nothing of it is done twice: what it had committed is not due any more."""
     with storm(120) as place:
-        with subprocess.Popen(
-            [sys.executable, "-c", _SWEEP],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        ) as child:
-            assert child.stdout is not None
-            lines = [child.stdout.readline() for _ in range(50)]
-            child.kill()
+        spawned = multiprocessing.get_context("spawn")
+        committed = spawned.Semaphore(0)
+        child = spawned.Process(target=_sweep_until_50, args=(committed,))
+        child.start()
+        is_half_done = all(committed.acquire(timeout=60) for _ in range(50))
+        child.kill()
+        child.join()
         answer, again = place.post(), place.post()
         dead = place.dead_run()
 
-    assert all(lines)
-    assert child.returncode == -signal.SIGKILL
+    assert is_half_done
+    assert child.exitcode == -signal.SIGKILL
     assert 121 - 50 - WIDTH <= answer["stillQueued"] <= 121 - 50
     assert (answer["more"], again["documentsRead"]) == (False, 0)
     assert dead.position.dispatch.generation == 2

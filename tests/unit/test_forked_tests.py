@@ -16,7 +16,7 @@ BAD = "def test_b():\n    print('three')\n    assert 3 == 4\n"
 DEADLY = "import os\ndef test_c():\n    os.kill(os.getpid(), 9)\ndef test_d():\n    pass\n"
 
 
-@pytest.mark.parametrize("forks", ["1", "3"])
+@pytest.mark.parametrize("forks", ["1", pytest.param("3", marks=pytest.mark.nightly)])
 def test_each_file_is_run_once_and_what_ends_its_process_has_failed(
     tmp_path: Path, forks: str
 ) -> None:

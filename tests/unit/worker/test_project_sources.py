@@ -51,36 +51,35 @@ def booted(folder: Path) -> tuple[str, str]:
     return found, imported
 
 
-def test_two_folders_with_the_same_sources_have_the_same_hash(tmp_path: Path) -> None:
-    texts = {"lib/words": "WORDS = 1\n", "beside": "X = 1\n"}
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The hash of a folder in which nothing is changed, and what was imported for it."""
+    return booted(write(tmp_path_factory.mktemp("a longer name"), **{"lib/words": "WORDS = 1\n"}))
 
-    one, imported = booted(write(tmp_path / "one", **texts))
-    other, _ = booted(write(tmp_path / "a longer name", **texts))
 
-    assert (one, len(one), imported) == (other, 16, "")
+def test_two_folders_with_the_same_sources_have_the_same_hash(
+    before: tuple[str, str], tmp_path: Path
+) -> None:
+    """Files that no handler can reach make no difference."""
+    folder = write(tmp_path, beside="Y = 2\n", **{"lib/words": "WORDS = 1\n"})
+    write(folder, **{"app/__pycache__/x": "", "app/.hidden/x": ""})
+    (folder / "app" / "notes.txt").write_text("not code")
+
+    one, imported = booted(folder)
+
+    assert (one, len(one), imported) == (before[0], 16, "")
 
 
 @pytest.mark.parametrize("changed", ["app/catalog", "app/steps", "app/never_imported", "lib/words"])
 def test_a_change_of_what_handlers_may_import_changes_the_hash(
-    tmp_path: Path, changed: str
+    before: tuple[str, str], tmp_path: Path, changed: str
 ) -> None:
     folder = write(tmp_path, **{"lib/words": "WORDS = 1\n"})
-    before, _ = booted(folder)
 
     with (folder / f"{changed}.py").open("a") as file:
         file.write("# more\n")
 
-    assert booted(folder)[0] != before
-
-
-def test_what_no_handler_can_reach_does_not_change_the_hash(tmp_path: Path) -> None:
-    folder = write(tmp_path, **{"lib/words": "WORDS = 1\n"})
-    before, _ = booted(folder)
-
-    write(folder, beside="Y = 2\n", **{"app/__pycache__/x": "", "app/.hidden/x": ""})
-    (folder / "app" / "notes.txt").write_text("not code")
-
-    assert booted(folder)[0] == before
+    assert booted(folder)[0] != before[0]
 
 
 def test_only_the_project_is_hashed() -> None:
