@@ -202,9 +202,11 @@ def is_served(query: Query) -> bool:
     return query.contains is None and compared == set().union(*merged)
 
 
-@pytest.mark.parametrize("query", sorted(queries_of_services(), key=repr), ids=repr)
-def test_a_query_of_the_services_is_served(query: Query) -> None:
-    assert is_served(query)
+def test_each_query_of_the_services_is_served() -> None:
+    queries = queries_of_services()
+
+    assert len(queries) > 1000
+    assert [query for query in queries if not is_served(query)] == []
 
 
 @pytest.mark.parametrize(
