@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,9 +31,15 @@ from tests.worlds.emulators import need_firestore
 SQUARES = ["1", "4", "9", "16", "25", "36", "49", "64", "81", "100"]
 
 
-def kills_at(*points: str, first: int = 1) -> list[Kill]:
-    """Return a kill for each iteration at each of these points, in their order."""
-    return [Kill(point, number) for number in range(first, ITERATIONS + 1) for point in points]
+#: In `make storm` each iteration has its kills. Here have them the first, whose checkpoint replaces
+#: nothing, the second, whose checkpoint replaces one, and the last.
+EACH = range(1, ITERATIONS + 1)
+SOME = (1, 2, ITERATIONS)
+
+
+def kills_at(*points: str, iterations: Iterable[int]) -> list[Kill]:
+    """Return a kill for each of these iterations at each of these points, in their order."""
+    return [Kill(point, number) for number in iterations for point in points]
 
 
 def killed(
@@ -74,38 +80,37 @@ def check_killed(
     assert (run.owed, left) == ((), [])
 
 
-SMALL_KILLS = kills_at(*SMALL)
-LARGE_KILLS = [*kills_at(*LARGE), Kill(BEFORE_THE_END, ITERATIONS)]
-#: What the first checkpoint replaces is nothing.
-LATER_KILLS = kills_at(AFTER_THE_DELETE, first=2)
+def kills_of_each_size(iterations: Sequence[int]) -> pytest.MarkDecorator:
+    """Have a test kill at each point of these iterations; a large checkpoint has further points."""
+    small = kills_at(*SMALL, iterations=iterations)
+    large = [*kills_at(*LARGE, iterations=iterations), Kill(BEFORE_THE_END, ITERATIONS)]
+    # The first checkpoint replaces nothing.
+    later = kills_at(AFTER_THE_DELETE, iterations=iterations[1:])
+    return pytest.mark.parametrize(
+        ("size", "kills"),
+        [(SMALL_BYTES, small), (LARGE_BYTES, large), (LARGE_BYTES, later)],
+        ids=["small", "large", "large, after the delete"],
+    )
 
 
-def one_of_each(*points: str) -> list[Kill]:
-    """Return a kill at each of the points, each in its own iteration."""
-    return [Kill(point, 2 + number) for number, point in enumerate(points)]
-
-
-@pytest.mark.parametrize(
-    ("size", "kills"),
-    [(SMALL_BYTES, SMALL_KILLS), (LARGE_BYTES, LARGE_KILLS), (LARGE_BYTES, LATER_KILLS)],
-    ids=["small", "large", "large, after the delete"],
-)
+@kills_of_each_size(SOME)
 def test_a_kill_repeats_one_iteration_at_most(
     tmp_path: Path, size: int, kills: Sequence[Kill]
 ) -> None:
     check_killed("sqlite", tmp_path, "inline", size, kills)
 
 
-def test_nor_where_the_handler_has_its_own_process(tmp_path: Path) -> None:
-    kills = one_of_each(*LARGE, AFTER_THE_DELETE)
+@pytest.mark.parametrize(("kind", "isolation"), [("sqlite", "process"), ("firestore", "inline")])
+def test_nor_where_the_handler_has_its_own_process_nor_on_firestore(
+    tmp_path: Path, kind: str, isolation: Isolation
+) -> None:
+    """A kill at each point, each in its own iteration."""
+    if kind == "firestore":
+        need_firestore()
+    points = (*LARGE, AFTER_THE_DELETE)
+    kills = [Kill(point, 2 + number) for number, point in enumerate(points)]
 
-    check_killed("sqlite", tmp_path, "process", LARGE_BYTES, kills)
-
-
-def test_nor_on_firestore(tmp_path: Path) -> None:
-    need_firestore()
-
-    check_killed("firestore", tmp_path, "inline", LARGE_BYTES, LARGE_KILLS)
+    check_killed(kind, tmp_path, isolation, LARGE_BYTES, kills)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +129,7 @@ def test_a_kill_at_the_end_leaves_its_files_to_the_sweep(
 
 
 @pytest.mark.skipif(os.environ.get("LEASEHOLD_STORM") != "1", reason="minutes: make storm")
-@pytest.mark.parametrize(
-    ("size", "kills"),
-    [(SMALL_BYTES, SMALL_KILLS), (LARGE_BYTES, LARGE_KILLS), (LARGE_BYTES, LATER_KILLS)],
-    ids=["small", "large", "large, after the delete"],
-)
+@kills_of_each_size(EACH)
 @pytest.mark.parametrize("isolation", ["inline", "process"])
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_nor_anywhere_on_any_store(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
-from bench.bare_children import unnamed_program
 from leasehold.bootstrap import Around, Bundle, Hooks, boot
 from leasehold.in_process import InProcessEngine
 from leasehold.ports.artifacts import Artifacts
@@ -18,10 +16,10 @@ from leasehold.registry.dispatch import Isolation
 from leasehold.registry.pipelines import Catalog
 from tests.chaos.kills.long_step import CATALOG
 from tests.chaos.kills.points import Kill, LethalArtifacts, LethalDocuments, Place
+from tests.chaos.storm.processes import forked
 from tests.conformance.stores import DOCUMENTS
 
 PATIENCE_S: Final = 60.0
-_PRELOADED: Final = ["tests.chaos.kills.workers", "google.cloud.firestore"]
 
 
 class Worker(InProcessEngine):
@@ -82,20 +80,16 @@ def work(kind: str, folder: Path, isolation: Isolation, run_id: str) -> None:
 
 
 class WorkerProcesses:
-    """Starts workers, one after the other: each is forked from a server that imported it all."""
+    """Starts workers, one after the other."""
 
     def __init__(self, kind: str, folder: Path, isolation: Isolation) -> None:
         self._given = kind, folder, isolation
         self._place = Place(folder)
-        self._processes: Any = multiprocessing.get_context("forkserver")
-        self._processes.set_forkserver_preload(_PRELOADED)
 
     def run(self, run_id: str, kill: Kill | None) -> int:
         """Have a worker move the run on until it is killed, or done; return its exit code."""
         self._place.order(kill)
-        with unnamed_program():
-            process = self._processes.Process(target=work, args=(*self._given, run_id))
-            process.start()
+        process = forked(work, *self._given, run_id)
         process.join(PATIENCE_S)
         code = process.exitcode
         if code is None:
