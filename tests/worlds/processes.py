@@ -1,20 +1,32 @@
-"""Parents and states of processes of tests, as the kernel has them."""
+"""Processes of tests: their starts, and their parents and states, as the kernel has them."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
+
+from bench.bare_children import unnamed_program
 
 #: A program that takes no CPU for so long does not go on; one that takes so much never ends.
 _STILL_S: Final = 120.0
 _CPU_S: Final = 120.0
 _LOOK_S: Final = 0.02
 _TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+def spawned(call: Callable[..., object], *given: object) -> BaseProcess:
+    """Start a process that shares nothing with this one, and in which this is called."""
+    process = multiprocessing.get_context("spawn").Process(target=call, args=given)
+    with unnamed_program():
+        process.start()
+    return process
 
 
 def run_to_end(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -20,18 +20,9 @@ from leasehold.bootstrap import Bundle, Purpose, boot, load_catalog
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Write
 from leasehold.errors import ArtifactNameError, StoreUnavailableError
+from tests.worlds.processes import spawned
 
 NAME = "runs/r-1/values/input.json"
-
-#: Begins a store as a server does, once its standard input ends, and stores a file.
-BEGINS = """
-import sys
-from leasehold.bootstrap import boot, load_catalog
-catalog = load_catalog("tests.api.in_process.sample")
-print("loaded", flush=True)
-sys.stdin.read()
-boot(catalog=catalog).engine.artifacts.put(f"runs/r-{sys.argv[1]}/values/input.json", b"kept")
-"""
 
 
 def settings(folder: Path, artifacts: str = "artifacts", store: str = "runs.db") -> dict[str, str]:
@@ -69,6 +60,16 @@ def start(tmp_path: Path) -> Iterator[Starts]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "artifacts"
+
+
+def begin_store(pipe: Connection, folder: Path, number: int) -> None:
+    """Begin a store as a server does, once the other end of the pipe says so, and store a file."""
+    catalog, tasks = load_catalog("tests.api.in_process.sample"), InProcessTasks(SystemClock())
+    pipe.send("loaded")
+    pipe.recv()
+    bundle = boot(settings(folder), catalog=catalog, tasks=tasks)
+    bundle.engine.artifacts.put(f"runs/r-{number}/values/input.json", b"kept")
+    bundle.close()
 
 
 def know_file(bundle: Bundle, name: str = NAME) -> None:
@@ -307,25 +308,17 @@ def test_documents_that_are_lost_and_begun_anew_know_the_folder_by_its_mark(
 
 
 def test_processes_that_begin_a_store_at_once_agree(tmp_path: Path, folder: Path) -> None:
-    waited_for, begin = os.pipe()
+    pipes = [Pipe() for _ in range(4)]
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", BEGINS, str(number)],
-            env=settings(tmp_path),
-            cwd=Path(__file__).parents[3],
-            stdin=waited_for,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for number in range(4)
+        spawned(begin_store, there, tmp_path, number) for number, (_, there) in enumerate(pipes)
     ]
+    for here, _ in pipes:
+        assert here.recv() == "loaded"
+    for here, _ in pipes:
+        here.send("begin")
     for process in processes:
-        assert process.stdout is not None
-        process.stdout.readline()
-    os.close(begin)
-    said = [process.communicate()[1] for process in processes]
-    os.close(waited_for)
+        process.join(60)
 
-    assert [process.returncode for process in processes] == [0] * 4, said
+    assert [process.exitcode for process in processes] == [0] * 4
     assert len(marks(folder)) == 1
     assert len(FolderArtifacts(folder, SystemClock()).list("runs")) == 4

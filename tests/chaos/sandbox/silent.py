@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,10 @@ def _talk(say: Callable[[], object]) -> str:
     return "done"
 
 
-def run_attempt(folder: str) -> None:
+def run_attempt(pipe: Connection, folder: Path) -> None:
     """Be a worker of `sleeps_for_some_time`; it touches a file of the folder when it is there."""
     with closing(Sandbox()) as sandbox:
-        attempts = Attempts(sandbox, Path(folder) / "artifacts")
+        attempts = Attempts(sandbox, folder / "artifacts")
         held = attempts.held(silence=LIMIT_S)
-        given = str(Path(folder) / "there")
-        result = attempts.run(f"{__name__}:sleeps_for_some_time", given, held)
-        sys.stdout.write(repr(result))
+        given = str(folder / "there")
+        pipe.send(attempts.run(f"{__name__}:sleeps_for_some_time", given, held))

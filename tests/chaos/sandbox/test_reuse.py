@@ -220,7 +220,9 @@ def test_a_sandbox_that_is_closed_ends_what_waits(attempts: Attempts) -> None:
     assert is_gone(first)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_a_killed_worker_takes_what_waits_along(start_worker: Start, number: int) -> None:
     worker = start_worker("worker_with_one_that_waits")
     pids = [int(pid) for pid in worker.call.recv(1000).split()]

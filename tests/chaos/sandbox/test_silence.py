@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import closing
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from leasehold.domain.status import Termination
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import silent
 from tests.chaos.sandbox.attempts import Attempts
+from tests.worlds.processes import spawned
 from tests.worlds.waiting import until
 
 _TALK = ("prints", "has_a_child_that_prints", "logs", "progresses", "calls")
@@ -87,17 +88,18 @@ def test_who_waits_for_its_worker_is_not_silent(attempts: Attempts) -> None:
 
 def test_a_worker_that_was_frozen_did_not_hear(tmp_path: Path) -> None:
     """Its handler may have said something meanwhile, or not: the handler was not silent for it."""
-    program = f"from {silent.__name__} import run_attempt; run_attempt({str(tmp_path)!r})"
-    worker = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
-    )
+    here, there = Pipe()
+    worker = spawned(silent.run_attempt, there, tmp_path)
+    assert worker.pid is not None
     try:
         until((tmp_path / "there").exists, 60)
-        worker.send_signal(signal.SIGSTOP)
+        os.kill(worker.pid, signal.SIGSTOP)
         time.sleep(silent.LIMIT_S * 1.2)
-        worker.send_signal(signal.SIGCONT)
-        said, _ = worker.communicate(timeout=60)
+        os.kill(worker.pid, signal.SIGCONT)
+        assert here.poll(60)
+        result = here.recv()
+        worker.join(60)
     finally:
         worker.kill()
 
-    assert said.decode().startswith("Finished(")
+    assert result == Finished('"done"')
