@@ -41,7 +41,7 @@ def note(ctx: StepContext, given: Any) -> Any:
     with (folder / "calls").open("a") as calls:
         calls.write(f"{ctx.run_id} {ctx.step_type} {ctx.attempt} {worker()}\n")
     while (folder / f"hold-{ctx.step_type}").exists() and not ctx.shutdown_requested:
-        time.sleep(0.01)
+        time.sleep(0.05)
     if given.get("fail") == ctx.step_type and ctx.attempt == 1:
         raise AgentClientError("not now", code="busy")
     return {**given, "done": [*given.get("done", []), ctx.step_type]}
@@ -88,7 +88,7 @@ def polls(ctx: StepContext, given: Any) -> Any:
                 _tell(ctx, "ended")
                 ctx.checkpoint(len(counted), counted)
                 raise AskedToStopError
-            time.sleep(0.01)
+            time.sleep(0.05)
         ctx.checkpoint(len(counted), counted)
     return {**given, "counted": counted, "begun_at": begun_at}
 
@@ -98,7 +98,7 @@ def ignores(ctx: StepContext, given: Any) -> Any:
     folder = Path(os.environ["BUNDLE_TEST_FOLDER"])
     _tell(ctx, "began")
     while ctx.attempt == 1 and not (folder / "go-on").exists():
-        time.sleep(0.01)
+        time.sleep(0.05)
     _tell(ctx, "ended")
     return given
 
@@ -121,7 +121,7 @@ def joins(ctx: StepContext, given: Any) -> Any:
 
     def wait() -> None:
         while ctx.attempt == 1 and not file.exists():
-            time.sleep(0.01)
+            time.sleep(0.05)
 
     thread = threading.Thread(target=wait)
     thread.start()

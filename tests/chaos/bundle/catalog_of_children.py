@@ -21,7 +21,7 @@ def parent(ctx: StepContext, given: Any) -> Any:
     with (folder / "children").open("a") as children:
         children.write(f"{ctx.run_id} {os.getpid()} {child.pid}\n")
     while (folder / "hold-parent").exists():
-        time.sleep(0.01)
+        time.sleep(0.05)
     child.kill()
     child.wait()
     return given
@@ -38,7 +38,7 @@ def leaver(ctx: StepContext, given: Any) -> Any:
     with (folder / "children").open("a") as children:
         children.writelines(f"{ctx.run_id} {os.getpid()} {pid}\n" for pid in left)
     while (folder / "hold-leaver").exists():
-        time.sleep(0.01)
+        time.sleep(0.05)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     return given

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -16,6 +17,9 @@ from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
 ROOT = Path(__file__).parents[3]
+
+#: For tests that no process of a handler matters to: each worker would start a fork server.
+INLINE = {"LEASEHOLD_ISOLATION": "inline"}
 
 Begin = Callable[..., tuple[subprocess.Popen[str], "Api"]]
 
@@ -75,11 +79,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bundle")
 
 
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[DevServer]:
-    """A bundle in this test's process, so that faults can be ordered."""
+@contextlib.contextmanager
+def serving(folder: Path, **environ: str) -> Iterator[DevServer]:
+    """Serve a bundle from this test's process, so that faults can be ordered."""
     options = DevOptions(
-        port=own_port(), data=folder / "data", environ=settings(folder), tick_s=0.5
+        port=own_port(), data=folder / "data", environ=settings(folder) | environ, tick_s=0.5
     )
     server = DevServer(options, print)
     try:
@@ -87,6 +91,12 @@ def server(folder: Path) -> Iterator[DevServer]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[DevServer]:
+    with serving(folder) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

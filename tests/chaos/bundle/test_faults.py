@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leasehold.devserver.server import DevServer
-from tests.chaos.bundle.conftest import Api, calls
+from tests.chaos.bundle.conftest import INLINE, Api, calls, serving
 from tests.cli.shell import Shell
 from tests.worlds.waiting import until
 
@@ -26,6 +27,13 @@ STORY = [
     "step_completed three",
     "run_completed",
 ]
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[DevServer]:
+    """Handlers run inline: where one runs makes no difference to its task."""
+    with serving(folder, **INLINE) as server:
+        yield server
 
 
 def test_a_run_goes_through_the_functions(api: Api, folder: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.lease import LEASE_MARGIN
-from tests.chaos.bundle.conftest import Api, settings
+from tests.chaos.bundle.conftest import INLINE, Api, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
@@ -173,7 +173,7 @@ def test_an_override_goes_over_the_learnt_limit_and_a_variable_over_both(
     assert world.registry()[1] == {"value": 33_000, "source": "override"}
     world.server.stop()
 
-    for other in world_of(folder, **{VARIABLE: "88"}):
+    for other in world_of(folder, **INLINE, **{VARIABLE: "88"}):
         assert other.registry() == (
             {"value": 88.0, "source": VARIABLE},
             {"value": 33_000, "source": "override"},

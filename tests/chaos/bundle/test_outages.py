@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.chaos.bundle.conftest import Api, settings
+from tests.chaos.bundle.conftest import INLINE, Api, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
@@ -58,6 +58,7 @@ class RemoteWorker:
 def test_an_outage_of_the_artifacts_delays_runs_and_costs_none(tmp_path: Path) -> None:
     """Each step's work is done as often as it must: what was finished is kept, and not repeated."""
     environ = settings(tmp_path) | {
+        **INLINE,
         "LEASEHOLD_CATALOG": "tests.chaos.outages.catalog",
         "OUTAGE_TEST_FOLDER": str(tmp_path),
         "PIPELINE_MAX_INTERRUPTIONS": "0",

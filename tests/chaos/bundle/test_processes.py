@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.worker.stopping.holder import host_name
-from tests.chaos.bundle.conftest import ROOT, Begin, calls, settings
+from tests.chaos.bundle.conftest import INLINE, ROOT, Begin, calls, settings
 from tests.worlds.ports import own_port
 from tests.worlds.processes import is_running
 from tests.worlds.waiting import until
@@ -82,7 +82,7 @@ def test_a_run_goes_on_after_everything_was_killed(begin: Begin, tmp_path: Path)
 
 def test_no_holder_keeps_it_from_starting(begin: Begin, tmp_path: Path) -> None:
     """Remote workers choose their own names, and one may be taken for one of this host."""
-    process, api = begin()
+    process, api = begin(**INLINE)
     hold(tmp_path, "two")
     odd = {api.start(): pid for pid in ("²", "9" * 5000, "1\0", "")}
     until(lambda: all(calls(tmp_path, run_id)[1:] for run_id in odd))
@@ -96,7 +96,7 @@ def test_no_holder_keeps_it_from_starting(begin: Begin, tmp_path: Path) -> None:
     for run_id, pid in odd.items():
         set_holder(tmp_path, run_id, f"{host_name()}/{pid}@x")
 
-    process, api = begin()
+    process, api = begin(**INLINE)
 
     assert process.poll() is None
     assert [api.call(f"/runs/{run_id}")["runId"] for run_id in odd] == [*odd]
@@ -111,7 +111,9 @@ def set_holder(folder: Path, run_id: str, holder: str) -> None:
         store.execute("UPDATE runs SET body = ? WHERE id = ?", (json.dumps(manifest), run_id))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_a_signal_drains_it_and_leaves_no_process(begin: Begin, number: signal.Signals) -> None:
     process, api = begin()
     api.ended(api.start())
@@ -136,7 +138,7 @@ def test_a_killed_dev_server_takes_its_servers_along(begin: Begin) -> None:
 
 
 def test_a_function_server_that_dies_is_started_again(begin: Begin, tmp_path: Path) -> None:
-    process, api = begin()
+    process, api = begin(**INLINE)
     first = api.start()
     api.ended(first)
     worker = int(calls(tmp_path, first)[0][2])
@@ -153,7 +155,7 @@ def test_a_function_server_that_dies_is_started_again(begin: Begin, tmp_path: Pa
 
 
 def test_nothing_listens_beyond_loopback(begin: Begin) -> None:
-    process, _ = begin()
+    process, _ = begin(**INLINE)
     inodes = set()
     for pid in servers_of(process):
         for link in Path(f"/proc/{pid}/fd").iterdir():

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.chaos.bundle.conftest import Begin, calls
+from tests.chaos.bundle.conftest import INLINE, Begin, calls
 from tests.worlds.waiting import until
 
 
@@ -14,7 +14,7 @@ def test_a_worker_that_is_killed_in_the_second_step_of_a_request_loses_that_step
     begin: Begin, tmp_path: Path
 ) -> None:
     """The queue delivers the task of the request again, and that takes the lease over."""
-    _, api = begin(PIPELINE_OWN_TASKS="")
+    _, api = begin(PIPELINE_OWN_TASKS="", **INLINE)
     held = tmp_path / "hold-two"
     held.touch()
     run_id = api.start()

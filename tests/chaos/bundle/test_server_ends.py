@@ -14,8 +14,8 @@ import pytest
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.devserver.server_process import running_processes
 from leasehold.worker.stopping.shutdown import ENDING
-from tests.chaos.bundle.conftest import Api, calls, settings
-from tests.chaos.bundle.test_signals import children_of
+from tests.chaos.bundle.conftest import INLINE, Api, calls, settings
+from tests.chaos.bundle.test_many_workers import children_of
 from tests.worlds.ports import own_port
 from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
@@ -32,7 +32,7 @@ def lines() -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, lines: list[str]) -> Iterator[DevServer]:
-    environ = settings(folder) | {"PIPELINE_LEASE_TTL_S": "600"}
+    environ = settings(folder) | INLINE | {"PIPELINE_LEASE_TTL_S": "600"}
     options = DevOptions(port=own_port(), data=folder / "data", environ=environ)
     server = DevServer(options, lines.append)
     try:
@@ -59,7 +59,9 @@ def masters() -> set[int]:
     return {it.pid for it in running_processes().values() if it.pid == it.session}
 
 
-@pytest.mark.parametrize("code", [0, 1, 3, 4, 255])
+@pytest.mark.parametrize(
+    "code", [3, 4, *(pytest.param(code, marks=pytest.mark.nightly) for code in (0, 1, 255))]
+)
 def test_a_handler_that_ends_its_process_ends_no_other(
     api: Api, folder: Path, lines: list[str], code: int
 ) -> None:

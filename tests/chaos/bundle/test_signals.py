@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,35 +25,41 @@ from leasehold.devserver.function_processes import (
     FunctionProcesses,
     entry_folder,
 )
-from leasehold.devserver.server import DevOptions, DevServer, function_environ
+from leasehold.devserver.server import DevOptions, function_environ
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.chaos.bundle.catalog import SIGNALLED
-from tests.chaos.bundle.conftest import Api, Begin, calls, settings
+from tests.chaos.bundle.conftest import INLINE, Api, Begin, settings
 from tests.worlds.ports import own_port
 from tests.worlds.processes import is_running, parent_of
-from tests.worlds.waiting import freeze, until
+from tests.worlds.waiting import until
 
 LISTENING = ("listens", "listens_later", "polls")
 #: The server, and who is told to end. Each worker of a sync server has a fork server of its own:
 #: what becomes of one of them, test_endings.py looks at.
 SCENES = {
-    "process": [("gthread", "master"), ("gthread", "worker")],
+    "process": [("gthread", "master")],
+    "process, others": [("gthread", "worker")],
     "inline": [("gthread", "worker"), ("sync", "master")],
     "inline, others": [("gthread", "master"), ("sync", "worker")],
 }
-#: These are looked at in the nightly job: the gate has each server, and each that is told to end.
-OTHERS = "inline, others"
 
 
 def in_scenes(*isolations: str) -> pytest.MarkDecorator:
-    """Have a test look at each scene whose handlers run there."""
+    """Have a test look at each scene whose handlers run there.
+
+    The others are of the nightly job: the gate has each server, and each that is told to end.
+    """
     cases = [(isolation, *scene) for isolation in isolations for scene in SCENES[isolation]]
-    if "inline" in isolations:
-        cases += [pytest.param(OTHERS, *one, marks=pytest.mark.nightly) for one in SCENES[OTHERS]]
+    others = [f"{isolation}, others" for isolation in isolations]
+    cases += [
+        pytest.param(other, *scene, marks=pytest.mark.nightly)
+        for other in others
+        for scene in SCENES[other]
+    ]
     return pytest.mark.parametrize(
         ("scenes", "kind", "target"), cases, indirect=["scenes"], scope="module"
     )
@@ -372,114 +377,11 @@ def test_a_handler_in_its_own_process_is_ended_with_its_lease(
     assert [(one.attempt, one.word) for one in rows if one.attempt == 1] == [(1, "began")]
 
 
-# --- many workers under one address ---
+# --- the dev server ---
 
 
 def started(api: Api, pipeline: str) -> str:
     return str(api.call("/runs", {"pipeline": pipeline, "input": {"n": 1}})["runId"])
-
-
-@pytest.mark.parametrize(("step", "words"), [("polls_inline", 3), ("polls", 2)])
-def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
-    api: Api, folder: Path, step: str, words: int
-) -> None:
-    """It goes on as if nothing was: with a renewal, a checkpoint and a settlement.
-
-    The handler in its own process went on alone, and is killed with the news.
-    """
-    run_id = started(api, step)
-    (began,) = until(lambda: rows_of(folder, run_id))
-    until(lambda: (api.call(f"/runs/{run_id}")["checkpoint"] or {}).get("iterationCount") == 2)
-
-    freeze([began.process], folder / "data" / "leasehold.db")
-    try:
-        api.ended(run_id)
-        until(lambda: api.call(f"/runs/{run_id}").get("archive") is None)
-        before, story = api.call(f"/runs/{run_id}"), api.story(run_id)
-    finally:
-        os.kill(began.process, signal.SIGCONT)
-    until(lambda: f"lease_lost {step}" in api.story(run_id))
-    until(lambda: len(rows_of(folder, run_id)) >= words)  # both began; one of its own may hear, too
-
-    assert api.call(f"/runs/{run_id}") == before
-    after = api.story(run_id)
-    assert sorted(after) == sorted([*story, f"lease_lost {step}"])
-    assert [event for event in story if "step_" in event or "checkpoint" in event] == [
-        f"step_started {step}",
-        f"step_terminated {step}",
-        f"step_recovered {step}",
-        f"checkpoint_resumed {step}",
-        f"step_completed {step}",
-        f"step_handed_off {step}",
-        "step_started three",
-        "step_completed three",
-    ]
-    assert before["steps"][step]["attempts"]["expired"] == 1
-    assert before["steps"][step]["output"].endswith('"begun_at":2}')
-    assert [call[0] for call in calls(folder, run_id)] == ["three"]
-
-
-@pytest.fixture
-def crowded(folder: Path) -> Iterator[DevServer]:
-    """More workers than are told to end at once: each takes a while to be replaced.
-
-    Handlers run inline: what is looked at is the engine, and each new worker would start processes.
-    """
-    environ = settings(folder) | {"LEASEHOLD_ISOLATION": "inline", "PIPELINE_LEASE_TTL_S": "30"}
-    options = DevOptions(
-        port=own_port(), workers=4, data=folder / "crowded", environ=environ, tick_s=0.5
-    )
-    server = DevServer(options, print)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
-def test_workers_that_end_in_the_moment_of_settlement_lose_and_repeat_nothing(
-    crowded: DevServer, folder: Path
-) -> None:
-    """Short steps, and one worker after the other is told to end; new ones take their place."""
-    api = Api(crowded.url)
-    first = api.start()
-    api.ended(first)
-    master = parent_of(int(calls(folder, first)[0][2]))
-    never, run_ids, ended = threading.Event(), [], set()
-
-    while len(ended) <= 8:
-        alive = until(lambda: two_or_more(set(children_of(master)) - ended))
-        run_ids += [api.start({"n": 1}) for _ in range(12)]
-        never.wait(0.05)  # some of their steps are done, others not
-        ended.add(alive[0])
-        os.kill(alive[0], signal.SIGTERM)
-    runs = [api.ended(run_id) for run_id in run_ids]
-
-    assert len(ended) > 8
-    for run in runs:
-        story = api.story(run["runId"])
-        assert [event for event in story if "handed_off" in event or "completed" in event] == [
-            "step_completed one",
-            "step_handed_off one",
-            "step_completed two",
-            "step_handed_off two",
-            "step_completed three",
-            "run_completed",
-        ]
-        for step in run["steps"].values():
-            assert (step["attempts"]["failed"], step["attempts"]["expired"]) == (0, 0)
-
-
-def two_or_more(pids: set[int]) -> list[int]:
-    return sorted(pids) if len(pids) > 1 else []
-
-
-def children_of(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(child) for child in text.split()]
-
-
-# --- the dev server ---
 
 
 @pytest.mark.parametrize(
@@ -489,13 +391,13 @@ def test_the_next_dev_server_goes_on_at_once_where_the_last_one_was_told_to_end(
     begin: Begin, tmp_path: Path, number: signal.Signals
 ) -> None:
     """No lease is waited for: they run 600 s."""
-    process, api = begin(PIPELINE_LEASE_TTL_S="600")
+    process, api = begin(PIPELINE_LEASE_TTL_S="600", **INLINE)
     run_ids = {name: started(api, name) for name in LISTENING}
     until(lambda: all(rows_of(tmp_path, run_id) for run_id in run_ids.values()))
 
     process.send_signal(number)
     code = process.wait(11)
-    _, api = begin(PIPELINE_LEASE_TTL_S="600")
+    _, api = begin(PIPELINE_LEASE_TTL_S="600", **INLINE)
     began = time.monotonic()
     runs = {name: api.ended(run_id) for name, run_id in run_ids.items()}
 
