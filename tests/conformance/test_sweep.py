@@ -100,7 +100,6 @@ def test_a_sweep_without_time_attends_to_nothing_and_says_that_more_is_due(
     assert sweep(engine).still_queued == 1
 
 
-@pytest.mark.each_store
 def test_each_shard_has_its_turn_while_the_backlog_of_another_is_attended(
     engine: Engine, clock: Clock, unique: str
 ) -> None:
@@ -550,7 +549,6 @@ def test_no_queue_is_asked_before_the_runs_of_dead_workers_are_recovered(
     assert len(looks) == 120
 
 
-@pytest.mark.each_store
 def test_a_lease_that_ends_while_a_long_sweep_runs_does_not_wait_for_the_next(
     engine: Engine, clock: Clock, unique: str
 ) -> None:
