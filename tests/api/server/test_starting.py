@@ -127,6 +127,7 @@ def test_the_dev_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
     assert started.status == 201
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize("catalog", [WHOLE, _IN_EXEC], ids=["imports", "executes"])
 @pytest.mark.parametrize("command", ["serve", "dev"])
 def test_a_server_that_is_told_to_end_while_it_starts_says_so(
