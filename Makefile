@@ -24,8 +24,8 @@ dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C
 	@$(BIN)/leasehold dev
 
 .PHONY: test
-test: .venv/.dev ## run the tests
-	@$(BIN)/python -m tests.worlds.emulators $(BIN)/pytest -m 'not nightly' --forks $(TESTS_AT_ONCE)
+test: .venv/.dev ## run the tests, and report which share of the rules' lines they run
+	@$(BIN)/python -m tests.worlds.emulators $(BIN)/python -m pytest -p tests.worlds.line_coverage -m 'not nightly' --forks $(TESTS_AT_ONCE)
 
 .PHONY: check
 check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh docs, prose, tests
@@ -88,13 +88,10 @@ nightly: .venv/.dev ## what is too long for the gate: all cases of its matrices,
 	@$(BIN)/python -m tests.worlds.emulators $(BIN)/pytest -m nightly --forks 2 tests
 	@$(MAKE) --no-print-directory integrations TYPES=1
 	@$(MAKE) --no-print-directory storm
-	@$(MAKE) --no-print-directory coverage
 
-# Not in the gate: with Python 3.11 it takes 1.9 times the CPU of the tests.
 .PHONY: coverage
-coverage: .venv/.coverage ## which lines and branches of the package the tests of ROOMS run, as a table (minutes)
-	@$(BIN)/coverage run --branch --source shared/leasehold --data-file .venv/coverage -m pytest -m 'not nightly' $(ROOMS)
-	@$(BIN)/coverage report --data-file .venv/coverage --skip-covered
+coverage: .venv/.dev ## list the lines of the rules that the tests of ROOMS do not run (minutes)
+	@$(BIN)/python -m pytest -p tests.worlds.line_coverage --missing-lines -m 'not nightly' --forks 2 $(ROOMS)
 
 .PHONY: storm
 storm: .venv/.dev ## the property tests with many more examples, and workers killed at every point (minutes)
@@ -235,10 +232,6 @@ endef
 .venv/bench/bullmq/.made: bench/peers/bullmq.npm .venv/.dev
 	@mkdir -p $(@D) && npm install --prefix $(@D) --silent --no-save --no-fund --no-audit --ignore-scripts $$(cat $<) || \
 	  echo "warning: bench-each goes without BullMQ: npm could not install it" >&2
-	@touch $@
-
-.venv/.coverage: pyproject.toml | .venv/.dev
-	@$(call install,.venv,-c constraints.txt 'coverage>=7.10')
 	@touch $@
 
 .venv/.docs: pyproject.toml | .venv/bin/python
