@@ -11,8 +11,8 @@ import grpc
 from google.iam.v1.policy_pb2 import Binding, Policy
 
 from leasehold import Registry
-from leasehold.deploy.permissions import Kind
-from leasehold.deploy.resources.policies import Permissions, policies
+from leasehold.deploy.permissions import READ_AND_WRITE, Kind, Permission, Place
+from leasehold.deploy.resources.policies import Permissions, missing_from, policies
 from leasehold.deploy.resources.resource import State
 from leasehold.deploy.steps import Action
 from leasehold.registry.channels import TopicChannel
@@ -103,6 +103,16 @@ def test_the_role_for_the_whole_project_is_enough(world: GoogleWorld) -> None:
     world.server.world.policies[PROJECT] = Policy(bindings=broad)
 
     assert looked_at(permissions(world, Kind.PROJECT)).look.state is State.PRESENT
+
+
+def test_a_role_for_another_database_is_not_enough() -> None:
+    wanted = Permission(
+        Place(Kind.PROJECT, PROJECT), READ_AND_WRITE, "user:ada@example.com", "name == 'runs'"
+    )
+    held = Policy(bindings=[Binding(role=wanted.role, members=[wanted.member])])
+    held.bindings[0].condition.expression = "name == 'other'"
+
+    assert missing_from(held, [wanted]) == [wanted]
 
 
 def test_a_change_made_meanwhile_is_not_overwritten(world: GoogleWorld) -> None:

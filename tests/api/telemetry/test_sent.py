@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leasehold import PipelineEntry, Registry, StepContext
 from leasehold.domain.traceparent import own_trace
-from leasehold.testing import InProcessEngine
+from leasehold.telemetry.observed import MAX_TOOLS
+from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.telemetry.steps import CHANNELS, GATES, PIPELINES, STEPS, WORD
 from tests.worlds.builders import environ_of
 from tests.worlds.otlp import OtlpReceiver, facts_of, otlp_receiver
@@ -143,6 +146,29 @@ def test_both_phases_are_histograms_whose_exemplars_name_the_attempts(
             attempt = attempts[exemplar.span_id]
             assert attempt["cause"] == point.facts["cause"]
             assert exemplar.as_double == attempt[value] == point.raw.sum
+
+
+def named(ctx: StepContext, given: int) -> int:
+    """Call the tool of this number first."""
+    ctx.mark_bootstrap_complete(f"tool {given}")
+    return given
+
+
+def test_further_first_tools_than_a_hundred_share_one_series(
+    tmp_path: Path, receiver: OtlpReceiver
+) -> None:
+    """A handler may name any number of them, and each series is kept and paid for."""
+    step = replace(STEPS["send"], handler=named, isolation="inline")
+    pipeline = PipelineEntry(name="named", steps=("send",))
+    catalog = Registry("dispatch", [step]), Registry("pipelines", [pipeline])
+    environ = environ_of(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
+    with InProcessEngine(*catalog, environ=environ, clock=FrozenClock(), workers=0) as engine:
+        for number in range(MAX_TOOLS + 2):
+            engine.run_until_settled(engine.start("named", number).run_id)
+
+    points = receiver.points("agent.bootstrap_seconds")
+    counts = {point.facts["first_tool"]: point.raw.count for point in points}
+    assert (len(counts), counts["tool 99"], counts["other"]) == (MAX_TOOLS + 1, 1, 2)
 
 
 def test_spend_is_counted_once_by_step(tmp_path: Path, receiver: OtlpReceiver) -> None:
