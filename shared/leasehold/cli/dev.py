@@ -75,7 +75,7 @@ def dev(
 ) -> int:
     """Serve the whole bundle on this machine, until Ctrl-C.
 
-    The real functions under the real framework's server, with doubles of Cloud Tasks and Cloud
+    The real functions under the real framework's server, with stand-ins for Cloud Tasks and Cloud
     Scheduler. Prints `ready URL` when it is ready; other commands reach it with --url.
 
     \b

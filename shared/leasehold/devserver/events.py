@@ -1,4 +1,4 @@
-"""The double of Pub/Sub: takes messages, and pushes each to a function until it is acknowledged.
+"""The stand-in for Pub/Sub: takes messages, and pushes each to a function until it is acknowledged.
 
 Deliveries are those of the Cloud Tasks double, with the faults that can be ordered there; what is
 pushed, and how it is repeated, is as a push subscription does it. Nothing is kept on disk: what it

@@ -1,4 +1,4 @@
-"""The double of Cloud Scheduler: calls a function at each tick, and again while more is due."""
+"""The stand-in for Cloud Scheduler: calls a function at each tick, and again while more is due."""
 
 from __future__ import annotations
 

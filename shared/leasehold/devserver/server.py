@@ -1,8 +1,8 @@
 """`leasehold dev`: the whole bundle on one machine.
 
-The real functions under the real framework's server, with doubles of Cloud Tasks, Cloud Scheduler
-and, where the catalog has channels, Pub/Sub. Nothing is kept but the store: at start the queue is
-rebuilt from the manifests.
+The real functions under the real framework's server, with stand-ins for Cloud Tasks, Cloud
+Scheduler and, where the catalog has channels, Pub/Sub. Nothing is kept but the store: at start the
+queue is rebuilt from the manifests.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class DevServer:
     Args:
         options: what it is served with.
         report: called with a line for people on what happens.
-        tasks: in place of a double of Cloud Tasks with the usual limits.
+        tasks: in place of a stand-in for Cloud Tasks with the usual limits.
         table: the functions of the bundle.
         until_ready: answers on the port of the runs API until everything has started; None: nothing
             does.
@@ -209,8 +209,8 @@ class DevServer:
     Attributes:
         url: of the runs API.
         leases_url: of the API of leases; None: it is not served, because no step is remote.
-        tasks_url: of the double of Cloud Tasks; empty until it is started.
-        events: the double of Pub/Sub; None: there is none, because the catalog has no channel.
+        tasks_url: of the stand-in for Cloud Tasks; empty until it is started.
+        events: the stand-in for Pub/Sub; None: there is none, because the catalog has no channel.
         crash_detector: gets the connections that drop; None until it is started.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The double of the Cloud Tasks service: what the official client sees of it over REST.
+"""The stand-in for the Cloud Tasks service: what the official client sees of it over REST.
 
 The way of a task through it:
 
