@@ -348,6 +348,19 @@ def test_a_run_that_is_blocked_for_the_same_reason_again_is_told_once_and_its_en
     assert all(map(is_occurrence, occurrences))
 
 
+def test_a_blocked_run_that_is_paused_announces_its_block_no_more(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    """It was announced under this generation; each further write would announce it again."""
+    run = refused(runs, at, rules).manifest
+
+    change = lifecycle.pause(run, at(9), rules=rules, actor="ada", reason="wait")
+
+    assert run.announcement is not None
+    assert (change.changed, change.deliveries) == (True, ())
+    assert change.manifest.announcement == run.announcement
+
+
 def test_a_run_that_blocks_again_under_a_new_lease_is_told_under_its_token(
     runs: Runs, at: At, rules: Rules
 ) -> None:
