@@ -547,7 +547,7 @@ def test_a_request_that_varies_is_not_paid_for_without_end(
 
     assert [status for status, _ in answers] == [200, 200, 200, 200, 409]
     assert code_of(answers[-1]) == (409, "call_varies")
-    assert "another prompt" in answers[-1][1]["error"]["message"]
+    assert "its prompt differed each time" in answers[-1][1]["error"]["message"]
     assert blocked.block is not None
     assert (blocked.status, blocked.block.code) == ("BLOCKED", "handler_mistake")
     assert [status for status, _ in again] == [200, 409]

@@ -23,13 +23,14 @@ from leasehold import (
     StepDispatchEntry,
 )
 from leasehold.adapters.clock import SystemClock
+from leasehold.worker.sandbox.forking.forker import MARK
 from tests.worlds.processes import parent_of
 
 
 def worker() -> int:
     """Return the process that holds the lease: the server's, also where the handler has its own."""
-    pid = os.getpid()
-    while b"leasehold.worker.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes():
+    pid, mark = os.getpid(), os.environ.get(MARK)
+    while mark and mark.encode() in Path(f"/proc/{pid}/environ").read_bytes():
         pid = parent_of(pid)
     return pid
 
