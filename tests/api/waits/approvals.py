@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry, WaitTimedOutError
 
 #: What was paid for: each attempt of a step that asks before it waits.
 ASKED: list[str] = []
@@ -28,6 +28,15 @@ def ask(ctx: StepContext, given: Any) -> Any:
         "approval", Approval, timeout=timeout, otherwise=given.get("otherwise", "block")
     )
     return None if answer is None else answer.model_dump()
+
+
+def ask_or_decide(ctx: StepContext, given: Any) -> Any:
+    """Wait for the approval; without one, decide by itself."""
+    try:
+        answer = ctx.wait_for("approval", Approval, timeout=timedelta(minutes=1), otherwise="fail")
+    except WaitTimedOutError:
+        return Approval(approved=False, by="the handler").model_dump()
+    return answer.model_dump()
 
 
 async def ask_in_a_loop(ctx: StepContext, given: Any) -> Any:
@@ -60,12 +69,13 @@ def _entry(name: str) -> StepDispatchEntry:
 
 STEPS = Registry(
     "dispatch",
-    [_entry("ask"), _entry("ask_in_a_loop"), _entry("fragile"), _entry("publish")],
+    [_entry(name) for name in ("ask", "ask_in_a_loop", "ask_or_decide", "fragile", "publish")],
 )
 PIPELINES = Registry(
     "pipelines",
     [
         PipelineEntry(name="approved", steps=("ask", "publish")),
+        PipelineEntry(name="decided", steps=("ask_or_decide",)),
         PipelineEntry(name="fragile", steps=("fragile",)),
         PipelineEntry(name="told", steps=("ask_in_a_loop",)),
     ],

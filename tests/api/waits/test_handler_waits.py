@@ -197,6 +197,17 @@ def test_a_wait_that_fails_gives_the_run_up(engine: InProcessEngine, clock: Froz
     assert (done.error.type, done.error.code) == ("WaitTimedOutError", "wait_timed_out")
 
 
+def test_a_handler_may_go_on_after_a_wait_that_fails(
+    engine: InProcessEngine, clock: FrozenClock
+) -> None:
+    run = _waiting(engine, "decided")
+    clock.advance(61)
+    engine.sweep()
+
+    assert _done(engine, run).status is RunStatus.COMPLETED
+    assert engine.output(run.run_id) == {"approved": False, "by": "the handler"}
+
+
 def test_a_wait_that_blocks_is_left_to_a_person_and_takes_a_late_signal(
     engine: InProcessEngine, clock: FrozenClock
 ) -> None:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leasehold import SoftTimeoutError, StepContext
+from leasehold.worker.sandbox.wire.messages import Imported
 
 HANGS_HERE: Final = "# it hangs here"
 
@@ -174,6 +175,15 @@ def swallows_in_the_end(ctx: StepContext, given: Any) -> Any:
 def stops_itself(ctx: StepContext, given: Any) -> Any:
     while True:
         os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@hostile
+def says_again_that_it_is_imported(ctx: StepContext, given: Any) -> Any:
+    """Its time begins when its worker hears that: it says so for as long as it is there."""
+    while True:
+        with suppress(BaseException):
+            ctx._calls._link.say(Imported(is_fit=False, at=time.monotonic()))  # type: ignore[attr-defined] # noqa: SLF001
+            time.sleep(0.1)
 
 
 @hostile

@@ -57,6 +57,7 @@ HANG_AT_A_LINE: Final = (
 HANG: Final = (
     "never_ends_its_output",
     "raises_what_hangs",
+    "says_again_that_it_is_imported",
     "stops_itself",
     "swallows_in_a_coroutine",
     "swallows_in_the_end",
