@@ -47,6 +47,8 @@ def run_id_of(shell: Shell) -> str:
 
 
 def test_the_first_failure_is_shown_whole_and_the_next_of_its_kind_in_a_line(shell: Shell) -> None:
+    """The next attempt is due after a second: so long a busy machine has to look at the run."""
+    (shell.folder / "flaky.py").write_text(CATALOG.replace("seconds=0.2", "seconds=1"))
     done = shell.run(*HERE)
 
     assert done.returncode == 0
@@ -57,8 +59,9 @@ def test_the_first_failure_is_shown_whole_and_the_next_of_its_kind_in_a_line(she
         '    File "flaky.py", line 13, in fail_twice',
         '      raise AgentClientError("busy \\x1b[31m[503]", code="busy")',
     ]
-    assert re.search(r"step flaky is due again, attempt 2 of 6, in 0\.2 s$", lines[first + 5])
-    assert "failed, attempt 2: " in lines[first + 6]
+    rest = "\n".join(lines[first + 4 :])
+    assert re.search(r"step flaky is due again, attempt 2 of 6, in [\d.]+ s$", rest, re.MULTILINE)
+    assert rest.index("is due again, attempt 2") < rest.index("failed, attempt 2: ")
     assert done.stderr.count("Traceback") == 1
     assert "\x1b[31m" not in done.stderr
 

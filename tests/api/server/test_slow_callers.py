@@ -197,7 +197,8 @@ def test_a_caller_who_hangs_up_before_the_answer_is_no_problem_of_the_server(
         until(lambda: not served.channels)
 
         assert served.answers()
-    assert not caplog.records
+    of_load = "waitress.queue"  # on a busy machine a request waits for a thread
+    assert [record for record in caplog.records if record.name != of_load] == []
 
 
 def test_health_is_answered_while_every_thread_waits_for_the_store() -> None:
