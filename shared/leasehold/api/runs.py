@@ -177,7 +177,7 @@ class ManifestsResponse(ResponseModel):
     @classmethod
     def of(cls, page: RunPage[Manifest]) -> Self:
         """Return a page for readers, without secrets."""
-        runs = [
+        runs: list[Mapping[str, Any]] = [
             RunResponse.of(masked_run(run)).model_dump(mode="json", by_alias=True)
             for run in page.runs
         ]
