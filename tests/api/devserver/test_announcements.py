@@ -16,7 +16,7 @@ import pytest
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.delivery import Delivery
 from leasehold.ports.documents import Query
-from tests.chaos.bundle.conftest import ROOT, Api, settings
+from tests.chaos.bundle.conftest import ROOT, Api, dev_server, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
@@ -26,12 +26,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     folder = tmp_path_factory.mktemp("announcing")
     environ = settings(folder) | {"LEASEHOLD_CATALOG": "tests.api.devserver.catalog_with_channel"}
     options = DevOptions(port=own_port(), data=folder, environ=environ, tick_s=0.5)
-    server = DevServer(options, print)
-    try:
-        server.start()
+    with dev_server(options) as server:
         yield server
-    finally:
-        server.stop()
 
 
 def delivery(server: DevServer, run_id: str) -> Delivery | None:

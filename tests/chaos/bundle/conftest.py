@@ -80,17 +80,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, **environ: str) -> Iterator[DevServer]:
+def dev_server(options: DevOptions) -> Iterator[DevServer]:
     """Serve a bundle from this test's process, so that faults can be ordered."""
-    options = DevOptions(
-        port=own_port(), data=folder / "data", environ=settings(folder) | environ, tick_s=0.5
-    )
     server = DevServer(options, print)
     try:
         server.start()
         yield server
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def serving(folder: Path, **environ: str) -> Iterator[DevServer]:
+    """Serve the bundle of most tests here, with more settings."""
+    options = DevOptions(
+        port=own_port(), data=folder / "data", environ=settings(folder) | environ, tick_s=0.5
+    )
+    with dev_server(options) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

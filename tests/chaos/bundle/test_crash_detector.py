@@ -14,7 +14,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.devserver.cloud_tasks import HttpTask
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.chaos.bundle.conftest import Api, calls, settings
+from tests.chaos.bundle.conftest import Api, calls, dev_server, settings
 from tests.worlds.ports import own_port
 from tests.worlds.processes import is_running, parent_of
 from tests.worlds.waiting import freeze, until
@@ -29,12 +29,8 @@ def server(folder: Path) -> Iterator[DevServer]:
         "PIPELINE_LEASE_TTL_S": "600",
     }
     options = DevOptions(port=own_port(), data=folder / "data", environ=environ)
-    server = DevServer(options, print)
-    try:
-        server.start()
+    with dev_server(options) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.devserver.server import DevOptions, DevServer
-from tests.chaos.bundle.conftest import Api, calls, settings
+from tests.chaos.bundle.conftest import Api, calls, dev_server, settings
 from tests.chaos.bundle.test_signals import rows_of, started
 from tests.worlds.ports import own_port
 from tests.worlds.processes import parent_of
@@ -68,12 +68,8 @@ def crowded(folder: Path) -> Iterator[DevServer]:
     options = DevOptions(
         port=own_port(), workers=4, data=folder / "crowded", environ=environ, tick_s=0.5
     )
-    server = DevServer(options, print)
-    try:
-        server.start()
+    with dev_server(options) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.nightly)])
