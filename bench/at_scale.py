@@ -34,9 +34,9 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.services.batch import batch
 from leasehold.services.catalog_fit import LIVE, LiveRunCheck, live_runs
-from leasehold.services.limits import MAX_PAGE
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter, list_runs
+from leasehold.services.request_bounds import MAX_PAGE
 from leasehold.services.sweep import sweep
 from tests.worlds.emulators import MissingEmulatorError, firestore_host
 

@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from tempfile import TemporaryDirectory
@@ -210,13 +210,16 @@ def _in_threads(works: list[Callable[[], None]]) -> float:
     return time.perf_counter() - began
 
 
-def measure(rounds: int, runs: int) -> list[Figure]:
-    """Return the figures; each round measures engine and floor one after the other."""
+def measure(rounds: int, runs: int, at_once: Sequence[int] = THREADS) -> list[Figure]:
+    """Return the figures; each round measures engine and floor one after the other.
+
+    What a step costs is counted with the last of the numbers of threads.
+    """
     host = firestore_host()
     meter = Meter(host)
     figures: list[Figure] = []
     costs: Mapping[str, float] = {}
-    for threads in THREADS:
+    for threads in at_once:
         measured = []
         for _ in range(rounds):
             project = f"bench-{secrets.token_hex(4)}"

@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,7 @@ from statistics import mean, median, quantiles
 from typing import Final, NamedTuple
 
 from bench.measuring import OUT, Figure, report
-from leasehold.budgets import kaplan_meier
+from leasehold.budgets import survival
 from leasehold.budgets.derive import derive_budget
 from leasehold.budgets.phases import Phase, observations
 from leasehold.budgets.proposal import BudgetSettings, Limit, LimitInForce, Strategy
@@ -149,7 +150,7 @@ def _raw_p95(samples: Sequence[AttemptSample]) -> float:
 def _kaplan_meier(samples: Sequence[AttemptSample]) -> float:
     """Return the percentile by Kaplan and Meier, or twice the longest duration beyond the data."""
     observed = observations(samples, Phase.TOTAL)
-    found = kaplan_meier.percentile(kaplan_meier.survival_curve(observed), 0.95)
+    found = survival.percentile(survival.survival_curve(observed), 0.95)
     return 2 * max(one.seconds for one in observed) if found is None else found
 
 
@@ -221,23 +222,38 @@ def _attempt(
     return AttemptSample(ended_at, outcome, bootstrap, seconds, cold=cold)
 
 
+class Truth(NamedTuple):
+    """Many draws of those that end, sorted: few of them are longer than a limit.
+
+    Args:
+        executions: how long each executes, in seconds.
+        totals: how long each takes in all, and how long it executes.
+    """
+
+    executions: Sequence[float]
+    totals: Sequence[tuple[float, float]]
+
+
 @cache
-def _truth(draw: Draw) -> tuple[Durations, ...]:
-    """Return many draws of those that end; the same ones each time."""
+def _truth(draw: Draw) -> Truth:
+    """Return the same draws each time."""
     chance = random.Random(1)  # noqa: S311 - as above
-    drawn = (draw(chance) for _ in range(TRUE_DRAWS))
-    return tuple(one for one in drawn if one.execution < math.inf)
+    drawn = [draw(chance) for _ in range(TRUE_DRAWS)]
+    ending = [one for one in drawn if one.execution < math.inf]
+    return Truth(
+        sorted(one.execution for one in ending),
+        sorted((one.bootstrap + one.execution, one.execution) for one in ending),
+    )
 
 
 @lru_cache(maxsize=1024)
 def _clipped(draw: Draw, limit: Limit) -> float:
     """Return how many of 100 attempts the limit clips."""
-    truth = _truth(draw)
-    clipped = sum(
-        execution > limit.execution_seconds or bootstrap + execution > limit.total_seconds
-        for _, bootstrap, execution in truth
-    )
-    return 100 * clipped / len(truth)
+    executions, totals = _truth(draw)
+    by_execution = len(executions) - bisect_right(executions, limit.execution_seconds)
+    too_long = totals[bisect_right(totals, (limit.total_seconds, math.inf)) :]
+    by_total = sum(execution <= limit.execution_seconds for _, execution in too_long)
+    return 100 * (by_execution + by_total) / len(executions)
 
 
 def _notice_s(limit: Limit, *, has_probes: bool) -> float:

@@ -8,6 +8,7 @@ not made worse for it.
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import re
 import subprocess
@@ -80,12 +81,19 @@ SEPARATED: Final = re.compile(
     r"(?: up| off| out| away| back)? (?:whose|who|that (?:is|are|was|were|has|have|had))\b",
     re.IGNORECASE,
 )
+#: Most texts have none of these: they are looked for together first.
+_ANY: Final = re.compile(
+    "|".join(one.pattern for one in (*dict(_PHRASES), *dict(_SYNONYMS), SEPARATED)), re.IGNORECASE
+)
 #: A sentence with a clause for its subject: "What an attempt counts as is ...".
 CLAUSE_FIRST: Final = re.compile(r"(?:What|Whatever|Whoever|Who|Whose)\b")
 #: Words of a sentence, without those in parentheses.
 LONGEST: Final = 35
 #: Shorter ones are labels: "What it costs."
 _LABEL: Final = 4
+
+#: What may have a docstring.
+_DOCUMENTED: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Text(NamedTuple):
@@ -98,6 +106,14 @@ class Text(NamedTuple):
 
 def problems(text: str, *, has_sentences: bool = True) -> Iterator[str]:
     """Yield each problem of a piece of prose, one line each."""
+    if _ANY.search(text):
+        yield from _problems_of_words(text)
+    if has_sentences:
+        for sentence in re.split(r"(?<=[.!?:;])\s+", text):
+            yield from _problems_of_sentence(sentence)
+
+
+def _problems_of_words(text: str) -> Iterator[str]:
     for pattern, advice in _PHRASES:
         for found in pattern.finditer(text):
             if _is_prose(text, found):
@@ -107,9 +123,6 @@ def problems(text: str, *, has_sentences: bool = True) -> Iterator[str]:
             yield f"'{found.group()}': the term is {term}"
     for found in SEPARATED.finditer(text):
         yield f"'{found.group()}': a relative clause follows its noun"
-    if has_sentences:
-        for sentence in re.split(r"(?<=[.!?:;])\s+", text):
-            yield from _problems_of_sentence(sentence)
 
 
 def _is_prose(text: str, found: re.Match[str]) -> bool:
@@ -142,25 +155,26 @@ def of_markdown(path: str, text: str) -> Iterator[Text]:
 
 def of_python(path: str, text: str) -> Iterator[Text]:
     """Yield the prose of a module: docstrings, comments and messages."""
-    yield from of_docstrings(path, text)
-    nodes = list(ast.walk(ast.parse(text)))
-    seen = {id(_docstring(node)) for node in nodes}
-    for node in nodes:
+    module = ast.parse(text)
+    yield from of_docstrings(path, module)
+    seen: set[int] = set()
+    for node in ast.walk(module):  # what is around a text comes before it
+        message = ""
         if isinstance(node, ast.JoinedStr):
             seen.update(map(id, node.values))
             message = "".join(_literal(one) for one in node.values)
-        elif id(node) not in seen:
-            message = _literal(node, "")
-        else:
-            continue
+        elif isinstance(node, ast.Constant):
+            message = _literal(node, "") if id(node) not in seen else ""
+        elif isinstance(node, _DOCUMENTED):
+            seen.add(id(_docstring(node)))
         if message.count(" ") > 1 and not re.search(r"[\\{}^\n]|\bSELECT\b", message):
             yield Text(f"{path}:{getattr(node, 'lineno', 0)}", _plain(message))
     yield from (Text(f"{path}:{line}", _plain(comment)) for line, comment in _comments(text))
 
 
-def of_docstrings(path: str, text: str) -> Iterator[Text]:
+def of_docstrings(path: str, module: ast.Module) -> Iterator[Text]:
     """Yield each paragraph of the docstrings of a module."""
-    blocks: list[ast.AST] = [ast.parse(text)]
+    blocks: list[ast.AST] = [module]
     for node in blocks:
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             blocks += getattr(node, name, ())
@@ -171,15 +185,14 @@ def of_docstrings(path: str, text: str) -> Iterator[Text]:
 
 def of_tests(path: str, text: str) -> Iterator[Text]:
     """Yield the docstrings of a module of tests, and the names of its tests, as sentences."""
-    yield from of_docstrings(path, text)
+    yield from of_docstrings(path, ast.parse(text))
     for number, line in enumerate(text.splitlines(), 1):
         if found := re.match(r"\s*(?:async )?def test_(\w+)", line):
             yield Text(f"{path}:{number}", found[1].replace("_", " "))
 
 
 def _docstring(node: ast.AST) -> ast.Constant | None:
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    if not isinstance(node, documented) or not node.body:
+    if not isinstance(node, _DOCUMENTED) or not node.body:
         return None
     first = node.body[0]
     if not isinstance(first, ast.Expr) or not isinstance(first.value, ast.Constant):
@@ -291,6 +304,7 @@ def main(arguments: Sequence[str]) -> int:
         first = Path(arguments[0]).read_text(encoding="utf-8").partition("\n")[0]
         checked = [Text("the subject", _plain(first))]
     else:
+        gc.disable()  # a syntax tree has no cycles, and to look for some takes a third of the time
         checked = [*texts(), *of_commits()]
     count = 0
     for one in checked:

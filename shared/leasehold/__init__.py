@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from leasehold.client.async_client import AsyncClient
     from leasehold.client.client import Client
+    from leasehold.domain.item_outcomes import FailedItem, Outcomes
     from leasehold.domain.manifest import Manifest
-    from leasehold.domain.outcomes import FailedItem, Outcomes
     from leasehold.domain.result import StepResult
     from leasehold.domain.spend import Budget
     from leasehold.domain.summary import Summary
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from leasehold.worker.context.mapped import CallRetry, Mapped
     from leasehold.worker.context.step_context import StepContext
     from leasehold.worker.handler.gates import GateContext
-    from leasehold.worker.stopping.shutdown import ShutdownCoordinator
+    from leasehold.worker.stopping.system_signals import ShutdownCoordinator
 
 __all__ = [
     "AgentClientError",
@@ -107,7 +107,7 @@ _MODULES: Final = {
     "Each": "registry.plan",
     "EmailChannel": "registry.channels",
     "EnvOverrides": "registry.dispatch",
-    "FailedItem": "domain.outcomes",
+    "FailedItem": "domain.item_outcomes",
     "GateContext": "worker.handler.gates",
     "GateEntry": "registry.gates",
     "GatePolicyFailure": "errors",
@@ -117,7 +117,7 @@ _MODULES: Final = {
     "LogChannel": "registry.channels",
     "Manifest": "domain.manifest",
     "Mapped": "worker.context.mapped",
-    "Outcomes": "domain.outcomes",
+    "Outcomes": "domain.item_outcomes",
     "Parallel": "registry.plan",
     "PermanentError": "errors",
     "PipelineEntry": "registry.pipelines",
@@ -125,7 +125,7 @@ _MODULES: Final = {
     "RetryPolicy": "registry.dispatch",
     "ScheduleEntry": "registry.schedules",
     "SignalAwaitedError": "errors",
-    "ShutdownCoordinator": "worker.stopping.shutdown",
+    "ShutdownCoordinator": "worker.stopping.system_signals",
     "SlackChannel": "registry.channels",
     "SoftTimeoutError": "errors",
     "Step": "registry.plan",

@@ -1,7 +1,8 @@
 """Every error of Leasehold: a code for machines, a sentence for people, the facts as fields.
 
 The class docstring says what happened; `text` is the line a person gets, filled from the facts.
-Handlers raise the three at the end; all others are raised by Leasehold.
+The last section has the errors that handlers and gates raise, and those with which Leasehold ends
+an attempt: a handler lets these pass.
 """
 
 from __future__ import annotations
@@ -402,8 +403,8 @@ class SignalIdReusedError(LeaseholdError):
 
     code = "signal_id_reused"
     text = (
-        "Run {run_id} already has a signal with the id {id!r}, named {name!r}, whose name or value "
-        "differs; use a new id."
+        "Run {run_id} already has a signal with the id {id!r}, named {name!r}; its name or value "
+        "differs from yours. Use a new id."
     )
 
 
@@ -501,7 +502,7 @@ class AlreadyRecreatedError(LeaseholdError):
     """The run was recreated before, and must be recreated only once."""
 
     code = "already_recreated"
-    text = "Run {run_id} was recreated before, as {recreated_as}."
+    text = "Run {run_id} was recreated before, as {recreated_as}: look at that run."
 
 
 # -- leases and the lifecycle ------------------------------------------------------------------
@@ -592,7 +593,7 @@ class NoProgressError(LeaseholdError):
     text = (
         "Step {step} was continued {count} times in a row without a new iteration, the last time "
         "in attempt {attempt}. Store more iterations (ctx.checkpoint) before ctx.continue_later, "
-        "or let each take less than the agent timeout of {timeout_s:g} s."
+        "or make each iteration shorter than the agent timeout of {timeout_s:g} s."
     )
     retryable = True
 
@@ -748,7 +749,9 @@ class PurgeCutOffError(LeaseholdError):
     """A purge was interrupted."""
 
     code = "purge_cut_off"
-    text = "Interrupted; deleted so far: {purged}. {problem} Repeat the purge to continue."
+    text = (
+        "The purge was interrupted; runs deleted so far: {purged}. {problem} Repeat it to continue."
+    )
     retryable = True
 
 
@@ -760,7 +763,7 @@ class UnauthenticatedError(LeaseholdError):
 
 
 class TooManyAttemptsError(LeaseholdError):
-    """Too many wrong tokens came from one address; none of its tokens is compared for a moment."""
+    """Too many wrong tokens came from one address: for a moment its tokens are refused unread."""
 
     code = "too_many_attempts"
     text = "Too many wrong tokens came from this address; ask again in a second."
@@ -768,7 +771,7 @@ class TooManyAttemptsError(LeaseholdError):
 
 
 class CallerNotAllowedError(LeaseholdError):
-    """The account may not call this function, or not for this; or its token is for another one."""
+    """The account may not call this function or do this, or its token was made for another one."""
 
     code = "caller_not_allowed"
     text = "This caller is not allowed: {problem}."
@@ -786,10 +789,7 @@ class ServerUnreachableError(LeaseholdError):
     """The server does not answer. If `sent` is true, it may have received the request."""
 
     code = "server_unreachable"
-    text = (
-        "The server {url} does not answer: {problem}. "
-        "Is `leasehold serve` or `leasehold dev` running there?"
-    )
+    text = "The server {url} does not answer: {problem}"
     retryable = True
 
 
@@ -867,8 +867,8 @@ class AgentClientError(Exception):
             is kept as `validationIssues`: the first 50, and how many there are.
         retry_after: seconds, a timedelta, or the text of a header `Retry-After`: the next attempt
             is not to begin before. More than a day is a day, and any value but a time above 0 is
-            ignored. None: as the answer of a provider says that the error came from, else the
-            step's backoff.
+            ignored. None: as the provider's answer that caused the error says, else the step's
+            backoff.
     """
 
     def __init__(

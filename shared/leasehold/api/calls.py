@@ -2,8 +2,8 @@
 
 Each function here is a row, with the columns above it, and its docstring for a sentence. `web/`
 serves the rows, clients make them, over HTTP or on a store; commands, the test kit, the
-specification and docs/http-api.md follow. So all ways agree by construction, and a new call is a
-row and its models.
+specification and docs/http-api.md follow. So all ways agree by construction. A new call is a row
+and its models; one for people also has a method in `client/client.py` and a command.
 """
 
 from __future__ import annotations
@@ -102,7 +102,6 @@ from leasehold.services.count_runs import count_runs, read_figures
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine
 from leasehold.services.explain_run import explain_page, explain_run
-from leasehold.services.limits import FILE_BYTES
 from leasehold.services.operate import operate, request_stack
 from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.pauses import list_pauses, pause_step, resume_step
@@ -118,6 +117,7 @@ from leasehold.services.read_results import (
 from leasehold.services.read_runs import list_runs, list_summaries, read_run, read_timeline
 from leasehold.services.readiness import artifacts_outage, check_ready
 from leasehold.services.registry_report import registry_report
+from leasehold.services.request_bounds import FILE_BYTES
 from leasehold.services.signal_run import send_signal
 from leasehold.services.start_run import start_run
 from leasehold.services.sweep import Report, sweep_time

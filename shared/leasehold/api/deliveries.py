@@ -11,8 +11,8 @@ from pydantic import BeforeValidator
 from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.delivery import Delivery, DeliveryState
-from leasehold.services.limits import DEFAULT_PAGE, MAX_PAGE, MAX_REASON
 from leasehold.services.read_deliveries import DeliveryFilter, DeliveryPage
+from leasehold.services.request_bounds import DEFAULT_PAGE, MAX_PAGE, MAX_REASON
 
 
 class DeliveryReport(ResponseModel):

@@ -345,7 +345,7 @@ _OF_SHAPES: Final[Mapping[str, str]] = {
     "RetryInForce.nonRetryable": "the errors that are not retried, by code or class",
     "RegistryResponse.channels": "where announcements go",
     "ChannelReport.name": "the name of the channel",
-    "ChannelReport.kind": "log, slack, webhook, email, topic or custom",
+    "ChannelReport.kind": "what sends to it, as slack, email or custom",
     "ChannelReport.events": "the events that it gets; empty: of all",
     "ChannelReport.pipelines": "of which pipelines; empty: of all",
     "ChannelReport.variables": "the variables that it needs",

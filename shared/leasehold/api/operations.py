@@ -19,8 +19,8 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import BatchResult
-from leasehold.services.limits import MAX_PAGE, MAX_REASON
 from leasehold.services.operate import AS_BEFORE, OperationRequest
+from leasehold.services.request_bounds import MAX_PAGE, MAX_REASON
 
 Answer = TypeVar("Answer", bound=Summary)
 

@@ -9,8 +9,8 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.timestamps import time_or_date
 from leasehold.registry.dispatch import MAX_DEADLINE, MIN_DEADLINE
-from leasehold.services.limits import MAX_REASON
 from leasehold.services.overrides import OverrideRequest
+from leasehold.services.request_bounds import MAX_REASON
 
 _SHORTEST, _LONGEST = (int(limit.total_seconds()) for limit in (MIN_DEADLINE, MAX_DEADLINE))
 

@@ -9,8 +9,8 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.step_pause import StepPause
 from leasehold.errors import InvalidRequestError
-from leasehold.services.limits import MAX_NAME, MAX_REASON
 from leasehold.services.pauses import ReleasedRuns
+from leasehold.services.request_bounds import MAX_NAME, MAX_REASON
 
 _WHICH = "step, or all: true"
 

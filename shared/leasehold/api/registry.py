@@ -10,9 +10,8 @@ from pydantic import Field
 
 from leasehold.api.overrides import OverrideReport
 from leasehold.api.request_model import ResponseModel
-from leasehold.domain.manifest_parts import Place
+from leasehold.domain.manifest_parts import Place, TrialRule
 from leasehold.domain.spend import SpendLimit
-from leasehold.domain.trial_record import TrialRule
 
 
 class SettingInForce(ResponseModel):

@@ -33,7 +33,7 @@ from leasehold.domain.spend import MAX_USD
 from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
 from leasehold.errors import InvalidRequestError
 from leasehold.frozen import dataclass
-from leasehold.services.limits import MAX_INTEGER, MAX_NAME, NOTE, is_note
+from leasehold.services.request_bounds import MAX_INTEGER, MAX_NAME, NOTE, is_note
 
 _MAX_SHOWN: Final = 200
 _UNKNOWN: Final = "unknown_field"

@@ -11,8 +11,8 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.checkpoint import CallResult
 from leasehold.domain.spend import Spend
-from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_results import CallPage, FilePage
+from leasehold.services.request_bounds import MAX_PAGE
 
 #: Says how large a file is, whether or not the answer has a Content-Length.
 SIZE_HEADER: Final = "X-Leasehold-Size"

@@ -20,8 +20,14 @@ from leasehold.domain.summary import Summary
 from leasehold.domain.timestamps import time_or_date
 from leasehold.domain.trace import TraceEvent
 from leasehold.domain.trouble import Trouble
-from leasehold.services.limits import DEFAULT_PAGE, MAX_KEY, MAX_LABELS, MAX_PAGE, MAX_RETRIES
 from leasehold.services.read_runs import RunFilter, RunPage
+from leasehold.services.request_bounds import (
+    DEFAULT_PAGE,
+    MAX_KEY,
+    MAX_LABELS,
+    MAX_PAGE,
+    MAX_RETRIES,
+)
 from leasehold.services.start_run import StartRequest
 
 

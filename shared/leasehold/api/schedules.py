@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.schedule import ScheduleLine
-from leasehold.services.limits import MAX_REASON
+from leasehold.services.request_bounds import MAX_REASON
 from leasehold.services.schedules import ScheduleReport
 
 

@@ -14,11 +14,10 @@ from leasehold.attempt.values import load
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.kept_checkpoint import Load, furthest_of, read_results
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Progress, StepRecord
+from leasehold.domain.manifest_parts import Progress, StepRecord, TrialRecord
 from leasehold.domain.signal import place_of, signal_for
 from leasehold.domain.spend import Spend
 from leasehold.domain.traceparent import attempt_traceparent
-from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import findings_in, last_review, record_with_output
 from leasehold.errors import InvalidRequestError, UnknownLimitError
 

@@ -65,7 +65,7 @@ from leasehold.worker.known_overrides import KnownOverrides
 from leasehold.worker.process_runner import ProcessRunner
 from leasehold.worker.sandbox.forking.project_sources import NO_SOURCES, ProjectSources
 from leasehold.worker.stopping.holder import holder_name, host_name, is_gone
-from leasehold.worker.stopping.shutdown import Interrupts
+from leasehold.worker.stopping.system_signals import Interrupts
 from leasehold.worker.stopping.thread_stacks import stack_of
 
 # Who hears of what an engine does; by default the log.

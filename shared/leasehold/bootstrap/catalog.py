@@ -28,6 +28,8 @@ def load_catalog(name: str) -> Catalog:
         CatalogError: it cannot be imported, or it has no STEPS and PIPELINES.
     """
     here = str(Path.cwd())
+    if not all(part.isidentifier() for part in name.split(".")):  # such as a path, or nothing
+        raise _missing_catalog(name, here)
     if here not in sys.path:
         sys.path.insert(0, here)
     try:

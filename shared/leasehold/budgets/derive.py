@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.budgets import limits, reasons
-from leasehold.budgets.drift import has_drifted
 from leasehold.budgets.phases import Phase, estimate, observations
 from leasehold.budgets.proposal import (
     BudgetProposal,
@@ -18,6 +17,7 @@ from leasehold.budgets.proposal import (
     Strategy,
 )
 from leasehold.budgets.samples import AttemptSample, Outcome, SampleCounts, believable, count
+from leasehold.budgets.survival import has_drifted
 from leasehold.frozen import dataclass
 
 #: Where one estimate asks for more than this many times the other, a person looks first.

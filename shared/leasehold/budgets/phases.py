@@ -12,7 +12,7 @@ from enum import StrEnum
 from statistics import NormalDist
 from typing import Final
 
-from leasehold.budgets import kaplan_meier, log_normal
+from leasehold.budgets import log_normal, survival
 from leasehold.budgets.proposal import BudgetSettings, PhaseEstimate
 from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Observation, Outcome
 
@@ -50,8 +50,8 @@ def observations(samples: Iterable[AttemptSample], phase: Phase) -> list[Observa
 
 def share_longer_than(samples: Iterable[AttemptSample], phase: Phase, seconds: float) -> float:
     """Return the estimated share of attempts that need longer: what such a limit would clip."""
-    curve = kaplan_meier.survival_curve(observations(samples, phase))
-    return kaplan_meier.longer_than(curve, seconds) if curve else 0.0
+    curve = survival.survival_curve(observations(samples, phase))
+    return survival.longer_than(curve, seconds) if curve else 0.0
 
 
 def estimate(
@@ -101,13 +101,13 @@ def _estimate(
 ) -> PhaseEstimate:
     """Return both estimates of one group, and the bound that counts."""
     share, confidence = settings.percentile, settings.confidence
-    curve = kaplan_meier.survival_curve(observed)
+    curve = survival.survival_curve(observed)
     fit = log_normal.fit(observed)
-    by_data = kaplan_meier.percentile_bound(curve, share, NormalDist().inv_cdf(confidence))
+    by_data = survival.percentile_bound(curve, share, NormalDist().inv_cdf(confidence))
     by_model = min(fit.percentile_bound(share, confidence), _LONGEST_S) if fit else None
     agreed, bound = _bounds(by_data, by_model, longest=max(one.seconds for one in observed))
     return PhaseEstimate(
-        kaplan_meier=kaplan_meier.percentile(curve, share),
+        kaplan_meier=survival.percentile(curve, share),
         kaplan_meier_bound=by_data,
         log_normal=fit.percentile(share) if fit else None,
         log_normal_bound=by_model,

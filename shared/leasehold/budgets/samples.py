@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from leasehold.domain.status import AttemptEnd, Termination
 from leasehold.frozen import dataclass
 
 #: No attempt takes longer; a longer duration is a clock that jumped, or a source that lies.
 LONGEST_ATTEMPT: Final = timedelta(days=7)
+_LONGEST_S: Final = LONGEST_ATTEMPT.total_seconds()
 
 
 class Outcome(StrEnum):
@@ -30,7 +31,7 @@ class Outcome(StrEnum):
     @property
     def is_censored(self) -> bool:
         """Return whether the attempt would have taken longer than it did."""
-        return self in {Outcome.CLIPPED, Outcome.INTERRUPTED}
+        return self is Outcome.CLIPPED or self is Outcome.INTERRUPTED
 
 
 #: Why an attempt ended that would have taken longer: its own limit, or another cause.
@@ -95,8 +96,7 @@ class AttemptSample:
         return self.bootstrap_seconds + (self.execution_seconds or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """One duration of one phase.
 
     Args:
@@ -176,7 +176,7 @@ def _is_duration(seconds: object) -> bool:
     return (
         isinstance(seconds, int | float)
         and not isinstance(seconds, bool)
-        and 0 <= seconds <= LONGEST_ATTEMPT.total_seconds()
+        and 0 <= seconds <= _LONGEST_S
     )
 
 

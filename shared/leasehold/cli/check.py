@@ -34,7 +34,7 @@ from leasehold.services.catalog_fit import (
     RunMisfit,
     live_runs,
 )
-from leasehold.services.limits import DEFAULT_PAGE
+from leasehold.services.request_bounds import DEFAULT_PAGE
 from leasehold.static_check import CheckResult, Homes, check_project, line_of
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import click
+
+from leasehold.imports import without_looks_for_garbage
 
 
 class CommandRow(NamedTuple):
@@ -111,6 +115,13 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
 }
 
 
+def _imported(name: str) -> ModuleType:
+    if name in sys.modules:
+        return sys.modules[name]
+    with without_looks_for_garbage():
+        return importlib.import_module(name)
+
+
 class LazyCommands(click.Group):
     """The commands of a table; only the one that is called is imported.
 
@@ -135,7 +146,7 @@ class LazyCommands(click.Group):
         row = self._rows.get(cmd_name)
         if row is None:
             return None
-        module = importlib.import_module(f"{self._package}.{row.module}")
+        module = _imported(f"{self._package}.{row.module}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 

@@ -18,8 +18,8 @@ from leasehold.cli.streams import note
 from leasehold.client.client import Client
 from leasehold.domain.delivery import DeliveryState
 from leasehold.presentation.formatting import StyledText, ago, stamp
-from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.read_deliveries import DeliveryFilter
+from leasehold.services.request_bounds import DEFAULT_PAGE
 
 _COLUMNS: Final = ("RUN", "CHANNEL", "EVENT", "STATE", "TRIES", "UNKNOWN", "CREATED", "DETAIL")
 _STATES: Final = click.Choice([state.value for state in DeliveryState], case_sensitive=False)

@@ -8,7 +8,8 @@ from typing import Final
 
 from leasehold.api.deliveries import DeliveryReport
 from leasehold.domain.delivery import DeliveryState
-from leasehold.presentation.formatting import StyledText, ago, one_line
+from leasehold.domain.printable import one_line
+from leasehold.presentation.formatting import StyledText, ago
 
 #: What is shown of a provider's words; all of them are in --json.
 _MAX_WORDS: Final = 160

@@ -23,11 +23,11 @@ from leasehold.cli.opened import client_at, on_this_store
 from leasehold.cli.options import SpanType, json_option, url_option
 from leasehold.cli.stdout import Row, print_block, print_facts, print_json, print_lines, print_table
 from leasehold.cli.streams import note
-from leasehold.domain.printable import counted
+from leasehold.domain.printable import counted, one_line
 from leasehold.domain.spend import usd_words
 from leasehold.domain.timestamps import stamp
 from leasehold.frozen import dataclass
-from leasehold.presentation.formatting import StyledText, duration, one_line
+from leasehold.presentation.formatting import StyledText, duration
 
 #: So many characters are in a line at most.
 _SCREEN: Final = 80

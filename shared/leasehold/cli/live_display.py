@@ -15,13 +15,13 @@ from rich.text import Text
 
 from leasehold.cli.run_displays import Display, LiveRuns
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.printable import counted, printable
+from leasehold.domain.printable import counted, one_line, printable
 from leasehold.presentation.event_line import (
     FailureKind,
     failure_of,
     next_attempt,
 )
-from leasehold.presentation.formatting import duration, one_line, stamp
+from leasehold.presentation.formatting import duration, stamp
 from leasehold.presentation.run_state import RunLine, StepLine, run_line, state_of, step_line
 
 _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "ATTEMPT", "PROGRESS", "", "HEARTBEAT")
@@ -37,7 +37,8 @@ class _Console(Console):
     """Prints for one thread at a time: lines of handlers go above what another thread draws.
 
     What is drawn stands where the frame before it stood, and the first one has none: a line that
-    another thread printed meanwhile would be appended to its last row.
+    another thread printed meanwhile would be appended to its last row. `Live` has a lock as well,
+    which each print takes: who needs both takes `printing` first.
     """
 
     def __init__(self, *, is_stderr: bool) -> None:
@@ -63,12 +64,14 @@ class _Screen:
 
     def __enter__(self) -> Self:
         """Begin to draw."""
-        self._live.__enter__()
+        with self._console.printing:
+            self._live.start()
         return self
 
     def __exit__(self, *end: object) -> None:
         """Leave what was drawn last where it is."""
-        self._live.stop()
+        with self._console.printing:  # it is drawn once more
+            self._live.stop()
 
     @property
     def _height(self) -> int:

@@ -41,7 +41,7 @@ from leasehold.domain.manifest_parts import step_type_at
 from leasehold.domain.printable import counted
 from leasehold.errors import LeaseholdError, UnknownPipelineError
 from leasehold.presentation.formatting import duration
-from leasehold.services.limits import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE
 
 _LONGEST: Final = timedelta(days=1)
 _FASTEST: Final = 100.0

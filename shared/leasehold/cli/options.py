@@ -21,8 +21,8 @@ from leasehold.domain.timestamps import MOMENT, MOMENT_AHEAD, moment_of, span_of
 from leasehold.domain.trouble import Trouble
 from leasehold.errors import without_user
 from leasehold.frozen import dataclass
-from leasehold.services.limits import MAX_PAGE
 from leasehold.services.read_runs import RunFilter
+from leasehold.services.request_bounds import MAX_PAGE
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -20,9 +20,9 @@ from leasehold.cli.opened import client_at
 from leasehold.cli.options import json_option, run_argument, url_option
 from leasehold.cli.stdout import Row, print_json, print_table
 from leasehold.cli.streams import note
-from leasehold.domain.printable import counted, printable
+from leasehold.domain.printable import counted, one_line, printable
 from leasehold.ports.artifacts import ArtifactContent
-from leasehold.presentation.formatting import duration, one_line
+from leasehold.presentation.formatting import duration
 
 _COLUMNS: Final = ("FILE", "BYTES")
 

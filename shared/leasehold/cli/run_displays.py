@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Self, TextIO
 from leasehold.cli.stdout import print_json_line, print_lines
 from leasehold.cli.streams import note_block
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import one_line
 from leasehold.domain.summary import Summary, summary_of
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import UnknownRunError
@@ -20,7 +21,7 @@ from leasehold.presentation.event_line import (
     next_attempt,
     traced_failure,
 )
-from leasehold.presentation.formatting import one_line, stamp
+from leasehold.presentation.formatting import stamp
 from leasehold.presentation.run_state import reported, run_line
 
 #: Between two lines on the progress of a run, so that a log stays readable.

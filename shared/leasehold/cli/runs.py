@@ -26,8 +26,8 @@ from leasehold.domain.summary import Summary
 from leasehold.domain.trouble import Trouble
 from leasehold.presentation.formatting import StyledText, ago, stamp
 from leasehold.presentation.run_state import state_and_reason
-from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.read_runs import RunFilter
+from leasehold.services.request_bounds import DEFAULT_PAGE
 
 _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENERATION")
 

@@ -15,6 +15,7 @@ import click
 from leasehold.cli.exit_codes import BAD_INPUT, DONE
 from leasehold.cli.stop_signals import StopSignals, leave
 from leasehold.cli.streams import note, noted_if_slow, print_error, warn
+from leasehold.imports import without_looks_for_garbage
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.registry.extras import require_extra
 
@@ -80,7 +81,10 @@ def serve(*, host: str, port: int, workers: int, allow_broken: bool) -> int:
     signals = StopSignals(_leave)
     try:
         with _answering(host, port, workers) as http:
-            with noted_if_slow("starting: the catalog and its handlers are imported"):
+            with (
+                noted_if_slow("starting: the catalog and its handlers are imported"),
+                without_looks_for_garbage(),
+            ):
                 is_broken = _is_broken()
             if is_broken and not allow_broken:
                 note("not started: put that right, or let those steps block with --allow-broken")
@@ -110,7 +114,8 @@ def _bound_free_memory() -> None:
 @contextlib.contextmanager
 def _answering(host: str, port: int, workers: int) -> Iterator[HttpServer]:
     """Answer `/health` before all that takes long to import."""
-    from leasehold.server.startup import begin_to_answer  # noqa: PLC0415 - an extra has it
+    with without_looks_for_garbage():
+        from leasehold.server.startup import begin_to_answer  # noqa: PLC0415 - an extra has it
 
     with _explaining(workers):
         http = begin_to_answer(host, port)
@@ -146,13 +151,14 @@ def _serve(
     allow_broken: bool,
 ) -> int:
     """Serve until the first signal, then stop in order."""
-    from leasehold.server.server import ServeOptions, Server  # noqa: PLC0415 - an extra has them
+    with without_looks_for_garbage():
+        from leasehold.server.server import ServeOptions, Server  # noqa: PLC0415 - an extra has them
 
     with _explaining(workers):
         server = Server(ServeOptions(host, port, workers, allow_broken), note, http=http)
     try:
         with _explaining(workers), noted_if_slow("starting: the runs of the store are taken up"):
-            server.start()
+            server.start()  # it answers and works, for as long as the store is away
         gc.freeze()  # a look for garbage goes through no module again: it took 60 ms
         signals.ready()
         if server.believes_header:

@@ -13,9 +13,9 @@ import click
 import pydantic_core
 
 from leasehold.cli.streams import forget_stdout
-from leasehold.domain.printable import printable_json
+from leasehold.domain.printable import one_line, printable_json
 from leasehold.errors import LeaseholdError, ServerRefusedError
-from leasehold.presentation.formatting import StyledText, one_line
+from leasehold.presentation.formatting import StyledText
 
 if TYPE_CHECKING:
     from leasehold.api.errors import ErrorInfo

@@ -12,8 +12,7 @@ from typing import Any, Final, TextIO
 
 import click
 
-from leasehold.domain.printable import printable
-from leasehold.presentation.formatting import one_line
+from leasehold.domain.printable import one_line, printable
 
 _CLOSED: Final = (
     "stdout is closed, and the answer goes there; allowed: an open one, or > /dev/null for none."

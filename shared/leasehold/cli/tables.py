@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leasehold.presentation.formatting import StyledText, one_line
+from leasehold.domain.printable import one_line
+from leasehold.presentation.formatting import StyledText
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[StyledText]]) -> None:

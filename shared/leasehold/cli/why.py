@@ -13,9 +13,9 @@ from leasehold.cli.streams import note
 from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import one_line
 from leasehold.domain.status import RunStatus
 from leasehold.presentation.event_line import failure_of
-from leasehold.presentation.formatting import one_line
 from leasehold.worker.stopping.holder import host_name, is_gone
 
 

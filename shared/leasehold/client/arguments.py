@@ -16,14 +16,14 @@ from pydantic import TypeAdapter, ValidationError
 from leasehold.client.run_wait import OnChange
 from leasehold.domain.json_text import canonical, plain
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.printable import one_line
 from leasehold.domain.spend import Budget
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trouble import Trouble
 from leasehold.errors import InvalidRequestError, ResultMismatchError, UnknownKeyError
-from leasehold.presentation.formatting import one_line
 from leasehold.registry.dispatch import STEP_TYPE_WORDS, is_step_type
-from leasehold.services.limits import MAX_ACTOR, MAX_NAME
+from leasehold.services.request_bounds import FILE_BYTES, MAX_ACTOR, MAX_NAME
 
 _MAX_SHOWN: Final = 200
 
@@ -139,7 +139,8 @@ def _bytes_of(name: str, given: bytes | Path) -> bytes:
     if not isinstance(given, Path):
         return given
     try:
-        return given.read_bytes()
+        with given.open("rb") as file:
+            return file.read(FILE_BYTES + 1)  # one that is larger, or has no end, is refused
     except OSError as error:
         problem = f"a file that can be read ({given}: {error.strerror})"
         raise InvalidRequestError(field="files", value=str(name)[:200], allowed=problem) from None

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import chain
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from leasehold.api import calls
@@ -39,7 +38,7 @@ from leasehold.api.pauses import (
     ResumePauseBody,
 )
 from leasehold.api.registry import RegistryResponse
-from leasehold.api.results import CallReport, FileEntry, PageQuery
+from leasehold.api.results import CallReport, CallsResponse, FileEntry, FilesResponse, PageQuery
 from leasehold.api.runs import BudgetPart, RunsQuery, RunsResponse, StartBody
 from leasehold.api.schedules import (
     BackfillBody,
@@ -79,8 +78,8 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.services.batch import BatchResult
-from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.operate import AS_BEFORE
+from leasehold.services.request_bounds import DEFAULT_PAGE
 
 #: How many runs a list reads at once.
 _PAGE: Final = 200
@@ -91,6 +90,7 @@ _STACK_S: Final = 10.0
 _STACK_LOOK_S: Final = 0.2
 
 T = TypeVar("T")
+Page = TypeVar("Page", FilesResponse, CallsResponse)
 
 
 class Client:
@@ -134,12 +134,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- to start a run, and what comes of it ------------------------------------------------------
@@ -272,14 +267,7 @@ class Client:
 
     def files(self, run: Run) -> list[FileEntry]:
         """Return names and sizes of the files that the run's handlers stored, sorted by name."""
-        token: str | None = None
-        found: list[FileEntry] = []
-        while True:
-            page = self.call(calls.files, PageQuery(page_token=token), run)
-            found += page.files
-            token = page.next_page_token
-            if token is None:
-                return found
+        return [one for page in self._pages(calls.files, run) for one in page.files]
 
     def file(self, run: Run, name: str) -> bytes:
         """Return the bytes of a file of the run.
@@ -292,14 +280,7 @@ class Client:
 
     def calls(self, run: Run) -> list[CallReport]:
         """Return the recorded results of the run; none of them is made again."""
-        token: str | None = None
-        found: list[CallReport] = []
-        while True:
-            page = self.call(calls.once, PageQuery(page_token=token), run)
-            found += page.calls
-            token = page.next_page_token
-            if token is None:
-                return found
+        return [one for page in self._pages(calls.once, run) for one in page.calls]
 
     def children(self, run: Run) -> ChildrenResponse:
         """Return the small runs that the run waits for at its place, and how far they are."""
@@ -745,6 +726,16 @@ class Client:
         """Make a call of the table of calls, `leasehold.api.calls`."""
         request = CallRequest(given, id_of(run), step, name, self.actor)
         return self.connection.call(row, request)
+
+    def _pages(self, row: CallRow[PageQuery, Page], run: Run) -> Iterator[Page]:
+        """Yield all pages of what a run has."""
+        token: str | None = None
+        while True:
+            page = self.call(row, PageQuery(page_token=token), run)
+            yield page
+            token = page.next_page_token
+            if token is None:
+                return
 
     def _warn_where_nothing_delivers(self, run: Summary) -> None:
         """Log once who runs what is started here, where no queue delivers it."""

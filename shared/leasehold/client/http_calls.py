@@ -168,8 +168,9 @@ class RunsApi:
             with answer:
                 raise self._refusal(answer, timeout) from None
         except (OSError, http.client.HTTPException) as error:
-            problem = getattr(error, "reason", None) or error
-            is_sent = not isinstance(problem, _NOT_CONNECTED)
+            reason = getattr(error, "reason", None) or error
+            is_sent = not isinstance(reason, _NOT_CONNECTED)
+            problem = f"{reason}. Is `leasehold serve` or `leasehold dev` running there?"
             raise ServerUnreachableError(url=self.url, problem=problem, sent=is_sent) from None
 
     def read(self, read: Callable[[Any], T], answer: Any) -> T:
@@ -198,7 +199,7 @@ class RunsApi:
             return self._refused(f"redirects to {place}, which is not followed: name that address")
         found = _error(answer, timeout)
         if answer.code in _NOT_NOW:
-            problem = found.message.rstrip(".")
+            problem = f"{found.message.rstrip('.')}."
             return ServerUnreachableError(url=self.url, problem=problem, sent=True)
         if found.code is not None and (error := error_of(found)) is not None:
             return error

@@ -23,12 +23,12 @@ from leasehold.domain.delivery import DeliveryState
 from leasehold.domain.json_text import digest
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import TrialRecord
 from leasehold.domain.printable import counted
 from leasehold.domain.spend import BUDGET_EXCEEDED, usd_words
 from leasehold.domain.status import RunStatus
 from leasehold.domain.summary import progress_of, summary_of
 from leasehold.domain.trace import TraceType
-from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
 from leasehold.errors import LeaseholdError, StoreUnavailableError
 from leasehold.frozen import dataclass

@@ -16,8 +16,8 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from leasehold.domain.json_text import digest
-from leasehold.domain.printable import counted, printable
-from leasehold.presentation.formatting import ago, duration, one_line, stamp
+from leasehold.domain.printable import counted, one_line, printable
+from leasehold.presentation.formatting import ago, duration, stamp
 from leasehold.presentation.run_state import overlay_of, state_of, status_icon
 
 _FOLDER: Final = Path(__file__).parent

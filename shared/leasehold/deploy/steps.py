@@ -18,7 +18,7 @@ from tenacity import (
     wait_random,
 )
 
-from leasehold.bounded_calls import start_call
+from leasehold.bounded_calls import KeptThreads
 from leasehold.deploy.resources.resource import (
     BusyError,
     Dependent,
@@ -43,6 +43,7 @@ _SILENCE_S: Final = 10.0
 #: nothing gets through waits for something else.
 _BUSY_S: Final = 900.0
 _BUSY_PAUSES: Final = doubling(timedelta(seconds=2), timedelta(seconds=30))
+_CALLS: Final = KeptThreads("call")
 
 
 class Action(StrEnum):
@@ -189,7 +190,7 @@ class Patience:
 
 def _bounded(what: Callable[[], _T]) -> _T:
     """Return what it returns; a call that goes on forever is left behind."""
-    call = start_call(what, "call")
+    call = _CALLS.start_call(what)
     return what() if call is None else call.result(_LONGEST_CALL_S)
 
 
@@ -238,7 +239,9 @@ def _differs(look: Look) -> bool:
 
 def _without_need(resource: Resource, gone: dict[tuple[str, str], Step]) -> Step | None:
     """Return the step of a resource that another one would have to be there for, or None."""
-    for need in resource.needs if isinstance(resource, Dependent) else ():
+    if not gone or not isinstance(resource, Dependent):
+        return None
+    for need in resource.needs:
         if found := gone.get((need.kind, need.name)):
             is_known = found.look.state is not State.UNKNOWN
             why = "which is not there" if is_known else "which is not in order"

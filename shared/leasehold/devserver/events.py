@@ -28,7 +28,6 @@ from leasehold.devserver.cloud_tasks.routes import app_of, fault_routes
 from leasehold.devserver.cloud_tasks.server import Delivering
 from leasehold.devserver.cloud_tasks.task import UNLIMITED, Attempt
 from leasehold.domain.timestamps import moment_text
-from leasehold.ports.clock import Clock
 
 #: Where messages are published; `adapters/http_events.py` calls it.
 _PATH: Final = "/messages"
@@ -52,12 +51,11 @@ class EventsDouble(Delivering):
 
     Args:
         subscriptions: by the id of each, the address of its function.
-        clock: in place of the machine's.
     """
 
-    def __init__(self, subscriptions: Mapping[str, str], *, clock: Clock | None = None) -> None:
+    def __init__(self, subscriptions: Mapping[str, str]) -> None:
         self._subscriptions = subscriptions
-        self._clock = clock = clock or system_clock()
+        self._clock = clock = system_clock()
         queues = Queues(clock, QueueSettings(_RETRY), strict=False)
         app = app_of([("POST", _PATH, self._publish), *fault_routes(queues)])
         super().__init__(queues, HttpClient(_headers), _THREADS, app, "events-api")

@@ -24,9 +24,10 @@ from functions_framework._http import create_server
 from gunicorn.arbiter import Arbiter
 
 from leasehold.devserver.server_process import DRAIN_S, LOADED, READY, STOPPING
+from leasehold.imports import without_looks_for_garbage
 from leasehold.logs.stderr_log import log_to_stderr
 from leasehold.web.loopback_guard import LoopbackGuard
-from leasehold.worker.stopping.shutdown import ENDING
+from leasehold.worker.stopping.system_signals import ENDING
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -66,7 +67,8 @@ def main() -> None:
         listener, states = descriptors
         options["bind"] = f"fd://{listener}"
         report_states(states)
-    app = create_app(arguments.target, arguments.source)  # type: ignore[no-untyped-call] # it has no types
+    with without_looks_for_garbage():
+        app = create_app(arguments.target, arguments.source)  # type: ignore[no-untyped-call] # it has no types
     app.wsgi_app = LoopbackGuard(app.wsgi_app, has_pages=arguments.target == _WITH_PAGES)
     server = create_server(app, debug=False, **options)  # type: ignore[no-untyped-call] # as above
     if descriptors:

@@ -341,6 +341,14 @@ class Draft:
         self.position, self.steps = run.position, run.steps
 
     @property
+    def rest(self) -> Manifest:
+        """The run as decided so far, but for `position` and `steps`, which may be older here.
+
+        To replace both and other fields, copy this one: `run` would be copied for it before.
+        """
+        return self._run
+
+    @property
     def step(self) -> StepRecord:
         """The record of the current step, as decided so far."""
         return self.steps[self.position.step]

@@ -1,8 +1,8 @@
 """What becomes of a delivery: pure rules, each from what is stored and the store's time.
 
 The sender has claimed the delivery before, and records the result with that claim. A claim
-that is taken away, because it ran out, may have sent: it counts as `unknown`. So more is sent than
-one message a round only where `unknown` says so.
+that is taken away, because it ran out, may have sent: it counts as `unknown`. A
+second message of one round is possible only where the record says `unknown`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ _KINDS: Final = {type(None): "null", bool: "a boolean", str: "a text", list: "a 
 _CANONICAL: Final = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
-_HUGE: Final = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
+#: It begins with a digit, so that the search passes over megabytes without one.
+_HUGE: Final = re.compile(r"[0-9](?:[eE]\+?[0-9]{3}|[0-9]{299})")
 _HUGE_BYTES: Final = re.compile(_HUGE.pattern.encode())
 _TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
 

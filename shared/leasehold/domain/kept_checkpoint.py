@@ -1,4 +1,4 @@
-"""What an attempt is to go on from: whole, and its own step's, or not at all."""
+"""The checkpoint that an attempt goes on from: only one that is whole, and of the same step."""
 
 from __future__ import annotations
 

@@ -13,10 +13,15 @@ from typing import Final
 from pydantic import AwareDatetime
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, EarlierAttempt, StepRecord
+from leasehold.domain.manifest_parts import (
+    NONE_ENDED,
+    Attempts,
+    EarlierAttempt,
+    StepRecord,
+    TrialRecord,
+)
 from leasehold.domain.status import AttemptEnd
 from leasehold.domain.stored import Ref, Stored, make
-from leasehold.domain.trial_record import TrialRecord
 
 COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"

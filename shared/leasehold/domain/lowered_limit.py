@@ -1,7 +1,7 @@
-"""Limits that adapt: a provider that takes no more for now halves one, and it grows again.
+"""When a limit that adapts is halved, and how it grows again.
 
-Nothing counts up: the number at a time follows from the document of the last halving, which is
-written then and never else.
+Nothing counts up: the number at a time follows from the document of the last halving, the
+only time that it is written.
 """
 
 from __future__ import annotations

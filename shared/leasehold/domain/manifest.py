@@ -40,6 +40,7 @@ from leasehold.domain.manifest_parts import (
     Settlement,
     SkippedStep,
     StepRecord,
+    TrialRule,
     step_type_at,
 )
 from leasehold.domain.printable import counted
@@ -56,7 +57,6 @@ from leasehold.domain.stored import (
     StoredDocument,
     UnreadableDocument,
 )
-from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import UnreadableRunError
 
 #: Larger texts go to the artifact store, by reference.
@@ -403,8 +403,11 @@ class Manifest(RunFields):
     @property
     def next_step(self) -> str | None:
         """The step after the current one, or to which its output skips; None for the last."""
-        step = self.position.step
-        target, place = self.steps[step].skip_to, self.plan.index(step) + 1
+        return self.step_after(self.steps[self.position.step])
+
+    def step_after(self, record: StepRecord) -> str | None:
+        """Return what `next_step` is once the current step has this record."""
+        target, place = record.skip_to, self.plan.index(self.position.step) + 1
         if target is not None and self.skip_problem(target) is None:
             return target
         return self.plan[place] if place < len(self.plan) else None

@@ -15,7 +15,6 @@ from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import AttemptEnd, Outcome, RunStatus
 from leasehold.domain.step_pause import Hold
 from leasehold.domain.stored import Stored, make, replace
-from leasehold.domain.trial_record import TrialRecord, TrialVerdict
 from leasehold.errors import LeaseholdError
 
 #: What is left to a handler between its soft limit and its hard one, where its step does not say.
@@ -411,3 +410,47 @@ class OperationRecord(Stored):
     at: AwareDatetime
     recreated_as: str | None = None
     kept: KeptCounts | None = None  # of retry and recreate; None: a version before this one did it
+
+
+# The trials of a run, as its manifest has them.
+
+
+class TrialRule(Stored):
+    """The trials of a run, as its pipeline had them when it began."""
+
+    author: str
+    reviewer: str
+    max_trials: int
+
+
+class TrialVerdict(Stored):
+    """The verdict of a reviewer on a trial. Its findings stand in its output."""
+
+    settled: bool
+    score: float
+
+
+class TrialRecord(Stored):
+    """What became of a step in one trial; `verdict`: of a reviewer."""
+
+    trial: int
+    output: str | None = None
+    output_ref: str | None = None
+    output_status: str | None = None
+    summary: str | None = None
+    started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    handed_off_at: AwareDatetime | None = None
+    bootstrap_seconds: float | None = None
+    execution_seconds: float | None = None
+    cold_start: bool | None = None
+    first_tool: str | None = None
+    attempts_ended: int = 0  # in this trial, without an output that counts
+    verdict: TrialVerdict | None = None
+
+    @property
+    def kept_output(self) -> KeptValue | None:
+        """The output, if there is one."""
+        if self.output is None and self.output_ref is None:
+            return None
+        return KeptValue(text=self.output, ref=self.output_ref)

@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.checkpoint import CallCount, KeptValue, UnconfirmedCall
 from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
-from leasehold.domain.manifest_parts import Progress, StackRequest
+from leasehold.domain.manifest_parts import Progress, StackRequest, TrialVerdict
 from leasehold.domain.printable import one_line
 from leasehold.domain.spend import Spend
 from leasehold.domain.stored import replace
-from leasehold.domain.trial_record import TrialVerdict
 
 #: So much of what a handler says of its progress is kept.
 _MAX_MESSAGE: Final = 200

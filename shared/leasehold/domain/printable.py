@@ -19,10 +19,13 @@ def printable(text: str) -> str:
     return "".join(map(_displayed, text))
 
 
-def one_line(text: str, most: int) -> str:
-    """Return the text as one line that is safe to display, of so many characters at most."""
+def one_line(text: str, most: int | None = None) -> str:
+    """Return the text in one line that is safe to display, cut at so many characters.
+
+    All text of strangers goes through here before it is shown.
+    """
     line = " ".join(printable(text).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
 
 
 def counted(count: int, one: str, more: str = "") -> str:

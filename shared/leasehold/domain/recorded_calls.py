@@ -293,9 +293,9 @@ def _digest(text: str) -> str:
 # Results that a version before this one kept in the run.
 
 
-def outlasting(manifest: Manifest) -> tuple[CallResult, ...]:
+def outlasting(calls: tuple[CallResult, ...]) -> tuple[CallResult, ...]:
     """Return the results that are left when the current step is over."""
-    return tuple(call for call in manifest.position.calls if call.keep)
+    return tuple([call for call in calls if call.keep])
 
 
 def current_calls(manifest: Manifest) -> tuple[CallResult, ...]:

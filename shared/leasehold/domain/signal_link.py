@@ -1,4 +1,4 @@
-"""Signed links: by one of them a person sends a signal without signing in, until it is over.
+"""Signed links: with one a person sends a signal without signing in, until the link expires.
 
 A link names one signal of one life of a run. It is signed with a secret that servers share, so none
 keeps a list; a reader of the store alone can make none.

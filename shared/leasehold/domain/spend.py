@@ -65,7 +65,8 @@ def total_of(spends: Iterable[Spend | None]) -> Spend:
     """Return the sum of amounts; None: nothing."""
     total = NOTHING
     for each in spends:
-        total = total.plus(each)
+        if each is not None:
+            total = total.plus(each)
     return total
 
 

@@ -10,10 +10,9 @@ from pydantic.alias_generators import to_camel
 
 from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import StepRecord
+from leasehold.domain.manifest_parts import StepRecord, TrialRecord
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import UNNUMBERED, TraceEvent, TraceType
-from leasehold.domain.trial_record import TrialRecord
 from leasehold.domain.trials import trials_of
 
 #: What an attempt without an output leaves. It comes after the start of its step, and before the

@@ -16,10 +16,9 @@ import pydantic_core
 
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import StepRecord
+from leasehold.domain.manifest_parts import StepRecord, TrialRecord, TrialVerdict
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import replace
-from leasehold.domain.trial_record import TrialRecord, TrialVerdict
 from leasehold.errors import InvalidVerdictError
 
 #: What a record says of one trial alone; all else it says of the step.

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self
 
 from leasehold.attempt.attempt import Attempt
@@ -477,12 +476,7 @@ class InProcessEngine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _observe(self, change: Change) -> None:

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.printable import counted
+from leasehold.domain.printable import counted, one_line
 from leasehold.domain.spend import Spend
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.frozen import dataclass
-from leasehold.presentation.formatting import duration, one_line
+from leasehold.presentation.formatting import duration
 
 #: The width of the line of time, in units of its drawing.
 WIDTH: Final = 1000

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord
-from leasehold.domain.printable import counted, printable
+from leasehold.domain.printable import counted, one_line, printable
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trace import TraceEvent, TraceType
-from leasehold.presentation.formatting import StyledText, duration, one_line
+from leasehold.presentation.formatting import StyledText, duration
 from leasehold.presentation.run_state import DEAD_LETTER_ICON
 
 # An error as people read it: what it found, its traceback, and when its step comes again.

@@ -1,12 +1,10 @@
-"""Times, and texts in one line."""
+"""Texts with a style, and times."""
 
 from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
-
-from leasehold.domain.printable import printable
 
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _FEW_SECONDS: Final = 10
@@ -29,15 +27,6 @@ class StyledText(NamedTuple):
     def on_screen(self) -> str:
         """The form for a screen."""
         return self.text if self.short_form is None else self.short_form
-
-
-def one_line(text: str, limit: int | None = None) -> str:
-    """Return the text in one line that a terminal shows as it is, cut at `limit` characters.
-
-    All text of strangers goes through here before it is shown.
-    """
-    line = " ".join(printable(text).split())
-    return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def duration(span: timedelta, units: int = 2) -> str:

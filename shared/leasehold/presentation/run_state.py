@@ -10,12 +10,12 @@ from typing import Final
 from leasehold.domain.checkpoint import KeptCounts, KeptValue
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, Lease, StepRecord
-from leasehold.domain.printable import counted
+from leasehold.domain.printable import counted, one_line
 from leasehold.domain.status import AttemptEnd, RunStatus
 from leasehold.domain.summary import Summary
 from leasehold.domain.trials import trial_words
 from leasehold.frozen import dataclass
-from leasehold.presentation.formatting import StyledText, ago, duration, one_line
+from leasehold.presentation.formatting import StyledText, ago, duration
 from leasehold.registry.registry import Registry
 
 # What can lie over a run's status and say why the run does not move; one at a time.

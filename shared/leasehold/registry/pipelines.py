@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.limit import Limit
-from leasehold.domain.manifest_parts import NO_PLACE, Place, step_type_at
+from leasehold.domain.manifest_parts import NO_PLACE, Place, TrialRule, step_type_at
 from leasehold.domain.skips import skip_problem
 from leasehold.domain.spend import Budget, SpendLimit
-from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.frozen import dataclass
 from leasehold.registry.channels import NO_CHANNELS, ChannelEntry, TopicChannel

@@ -39,7 +39,7 @@ from leasehold.remote_workers.manage_lease import (
     save_checkpoint,
 )
 from leasehold.services.engine import Engine
-from leasehold.services.limits import FILE_BYTES, MAX_PAGE
+from leasehold.services.request_bounds import FILE_BYTES, MAX_PAGE
 from leasehold.worker.failures.failures import record_of_report
 from leasehold.worker.failures.retry_hints import RATE_LIMITED
 

@@ -45,9 +45,9 @@ from leasehold.errors import (
 from leasehold.frozen import dataclass
 from leasehold.services.engine import Engine, find_run, publish_owed
 from leasehold.services.execute_step import through_gates
-from leasehold.services.limits import FILE_BYTES
 from leasehold.services.output_checks import check_output, check_verdict
 from leasehold.services.read_results import FilePage, list_files, open_file
+from leasehold.services.request_bounds import FILE_BYTES
 
 #: A page of recorded calls has texts of so many bytes, or one result.
 _PAGE_BYTES: Final = 8 * 1024 * 1024

@@ -1,4 +1,7 @@
-"""A queue that keeps nothing: it is rebuilt, and kept whole, from the manifests."""
+"""A queue in memory keeps nothing: at a start it is filled from the manifests, and kept whole.
+
+Runs that another process left are taken over.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One operation on many runs: those that a filter finds, a limited number of them.
 
-A batch that was killed is simply given again: what was done does not fit any more, is refused by
-its state, or, for `recreate`, is passed over. A run that stands at another block by then is
-refused too: it remembers that the same was done before.
+A batch that was killed is simply given again: the runs that it has changed do not match the filter
+any more, are refused because of their state, or, for `recreate`, are skipped. A run that stands at
+another block by then is refused too: it remembers that the same was done before.
 """
 
 from __future__ import annotations

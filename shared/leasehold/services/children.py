@@ -1,8 +1,8 @@
-"""Places that wait for small runs: what begins those, and what gathers what they made.
+"""Child runs: how they are started, and how their outputs are gathered.
 
 A parent's attempt at such a place makes the children and ends; once they are through, another one
-gathers. In between nothing of the parent is at work. It hears of
-the ends of its children by tasks that are hints, and asks by its alarm as well (`ask`).
+gathers. In between nothing of the parent is at work. It hears of the ends of its children by
+tasks that are hints, and asks by its alarm as well (`ask`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _lanes(engine: Engine, attempt: Attempt, place: Place, rule: EachRule, text:
     todo = _missing(len(items), done)
     if not todo:
         return _joined_items(engine, run, rule, len(items), list(done.values()))
-    in_chunk = _keep_given(engine, run, items, rule.batch)
+    in_chunk = _keep_given(engine, run, items)
     lane = Lane(
         batch=rule.batch,
         items=len(items),
@@ -150,8 +150,8 @@ def _items(run: Manifest, text: str) -> list[Any]:
     return items
 
 
-def _keep_given(engine: Engine, run: Manifest, items: Sequence[Any], batch: int) -> int:
-    """Keep the items for the lanes; return how many one document has, a multiple of a batch."""
+def _keep_given(engine: Engine, run: Manifest, items: Sequence[Any]) -> int:
+    """Keep the items for the lanes; return how many one document has."""
     name = run.position.step
     given: list[GivenItem] = []
     largest = 1
@@ -163,7 +163,7 @@ def _keep_given(engine: Engine, run: Manifest, items: Sequence[Any], batch: int)
         else:
             given.append(GivenItem(text=text))
             largest = max(largest, size)
-    in_chunk = max(1, min(_IN_CHUNK, _CHUNK_BYTES // largest) // batch) * batch
+    in_chunk = min(_IN_CHUNK, _CHUNK_BYTES // largest)
     for chunk, start in enumerate(range(0, len(given), in_chunk)):
         document = StoredDocument(make(GivenItems, items=tuple(given[start : start + in_chunk])))
         ref = given_ref(run.run_id, run.life, name, chunk)

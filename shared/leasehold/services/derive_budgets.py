@@ -215,9 +215,7 @@ def _oldest_first(engine: Engine) -> list[StepDispatchEntry]:
     return entries
 
 
-def explain_limit(
-    engine: Engine, step_type: str, source: SampleSource | None = None
-) -> dict[str, Any]:
+def explain_limit(engine: Engine, step_type: str) -> dict[str, Any]:
     """Return the budget of a step as it would be derived now, what is in force, and its attempts.
 
     Returns:
@@ -233,7 +231,7 @@ def explain_limit(
         raise UnknownKeyError(registry="dispatch", key=step_type, known=known)
     settings = budget_settings(engine, entry)
     document, now = engine.documents.transact(budget_ref(step_type), _look).answer
-    samples = (source or _source(engine))(step_type, now - settings.window)
+    samples = _source(engine)(step_type, now - settings.window)
     last = _last(document)
     budget = _budget(entry, samples, now, last, settings)
     if _is_applied_elsewhere(last, settings.strategy, now):

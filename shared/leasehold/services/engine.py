@@ -412,15 +412,14 @@ def publish(engine: Engine, effects: Iterable[Effect], known: KnownRun | None = 
         effects: what is owed.
         known: the run that owes them, if it is known as it is stored.
     """
-    owed = tuple(effects)
-    if not owed:
-        return
+    by_kind: dict[type[Effect], list[Any]] = {}
+    for effect in effects:
+        by_kind.setdefault(type(effect), []).append(effect)
     for kind, carry_out in CARRIERS.items():
-        if mine := [effect for effect in owed if isinstance(effect, kind)]:
-            carry_out(engine, mine)
-    for effect in owed:
-        if isinstance(effect, Archive):
-            archive(engine, effect, known)
+        if owed := by_kind.get(kind):
+            carry_out(engine, owed)
+    for ended in by_kind.get(Archive, ()):
+        archive(engine, ended, known)
 
 
 def archive(engine: Engine, owed: Archive, known: KnownRun | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""What limits leave of keys that are idle is deleted: a key may be that of a tenant who is gone."""
+"""Deletes the documents of keys of limits that are idle: a key may be a tenant who is gone."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from leasehold.errors import (
     TooLargeError,
 )
 from leasehold.ports.artifacts import Artifacts
-from leasehold.services.limits import FILE_BYTES, MAX_INPUT_FILES
+from leasehold.services.request_bounds import FILE_BYTES, MAX_INPUT_FILES
 
 
 def checked_files(files: Mapping[str, bytes]) -> tuple[InputFile, ...]:

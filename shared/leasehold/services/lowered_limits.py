@@ -1,4 +1,4 @@
-"""Limits that adapt: a provider that takes no more for now halves one, and it grows again."""
+"""Limits that adapt, in the store: a provider that takes no more for now halves one."""
 
 from __future__ import annotations
 

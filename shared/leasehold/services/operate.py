@@ -35,9 +35,9 @@ from leasehold.registry.pipelines import PipelineEntry
 from leasehold.services.catalog_fit import check_approval, check_recreation, check_retry
 from leasehold.services.engine import Engine
 from leasehold.services.input_files import copy_files, drop_artifacts
-from leasehold.services.limits import MAX_REASON, NOTE, is_note
 from leasehold.services.output_checks import check_output, check_verdict
 from leasehold.services.read_runs import get_run
+from leasehold.services.request_bounds import MAX_REASON, NOTE, is_note
 from leasehold.services.start_run import checked_input, checked_labels
 
 #: What an input, labels or an output of "as before" look like.

@@ -29,7 +29,7 @@ from leasehold.registry.dispatch import (
     ladder_problem,
 )
 from leasehold.services.engine import Engine
-from leasehold.services.limits import MAX_NAME, MAX_REASON
+from leasehold.services.request_bounds import MAX_NAME, MAX_REASON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

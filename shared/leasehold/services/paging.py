@@ -17,7 +17,7 @@ import pydantic_core
 
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.documents import Queries, Query, Snapshot
-from leasehold.services.limits import MAX_INTEGER
+from leasehold.services.request_bounds import MAX_INTEGER
 
 #: How many documents are read at once by what goes through all of them, and so are in memory.
 SCAN_PAGE: Final = 200

@@ -36,8 +36,8 @@ from leasehold.errors import (
 from leasehold.frozen import dataclass
 from leasehold.ports.documents import KnownRun, Query
 from leasehold.services.engine import Engine
-from leasehold.services.limits import MAX_NAME, MAX_REASON
 from leasehold.services.paging import WHOLE_RUNS, pages
+from leasehold.services.request_bounds import MAX_NAME, MAX_REASON
 
 #: How long a resume releases runs; what is left then, sweeps release.
 RELEASE_S: Final = 60.0
@@ -156,7 +156,6 @@ def continue_resumes(engine: Engine, seconds: float) -> None:
     for pause in tuple(engine.rules.pauses.values()):
         if pause.resumed_at is not None:
             release_held(engine, pause.id, seconds=seconds)
-            _look_again(engine)
 
 
 def let_go_if_resumed(engine: Engine, change: Change) -> Change:

@@ -406,7 +406,7 @@ def forget_old_runs(engine: Engine, over_at: float) -> int:
 
     It goes on where the last look of this process stopped, and begins again when it came to the
     oldest run: so runs that stay keep none behind them from going. Runs that cannot be purged now
-        are logged, and left to a later sweep.
+    are logged, and left to a later sweep.
 
     Args:
         engine: the parts.

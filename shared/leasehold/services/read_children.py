@@ -1,4 +1,4 @@
-"""What a run that waits for small runs waits for: how far they are, and what each stands at."""
+"""The children of a run: how many are done, and where each stands."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from leasehold.errors import UnreadableDeliveryError
 from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine, find_run
-from leasehold.services.limits import DEFAULT_PAGE
 from leasehold.services.paging import SCAN_PAGE, place_behind, place_of, scan, token_of
+from leasehold.services.request_bounds import DEFAULT_PAGE
 
 #: Lists are newest first.
 _ORDER: Final = "createdAt"

@@ -26,8 +26,8 @@ from leasehold.frozen import dataclass
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.documents import Query
 from leasehold.services.engine import Engine, find_run
-from leasehold.services.limits import MAX_PAGE
 from leasehold.services.paging import place_behind, place_of, token_of
+from leasehold.services.request_bounds import MAX_PAGE
 
 _MAX_SHOWN: Final = 200
 

@@ -25,7 +25,6 @@ from leasehold.frozen import dataclass
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.registry.dispatch import is_step_type
 from leasehold.services.engine import Engine, find_run
-from leasehold.services.limits import DEFAULT_PAGE, MAX_LABELS, MAX_NAME
 from leasehold.services.paging import (
     SCAN_PAGE,
     WHOLE_RUNS,
@@ -35,6 +34,7 @@ from leasehold.services.paging import (
     scan,
     token_of,
 )
+from leasehold.services.request_bounds import DEFAULT_PAGE, MAX_LABELS, MAX_NAME
 from leasehold.services.troubled_runs import (
     Found,
     has_trouble,

@@ -47,8 +47,8 @@ from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query
 from leasehold.registry.schedules import ScheduleEntry
 from leasehold.services.engine import Engine, find_run
-from leasehold.services.limits import MAX_REASON
 from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.request_bounds import MAX_REASON
 from leasehold.services.start_run import StartRequest, start_run
 
 #: The most runs that one back-fill starts.
@@ -328,7 +328,6 @@ def _change(
 ) -> ScheduleReport:
     engine.catalog.schedules[name[:_MAX_NAME]]
     state = _record(engine, name, change)
-    engine.schedules.look_at.pop(name, None)
     return _report(engine, name, state)
 
 

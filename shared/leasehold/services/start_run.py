@@ -35,7 +35,7 @@ from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.services.check_chain import check_chain, misfit_at
 from leasehold.services.engine import Engine, create_run
 from leasehold.services.input_files import checked_files, drop_artifacts, store_files
-from leasehold.services.limits import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
+from leasehold.services.request_bounds import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
 
 #: Of so many pipelines it is known that their code is there, and fits.
 _PIPELINES: Final = 1000

@@ -1,6 +1,7 @@
 """What a commit owes to the children of a run, and to the parent of one; `engine` carries it out.
 
-The word of a person on a parent is owed to each child, and noted once all have heard it. The end of
+A person's operation on a parent, such as a cancellation, is passed on to each child, and noted once
+all have it. The end of
 a child is a hint to its parent: its alarm asks as well.
 """
 

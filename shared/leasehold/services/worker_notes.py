@@ -38,6 +38,8 @@ READ_AT_MOST: Final = 500
 FORGOTTEN_AT_ONCE: Final = 20
 
 _WITHIN_S: Final = 5.0
+#: A process that ends waits no longer than this for its last note.
+_END_NOTED_WITHIN_S: Final = 1.0
 _NEWEST: Final = Query("workers", order_by="seenAt", descending=True, limit=READ_AT_MOST)
 
 
@@ -139,16 +141,11 @@ class Presence:
             self._ref = self._ref or worker_ref(engine.process.holder, engine.clock.new_id())
             engine.threads.errand(partial(self._write, engine, self._ref), patience_s)
 
-    def end(self, engine: Engine, *, patience_s: float = 1.0) -> None:
-        """Note that it ends; what was never noted leaves nothing.
-
-        Args:
-            engine: the parts.
-            patience_s: for how many seconds that is waited for.
-        """
+    def end(self, engine: Engine) -> None:
+        """Note that it ends, and wait a moment for that; what was never noted leaves nothing."""
         self._has_ended = True
         if self._ref is not None:
-            engine.threads.errand(partial(self._write_end, engine, self._ref), patience_s)
+            engine.threads.errand(partial(self._write_end, engine, self._ref), _END_NOTED_WITHIN_S)
 
     def _write(self, engine: Engine, ref: Ref) -> None:
         is_first = self._started_at is None

@@ -28,19 +28,26 @@ from leasehold.domain.dispatch import Rules, StepSettings
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.manifest import Manifest, run_ref, to_document
-from leasehold.domain.manifest_parts import Attempts, Lease, Place, Progress, StepRecord
+from leasehold.domain.manifest_parts import (
+    Attempts,
+    Lease,
+    Place,
+    Progress,
+    StepRecord,
+    TrialRecord,
+    TrialRule,
+)
 from leasehold.domain.recorded_calls import MadeCall, check_call_key
 from leasehold.domain.signal import Signal
 from leasehold.domain.spend import NOTHING, Spend, checked_spend
 from leasehold.domain.status import RunStatus, Termination
 from leasehold.domain.stored import replace
-from leasehold.domain.trial_record import TrialRecord, TrialRule
 from leasehold.errors import UnknownLimitError
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.clock import Clock, Threads
 from leasehold.ports.documents import Committed, KnownRun, Snapshot
 from leasehold.ports.telemetry import NO_TELEMETRY, Telemetry
-from leasehold.services.limits import NOTE, is_note
+from leasehold.services.request_bounds import NOTE, is_note
 from leasehold.testing.arguments import (
     checked_clock,
     checked_mapping,

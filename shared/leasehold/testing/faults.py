@@ -325,7 +325,7 @@ class Faults(AnnouncementFaults):
         if not change.changed:
             return
         if leased := self._settled(change):
-            del self._leased[run.run_id]
+            self._leased.pop(run.run_id, None)  # another thread may have heard of its end as well
             if self._orders.take("lose answer", leased.step):
                 raise StoreUnavailableError(store="store", problem="its answer was lost")
         if change.outcome is Outcome.CHECKPOINTED:

@@ -37,7 +37,7 @@ from leasehold.remote_workers.manage_lease import (
     save_checkpoint,
 )
 from leasehold.services.engine import Engine
-from leasehold.services.limits import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE
 from leasehold.testing.arguments import json_text, refuse
 from leasehold.worker.context.checkpoints import IncrementalState
 from leasehold.worker.failures.failures import record_of

@@ -32,7 +32,7 @@ from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.registry.setting_texts import ANYBODY, IAM, ROLES, Right
 from leasehold.registry.settings import ON_CLOUD_RUN
-from leasehold.services.limits import MAX_ACTOR
+from leasehold.services.request_bounds import MAX_ACTOR
 from leasehold.web.entry import drop_rest, refuse_for
 from leasehold.web.id_tokens import Certificates, Identity, read_identity
 from leasehold.web.loopback_guard import refusal_of_page

@@ -28,7 +28,7 @@ from leasehold.web.callers import CallerCheck
 from leasehold.web.entry import check_every_request
 from leasehold.worker.sandbox.forking.project_sources import ProjectSources
 from leasehold.worker.stopping.holder import HOLDER
-from leasehold.worker.stopping.shutdown import ENDING, ShutdownCoordinator
+from leasehold.worker.stopping.system_signals import ENDING, ShutdownCoordinator
 
 _LOG: Final = logging.getLogger("leasehold.engine")
 #: So long an answer waits for its telemetry to be sent, and only while a receiver is there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import flask
@@ -14,6 +15,7 @@ from leasehold.errors import InvalidRequestError, LeaseholdError
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.web.engine_provider import SHUTDOWN, EngineProvider
 from leasehold.web.entry import entry, json_body, refuse, refuse_for, refuse_method, respond
+from leasehold.worker.stopping.system_signals import SERVER_EXIT
 
 _LOG: Final = logging.getLogger("leasehold.execute_step")
 
@@ -44,7 +46,7 @@ def answer_task(provider: EngineProvider, request: flask.Request) -> flask.Respo
         engine = provider.engine
         if _OF_TASK not in request.headers:  # how long another caller waits is not known
             engine = replace(engine, process=replace(engine.process, may_continue=bool))  # False
-        outcome = execute_step(engine, hint)
+        outcome = SERVER_EXIT.held_back(partial(execute_step, engine, hint))
     except Exception as error:  # noqa: BLE001 - logged whole, but for an outage; the task comes again
         if isinstance(error, LeaseholdError) and error.retryable:
             _LOG.warning("run %s could not be worked on: %s", hint.run_id, error)

@@ -20,7 +20,7 @@ import pydantic_core
 from leasehold.errors import CertificatesUnavailableError, UnauthenticatedError
 from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
-from leasehold.services.limits import MAX_ACTOR
+from leasehold.services.request_bounds import MAX_ACTOR
 
 #: What stands in the place of the signature of a token that Cloud Run has checked.
 #: https://cloud.google.com/run/docs/troubleshooting#signature-removed

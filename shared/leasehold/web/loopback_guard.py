@@ -46,21 +46,16 @@ class LoopbackGuard:
 
     Args:
         app: any WSGI application.
-        hosts: the hosts by which it may be called, without the port. None: any, where it is served
-            beyond this machine; pages of other origins are refused all the same.
         has_pages: whether it has pages of its own, whose forms it takes.
     """
 
-    def __init__(
-        self, app: Any, hosts: Sequence[str] | None = LOOPBACK, *, has_pages: bool = False
-    ) -> None:
+    def __init__(self, app: Any, *, has_pages: bool = False) -> None:
         self._app = app
-        self._hosts = hosts
         self._has_pages = has_pages
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer one request, as WSGI has it."""
-        refused = refusal_of(environ, self._hosts, has_pages=self._has_pages)
+        refused = refusal_of(environ, has_pages=self._has_pages)
         if refused is None:
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer

@@ -10,6 +10,7 @@ machine alone, and `loopback_guard` says what may come in.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -39,7 +40,7 @@ from leasehold.logs.attempt import without_repeats
 from leasehold.ports.clock import Clock
 from leasehold.registry.setting_texts import ROLES, Right
 from leasehold.registry.settings import check_sign_in
-from leasehold.services.limits import MAX_ACTOR
+from leasehold.services.request_bounds import MAX_ACTOR
 from leasehold.web.callers import decoded_header, note_account
 from leasehold.web.entry import ASSETS, refuse_for, refuse_method
 from leasehold.web.loopback_guard import is_of_browser, is_same_origin, refusal_of
@@ -81,7 +82,8 @@ class ServerCallers:
     """Says of a request whether it may come in, for a server that answers all its paths itself.
 
     Args:
-        hosts: as of `LoopbackGuard`.
+        hosts: the hosts by which it may be called, without the port. None: any, where it is served
+            beyond this machine; pages of other origins are refused all the same.
         settings: the values of the settings.
         clock: says which sessions are over.
 
@@ -384,21 +386,19 @@ class _Sessions:
 
     def __init__(self, tokens: Sequence[tuple[str, str]], clock: Clock) -> None:
         self._clock = clock
-        self._keys: dict[str, list[bytes]] = {}
+        self._tokens: dict[str, list[str]] = {}
         for role, token in tokens:
-            salt = b"leasehold session " + role.encode()
-            key = hashlib.pbkdf2_hmac("sha256", token.encode(), salt, _ROUNDS)
-            self._keys.setdefault(role, []).append(key)
+            self._tokens.setdefault(role, []).append(token)
 
     def make(self, role: str) -> str:
         """Return the cookie of a session that begins."""
         over_at = int(self._clock.now().timestamp()) + _SESSION_S
         text = f"{role}.{over_at}.{secrets.token_hex(8)}"
-        return f"{text}.{_signature(self._keys[role][0], text)}"
+        return f"{text}.{_signature(_key_of(role, self._tokens[role][0]), text)}"
 
     def role_of(self, request: AnyRequest) -> str | None:
         """Return the role of the session that goes on; None: there is none."""
-        if not self._keys:
+        if not self._tokens:
             return None
         return next(
             filter(None, (self._role_of(value) for _, value in _sessions_in(request))), None
@@ -408,12 +408,19 @@ class _Sessions:
         text, _, signature = cookie.rpartition(".")
         role, _, rest = text.partition(".")
         over_at = rest.partition(".")[0]
-        if role not in self._keys or not cookie.isascii():
+        if role not in self._tokens or not cookie.isascii():
             return None
-        signatures = [_signature(key, text) for key in self._keys[role]]
+        signatures = [_signature(_key_of(role, token), text) for token in self._tokens[role]]
         if not any(hmac.compare_digest(signature, one) for one in signatures):
             return None
         return role if int(over_at) > self._clock.now().timestamp() else None
+
+
+@functools.lru_cache(maxsize=64)  # there are as many as tokens that are configured
+def _key_of(role: str, token: str) -> bytes:
+    """Return the key of the sessions of a token; to make it takes long, so the first one does."""
+    salt = b"leasehold session " + role.encode()
+    return hashlib.pbkdf2_hmac("sha256", token.encode(), salt, _ROUNDS)
 
 
 def _signature(key: bytes, text: str) -> str:

@@ -12,7 +12,7 @@ from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError
 from leasehold.logs.attempt import LinesOf
 from leasehold.ports.handler_runner import EnteredStep
-from leasehold.worker.stopping.shutdown import Interrupts, is_ctrl_c
+from leasehold.worker.stopping.system_signals import Interrupts, is_main_thread
 
 if TYPE_CHECKING:  # both are imported when there is something to run
     from leasehold.worker.sandbox.forking.source_finder import SourceText
@@ -23,7 +23,7 @@ class ProcessRunner:
     """The handler runner port, in a process for each attempt (`worker/sandbox/`).
 
     Args:
-        interrupts: where a Ctrl-C is kept that cuts an attempt short.
+        interrupts: where a Ctrl-C is kept, or an exit at a signal, that cuts an attempt short.
         handlers: all that it may be given, `module:function`.
         sources: the project's own, as they were read here: handlers are imported from these.
         import_s: how long the import of a handler may take, in seconds.
@@ -57,8 +57,8 @@ class ProcessRunner:
             problem = error.message if isinstance(error, ForkServerError) else str(error)
             unavailable = Deferred(Termination.PROCESS_UNAVAILABLE, problem)
             return attempt.end_before_it_begins() or unavailable
-        except KeyboardInterrupt as error:
-            if not is_ctrl_c(error):
+        except (KeyboardInterrupt, SystemExit) as error:  # of a handler of signals
+            if not is_main_thread():
                 raise
             return self._interrupts.stopped_by(error, attempt.stop.reason)
 

@@ -184,8 +184,10 @@ def indexed(document: Document, kind: Collection) -> tuple[Any, ...]:
 
 def to_column(value: Any) -> Any:
     """Return a field's value as an index compares it; a time that was read is one again."""
+    if value is None:
+        return None
     value = _as_time(value)
-    if value is None or isinstance(value, _PLAIN):
+    if isinstance(value, _PLAIN):
         return value
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")

@@ -55,9 +55,11 @@ def prepare(
         return
     connection.execute("BEGIN IMMEDIATE")
     if not (is_prepared(connection, store) and _has_tables(connection, collections)):
+        found = set(connection.execute(_COLUMNS))
         for collection in collections.values():
             connection.execute(_table(collection))
-            _add_columns(connection, collection)
+            if (collection.name, "id") in found:
+                _add_columns(connection, collection, found)
             for fields in collection.indexes:
                 connection.execute(_index(collection, fields))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -95,13 +97,14 @@ def _has_tables(connection: sqlite3.Connection, collections: Mapping[str, Collec
     return wanted <= found
 
 
-def _add_columns(connection: sqlite3.Connection, collection: Collection) -> None:
+def _add_columns(
+    connection: sqlite3.Connection, collection: Collection, found: set[tuple[str, str]]
+) -> None:
     """Add the columns that the table of an earlier version does not have, with their values."""
-    found = {column for table, column in connection.execute(_COLUMNS) if table == collection.name}
+    name = collection.name
     for field in collection.fields:
-        if field in found:
+        if (name, field) in found:
             continue
-        name = collection.name
         connection.execute(f'ALTER TABLE "{name}" ADD COLUMN "{field}"')
         value = to_column if field not in collection.arrays else str
         rows = connection.execute(

@@ -15,14 +15,15 @@ from leasehold.deploy.bundle.assemble import Bundle, Changes, assemble, write
 from leasehold.deploy.bundle.contents import user_modules
 from leasehold.deploy.bundle.requirements import (
     ASKS_PIP,
+    CONSTRAINTS,
     HASHES,
+    add_pins,
     closure_of,
     hashes_of,
     looked_up,
     text_of,
 )
-from leasehold.domain.printable import counted
-from leasehold.presentation.formatting import one_line
+from leasehold.domain.printable import counted, one_line
 
 _catalog_option = click.option(
     "--catalog",
@@ -67,7 +68,10 @@ def bundle(*, out: Path, extras: Sequence[str], catalog: str) -> None:
 @_extra_option
 @_catalog_option
 def hashes(*, extras: Sequence[str], catalog: str) -> None:
-    """Look up the hash of each package that a function may need, and write hashes.txt."""
+    """Look up the hash of each package that a function may need, and write hashes.txt.
+
+    A package that constraints.txt lacks is written into that, so that a build installs its version.
+    """
     root = Path.cwd()
     extras = (*project_tables().extras, *extras)
     try:
@@ -76,6 +80,8 @@ def hashes(*, extras: Sequence[str], catalog: str) -> None:
         found = looked_up(closure)
     except BundleError as error:
         raise click.ClickException(str(error)) from error
+    if (root / CONSTRAINTS).is_file() and add_pins(root, closure):
+        note(f"{CONSTRAINTS}: the packages that it lacked are added")
     before = hashes_of(root)
     (root / HASHES).write_text(text_of(found), encoding="utf-8")
     changed = sum(tuple(sorted(found[pin])) != before.get(pin) for pin in found)

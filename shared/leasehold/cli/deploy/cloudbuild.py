@@ -78,10 +78,13 @@ SETTINGS: Final = "build/settings"
 #: A file that begins otherwise was written by the user.
 HEADER: Final = "# Generated from deployment.py by `leasehold deploy init`.\n"
 
+#: With what each folder needs, as that of the pipelines: the bundle pins what is installed.
 _INSTALL: Final = f"""\
 set -eu
 python -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r {REQUIREMENTS}
+set -- -r {REQUIREMENTS}
+for file in */{REQUIREMENTS}; do if [ -f "$$file" ]; then set -- "$$@" -r "$$file"; fi; done
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile "$$@"
 """
 
 Step = dict[str, Any]

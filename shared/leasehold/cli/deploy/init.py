@@ -26,7 +26,9 @@ from leasehold.deploy.bundle.requirements import (
     ASKS_PIP,
     CONSTRAINTS,
     HASHES,
+    add_pins,
     closure_of,
+    hashes_of,
     looked_up,
     text_of,
 )
@@ -64,10 +66,12 @@ def init(*, check: bool) -> int:
 
     deployment.py has the tables, which are yours to change; requirements.txt what a build installs,
     constraints.txt the version of each package, as it is installed here, and hashes.txt its bytes.
-    What is there is left alone, but for cloudbuild.yaml, which follows from deployment.py: give the
-    command again when you have changed that.
+    What is there is left alone, but for cloudbuild.yaml, which follows from deployment.py, and for
+    a package that constraints.txt or hashes.txt lacks: it is added. Give the command again when you
+    have changed deployment.py or your requirements.
     """
     folder = Path.cwd()
+    _need_catalog(folder)
     build_file = folder / FILE
     wanted = _build_text(folder)
     before = build_file.read_text(encoding="utf-8") if build_file.is_file() else ""
@@ -91,6 +95,16 @@ def init(*, check: bool) -> int:
     return DONE
 
 
+def _need_catalog(folder: Path) -> None:
+    """Refuse a folder without a catalog, before anything is written into a wrong one."""
+    stem = catalog_name().replace(".", "/")
+    if not any((folder / name).is_file() for name in (f"{stem}.py", f"{stem}/__init__.py")):
+        raise click.ClickException(
+            f"there is no catalog {catalog_name()}: {stem}.py is missing in {folder}. Work in the "
+            "folder of your project, set LEASEHOLD_CATALOG, or begin one: leasehold init"
+        )
+
+
 def _build_text(folder: Path) -> str:
     tables = read_tables(folder)
     return text(build(tables, has_gate=(folder / GATE_FILE).is_file()))
@@ -112,11 +126,13 @@ def _pin(folder: Path) -> Iterator[str]:
     try:
         modules, extras = user_modules(catalog_name()), read_tables(folder).extras
         closure = closure_of(folder, modules, ("deploy", *extras))
-        if _write(folder / CONSTRAINTS, "".join(f"{pin}\n" for pin in closure.pins())):
+        if add_pins(folder, closure):
             yield CONSTRAINTS
-        if not (folder / HASHES).exists():
+        known, deployed = hashes_of(folder), closure_of(folder, modules, extras)
+        if deployed.without(known):
             note(ASKS_PIP)
-            _write(folder / HASHES, text_of(looked_up(closure_of(folder, modules, extras))))
+            found = text_of(known | looked_up(deployed))
+            (folder / HASHES).write_text(found, encoding="utf-8")
             yield HASHES
     except BundleError as error:
         warn(f"{error}; then type: leasehold deploy init")
@@ -125,8 +141,6 @@ def _pin(folder: Path) -> Iterator[str]:
 def _requirements(folder: Path) -> Iterator[str]:
     yield f"-c {CONSTRAINTS}"
     yield _leasehold(folder)
-    for path in sorted(folder.glob(f"*/{REQUIREMENTS}")):
-        yield f"-r {path.relative_to(folder)}"
 
 
 def _leasehold(folder: Path) -> str:

@@ -31,9 +31,8 @@ from leasehold.services.catalog_fit import live_runs as runs_of
 
 #: The indexes that live runs are found by, without which Firestore refuses the query.
 INDEXES: Final = (
-    "runs (status ASCENDING, createdAt DESCENDING)",
     "runs (deadLettered ASCENDING, createdAt DESCENDING)",
-    "runs (cancelled ASCENDING, createdAt DESCENDING)",
+    "runs (cancelled ASCENDING, status ASCENDING, createdAt DESCENDING)",
 )
 _WHAT_TO_DO: Final = (
     "put the catalog right or cancel them, or deploy all the same with _ALLOW_MISFITS=yes "

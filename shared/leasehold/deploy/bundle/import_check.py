@@ -88,7 +88,8 @@ def _run(given: str, bundle: Path, said: Path) -> int | None:
     """Run the program, with all that it starts; return its exit code, None where it hangs."""
     with said.open("wb") as output:
         program = subprocess.Popen(  # noqa: S603 - this interpreter, and a text of our own
-            [sys.executable, "-I", "-S", "-c", _PROGRAM],
+            # -B: the folder is deleted, and no process would read the byte code in it.
+            [sys.executable, "-I", "-S", "-B", "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=output,

@@ -11,7 +11,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -181,6 +182,17 @@ def _pins(path: Path) -> dict[str, str]:
     return {canonicalize_name(name): version.strip() for name, _, version in pairs}
 
 
+def add_pins(root: Path, closure: Closure) -> bool:
+    """Give constraints.txt each package that it lacks; return whether there was one."""
+    path = root / CONSTRAINTS
+    known = _pins(path)
+    lacking = [closure.pin(name) for name in sorted(closure.installed) if name not in known]
+    if lacking:
+        before = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        path.write_text("".join(f"{line}\n" for line in (*before, *lacking)), encoding="utf-8")
+    return bool(lacking)
+
+
 def _add(
     closure: Closure, requirement: Requirement, source: str, python: str, seen: set[str]
 ) -> None:
@@ -264,18 +276,18 @@ _HASHES_HEADER: Final = """\
 ASKS_PIP: Final = "pip is asked for the hash of each package, which can take some minutes"
 
 
-def looked_up(closure: Closure) -> dict[str, set[str]]:
+def looked_up(closure: Closure) -> dict[str, Collection[str]]:
     """Return the hashes of each package, by `name==version`.
 
     Raises:
         BundleError: pip could not have one of them.
     """
-    found: dict[str, set[str]] = {}
+    found: defaultdict[str, set[str]] = defaultdict(set)
     for python in PYTHONS:
         pins = [closure.pin(name) for name, on in closure.pythons.items() if python in on]
         for pin, digest in _asked(pins, python).items():
-            found.setdefault(pin, set()).add(digest)
-    return found
+            found[pin].add(digest)
+    return {**found}
 
 
 def _asked(pins: Sequence[str], python: str) -> Mapping[str, str]:
@@ -302,7 +314,7 @@ def _asked(pins: Sequence[str], python: str) -> Mapping[str, str]:
     }
 
 
-def text_of(found: Mapping[str, set[str]]) -> str:
+def text_of(found: Mapping[str, Collection[str]]) -> str:
     """Return the file."""
     lines = (
         f"{pin} {' '.join(f'--hash=sha256:{digest}' for digest in sorted(found[pin]))}\n"

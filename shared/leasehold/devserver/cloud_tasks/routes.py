@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import flask
 from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Map
 
 from leasehold.devserver.cloud_tasks import request
 from leasehold.devserver.cloud_tasks.faults import Fault, Faults
@@ -384,15 +385,28 @@ def _hand(on_request: Callable[[str, str], object]) -> None:
 
 def app_of(routes: Iterable[Route]) -> flask.Flask:
     """Return an application of these routes, which answers errors as Google's APIs do."""
-    app = flask.Flask(__name__)
+    views = {(method, path): view for method, path, view in routes}
+    app = flask.Flask(__name__, static_folder=None)
     app.wsgi_app = LoopbackGuard(app.wsgi_app)  # type: ignore[method-assign] # as Flask has it
-    for method, path, view in routes:
-        app.add_url_rule(path, f"{method} {path}", view, methods=[method])
+    app.url_map = _map_of(tuple(views))
+    app.view_functions = {_endpoint(*route): view for route, view in views.items()}
     app.register_error_handler(ApiError, _error)
     app.register_error_handler(HTTPException, _no_route)
     app.register_error_handler(Exception, _internal_error)
     app.after_request(_drop_rest)
     return app
+
+
+@functools.cache  # to compile them takes as long as a hundred requests
+def _map_of(routes: tuple[tuple[str, str], ...]) -> Map:
+    app = flask.Flask(__name__, static_folder=None)
+    for method, path in routes:
+        app.add_url_rule(path, _endpoint(method, path), methods=[method])
+    return app.url_map
+
+
+def _endpoint(method: str, path: str) -> str:
+    return f"{method} {path}"
 
 
 class _Routes:

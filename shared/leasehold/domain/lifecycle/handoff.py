@@ -45,7 +45,7 @@ def hand_off(draft: Draft, event: RunEvent) -> Change:
         if end is None:
             return _next_trial(draft)
         _choose_trial(draft, end)
-    following = draft.run.next_step
+    following = draft.rest.step_after(draft.step)
     if following is None:
         return _complete(draft, RunEvent.LAST_STEP_DONE)
     return _next_step(draft, event, following)
@@ -153,37 +153,34 @@ def _next_step(draft: Draft, event: RunEvent, following: str) -> Change:
 def _complete(draft: Draft, event: RunEvent) -> Change:
     """Complete the run."""
     draft.step = replace(draft.step, status=RunStatus.COMPLETED)
-    run = draft.run
+    at = draft.position
     draft.run = replace(
-        run,
-        status=after(run.status, event),
+        draft.rest,
+        status=after(draft.rest.status, event),
+        position=replace(
+            at, lease=None, checkpoint=None, calls=at.calls and outlasting(at.calls), note=None
+        ),
+        steps=draft.steps,
         error=None,
         error_at=None,
         block=None,
         paused=False,
         completed_at=draft.now,
     )
-    draft.position = replace(
-        draft.position,
-        lease=None,
-        checkpoint=None,
-        calls=run.position.calls and outlasting(run),
-        note=None,
-    )
     return draft.commit(Outcome.COMPLETED)
 
 
 def _go_to(draft: Draft, event: RunEvent, step: str, trial: int | None = None) -> None:
     """Leave the current step, trial or item for another one, which has had no attempt yet."""
-    run, before, dispatch = draft.run, draft.position, draft.position.dispatch
+    run, before, dispatch = draft.rest, draft.position, draft.position.dispatch
     if dispatch.after_block is not None:
         dispatch = replace(dispatch, after_block=None)
     position = make(
         Position,
         step=step,
-        trial=trial or (1 if run.trials is None else trial_at(run, step)),
+        trial=trial or (1 if run.trials is None else trial_at(draft.run, step)),
         dispatch=dispatch,
-        calls=before.calls and outlasting(run),
+        calls=before.calls and outlasting(before.calls),
         last_settlement=before.last_settlement,
     )
     signals = run.signals and without_values_of(run.signals, place_of(before.step, before.trial))
@@ -191,6 +188,7 @@ def _go_to(draft: Draft, event: RunEvent, step: str, trial: int | None = None) -
         run,
         status=after(run.status, event),
         position=position,
+        steps=draft.steps,
         signals=signals,
         error=None,
         error_at=None,

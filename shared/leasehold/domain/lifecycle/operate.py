@@ -28,13 +28,12 @@ from leasehold.domain.lifecycle.settle import end_attempt, lapse
 from leasehold.domain.lifecycle.start import NewRun, new_manifest
 from leasehold.domain.lifecycle.termination import cancelled, trace_termination
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, StackRequest
+from leasehold.domain.manifest_parts import Block, StackRequest, TrialVerdict
 from leasehold.domain.notes import said
 from leasehold.domain.spend import BUDGET_EXCEEDED, NOTHING, Spend, SpendLimit, limit_of
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
-from leasehold.domain.trial_record import TrialVerdict
 from leasehold.errors import BudgetUsedUpError, NotAllowedError
 
 

@@ -36,13 +36,13 @@ from leasehold.domain.manifest_parts import (
     ErrorRecord,
     Lease,
     RateLimits,
+    TrialVerdict,
 )
 from leasehold.domain.notes import NO_NOTES, MadeOutput, Notes
 from leasehold.domain.retry import wait_after
 from leasehold.domain.status import AttemptEnd, Outcome, RunEvent, RunStatus, Termination, after
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
-from leasehold.domain.trial_record import TrialVerdict
 from leasehold.errors import NoProgressError
 
 #: What happens to a run whose attempt ends in this way.

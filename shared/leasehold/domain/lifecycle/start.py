@@ -13,11 +13,17 @@ from leasehold.domain.children import ChildLink, ItemsOf, Lane
 from leasehold.domain.dispatch import Rules, dispatch_of
 from leasehold.domain.lifecycle.handoff import begin_wait, dispatch_next
 from leasehold.domain.manifest import Manifest, Position, life_of
-from leasehold.domain.manifest_parts import InputFile, Place, SkippedStep, StepRecord, step_type_at
+from leasehold.domain.manifest_parts import (
+    InputFile,
+    Place,
+    SkippedStep,
+    StepRecord,
+    TrialRule,
+    step_type_at,
+)
 from leasehold.domain.spend import SpendLimit
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import make
-from leasehold.domain.trial_record import TrialRule
 from leasehold.errors import DocumentExistsError, IdempotencyKeyReusedError, RunBeingPurgedError
 from leasehold.frozen import dataclass
 

@@ -1,6 +1,7 @@
 """What the trace says of an attempt that was cut short: a sentence for each reason, and the facts.
 
-An attempt that failed so leaves its error with the run, as one that raised does.
+An attempt that fails at a limit leaves its error with the run, as one that raised does. The end of
+a run that is given up is here as well.
 """
 
 from __future__ import annotations

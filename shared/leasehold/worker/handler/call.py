@@ -55,7 +55,12 @@ from leasehold.worker.handler.handlers import (
     action_at,
     handler_of,
 )
-from leasehold.worker.stopping.shutdown import Interrupts, is_ctrl_c, is_main_thread
+from leasehold.worker.stopping.system_signals import (
+    SERVER_EXIT,
+    Interrupts,
+    is_interrupt,
+    is_main_thread,
+)
 
 #: A server that is to quit raises SystemExit in the main thread; the signal is noted within
 #: this time.
@@ -166,7 +171,7 @@ def _enter(
     context._checkpoints.is_entering = True  # noqa: SLF001 - a step has one checkpoint: that of its handler
     for action in actions:
         try:
-            action(context, given)
+            SERVER_EXIT.let_through(action, context, given)
         except BaseException as error:  # noqa: BLE001 - as with the handler's own errors
             return end_by(error, action.path)
     context._checkpoints.is_entering = False  # noqa: SLF001 - as above
@@ -176,7 +181,7 @@ def _enter(
 def _answer_of(handler: Handler, context: StepContext, given: Any) -> Any:
     """Return what a handler returns; where it raises, what its loops have done is kept first."""
     try:
-        return handler(context, given)
+        return SERVER_EXIT.let_through(handler, context, given)
     except BaseException:
         context._keep_rest()  # noqa: SLF001 - what only the caller of a handler knows to do
         raise
@@ -297,7 +302,7 @@ class InlineRunner:
     """The handler runner port, in the thread that asks.
 
     Args:
-        interrupts: where a Ctrl-C is kept that cuts a handler short.
+        interrupts: where a Ctrl-C is kept, or an exit at a signal, that cuts a handler short.
     """
 
     def __init__(self, interrupts: Interrupts) -> None:
@@ -322,7 +327,7 @@ class InlineRunner:
     def _end_by(
         self, attempt: Attempt, step: StepHandler, error: BaseException, path: str
     ) -> Result:
-        if is_ctrl_c(error):
+        if is_interrupt(error):
             return self._interrupts.stopped_by(error, attempt.stop.reason)
         if deferred := deferred_in(error):
             return deferred
@@ -342,6 +347,8 @@ def _begin(attempt: Attempt, silence: Silence | None) -> StepContext | Result:
 
 def _is_to_stop(error: BaseException, attempt: Attempt) -> bool:
     """Return whether the attempt was to stop: it was asked to, or its server ends where it is."""
+    if SERVER_EXIT.is_waiting:
+        return True
     if isinstance(error, SystemExit) and is_main_thread():
         return attempt.stop.wait(_NOTED_WITHIN_S)
     return attempt.stop.is_requested

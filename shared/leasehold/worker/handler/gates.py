@@ -17,8 +17,8 @@ from leasehold.domain.kept_checkpoint import Load
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
 from leasehold.domain.printable import one_line
-from leasehold.domain.result import Failed, Finished, Refused, Result, Unable
-from leasehold.domain.status import BlockCode
+from leasehold.domain.result import Failed, Finished, Refused, Result, Stopped, Unable
+from leasehold.domain.status import BlockCode, Termination
 from leasehold.domain.stored import replace
 from leasehold.errors import GatePolicyFailure
 from leasehold.logs.attempt import AttemptName, LinesOf
@@ -29,7 +29,7 @@ from leasehold.worker.failures.failures import record_of, record_of_misfit, safe
 from leasehold.worker.failures.kept_text import MAX_TEXT, cut, try_text
 from leasehold.worker.failures.retry_hints import is_mistake, is_permanent
 from leasehold.worker.handler.handlers import handler_of
-from leasehold.worker.stopping.shutdown import Interrupts, is_ctrl_c
+from leasehold.worker.stopping.system_signals import SERVER_EXIT, Interrupts, is_interrupt
 
 GATE_POLICY_FAILURE: Final = "GATE_POLICY_FAILURE"
 
@@ -140,15 +140,15 @@ class InlineGateRunner:
             return Unable(code, _record_of(gate, error), finished)
         try:
             context: Any = GateContext(manifest, self._artifacts, self._load)
-            check(context, output)
+            SERVER_EXIT.let_through(check, context, output)
         except GatePolicyFailure as refusal:
             block = _block(refusal)
             return Refused(
                 finished.output, finished.status, block, finished.summary, finished.skip_to
             )
         except BaseException as error:  # noqa: BLE001 - a gate must not take the worker with it
-            if is_ctrl_c(error):
-                return self._interrupts.stopped_by(error)
+            if stopped := self._stopped_by(error):
+                return stopped
             if outage := outage_in(error):
                 raise outage from None
             record = replace(_record_of(gate, error), code="gate_raised")
@@ -157,6 +157,11 @@ class InlineGateRunner:
                 return Unable(BlockCode.HANDLER_MISTAKE, record, finished)
             return Failed(record, permanent)
         return finished
+
+    def _stopped_by(self, error: BaseException) -> Stopped | None:
+        if is_interrupt(error):
+            return self._interrupts.stopped_by(error)
+        return Stopped(Termination.INSTANCE_SHUTDOWN) if SERVER_EXIT.is_waiting else None
 
 
 def _name_of(manifest: Manifest) -> AttemptName:

@@ -1,4 +1,4 @@
-"""Modules of the user, imported by name: whatever one does at its import is an error, and no end.
+"""Modules of the user, imported by name: one that raises or exits does not end the process.
 
 A module may end the process while it is imported, as a script does, or raise a BaseException.
 The importer says so in one line, as for any other module that cannot be imported.

@@ -49,7 +49,6 @@ from leasehold.worker.sandbox.wire.messages import (
     Stop,
     UnableNote,
 )
-from leasehold.worker.stopping.shutdown import is_main_thread
 
 # The limits of one attempt, on the clock that a worker shares with its child.
 
@@ -291,9 +290,6 @@ class SandboxedAttempt:
                 self._keep_time(time.monotonic())
         except GarbledError as error:
             self.garbled = str(error)
-        except SystemExit:  # a server that is to end: who heard the signal asks for the stop
-            if not is_main_thread():
-                raise
 
     def _wait(self, seconds: float) -> None:
         poll = select.poll()

@@ -6,11 +6,11 @@ import of this module without FUNCTION_TARGET imports none.
 
 from __future__ import annotations
 
-import gc
 import os
 from importlib import import_module
 from types import ModuleType
 
+from leasehold.imports import without_looks_for_garbage
 from leasehold.registry.function_table import FUNCTIONS
 
 #: The framework takes it for gunicorn's `timeout` once this module is imported. gunicorn would kill
@@ -30,16 +30,8 @@ def __getattr__(name: str) -> object:
 
 
 def _entry(name: str) -> ModuleType:
-    """Import an entry without looking for garbage meanwhile, of which an import makes next to none.
-
-    Its modules stay for as long as the process, so no later look goes through it either.
-    """
-    gc.disable()
-    try:
+    with without_looks_for_garbage():
         return import_module(f"functions.{name}")
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import select
+import selectors
 import socket
 import threading
 import time
@@ -83,7 +83,7 @@ _PLAIN: Final[Mapping[str, type[BaseException]]] = {
 }
 
 #: How often it looks whether the handler has closed the socket: nothing tells it so.
-_LOOK_MS: Final = 500.0
+_LOOK_S: Final = 0.5
 
 #: A worker that is not frozen has ended the process by then.
 _WORKERS_MARGIN_S: Final = 2.0
@@ -125,7 +125,7 @@ class Link:
         self._jobs: SimpleQueue[Frame] = SimpleQueue()
         self._heard: deque[Frame] = deque()
         self._hear: Callable[[Frame], object] | None = None
-        self._woken = self._waker = -1
+        self._waker = -1
         os.register_at_fork(after_in_child=call.close)
 
     @property
@@ -225,12 +225,17 @@ class Link:
     def _start(self) -> None:
         """Start the thread; nothing has begun if that fails."""
         woken, waker = os.pipe()
+        # Linux polls nothing where a handler has lowered RLIMIT_NOFILE; what was made before works
+        ready = selectors.DefaultSelector()
         try:
             os.set_blocking(woken, False)
             os.set_blocking(waker, False)
-            self._woken = woken
-            threading.Thread(target=self._converse, name="leasehold-link", daemon=True).start()
+            ready.register(woken, selectors.EVENT_READ)
+            ready.register(self._call, selectors.EVENT_READ)
+            converse = partial(self._converse, ready, woken)
+            threading.Thread(target=converse, name="leasehold-link", daemon=True).start()
         except BaseException:
+            ready.close()
             os.close(woken)
             os.close(waker)
             raise
@@ -270,23 +275,26 @@ class Link:
             with suppress(OSError):  # it is awake, or the handler has closed this
                 os.write(self._waker, b"w")
 
-    def _converse(self) -> None:
-        poll = select.poll()
-        poll.register(self._woken, select.POLLIN)
+    def _converse(self, ready: selectors.BaseSelector, woken: int) -> None:
+        reads, both = selectors.EVENT_READ, selectors.EVENT_READ | selectors.EVENT_WRITE
         try:
             while True:
                 self._pass_on()
-                poll.register(self._call, select.POLLIN | (select.POLLOUT if self._unsent else 0))
-                ready = dict(poll.poll(min(_LOOK_MS, self._left_ms())))
-                if not ready and not self._left_ms():
-                    os._exit(OUT_OF_TIME)
-                if self._woken in ready:
-                    os.read(self._woken, _WAKES)
+                ready.modify(self._call, both if self._unsent else reads)
+                found = {
+                    key.fd: events for key, events in ready.select(min(_LOOK_S, self._left_s()))
+                }
+                if not found:
+                    os.fstat(self._call.fileno())
+                    if not self._left_s():
+                        os._exit(OUT_OF_TIME)
+                if woken in found:
+                    os.read(woken, _WAKES)
                 with self._sending, suppress(BlockingIOError):
                     self._send_unsent(at_once=True)
-                if ready.get(self._call.fileno(), 0) & ~select.POLLOUT:
+                if found.get(self._call.fileno(), 0) & reads:
                     self._take(self._received())
-        except (OSError, ValueError, GarbledError):
+        except (OSError, ValueError, KeyError, GarbledError):
             os._exit(LINK_LOST)
 
     def _received(self) -> bytes:
@@ -311,8 +319,8 @@ class Link:
         while self._heard and (hear := self._hear):
             hear(self._heard.popleft())
 
-    def _left_ms(self) -> float:
-        return max(0.0, self.hard_at + _WORKERS_MARGIN_S - time.monotonic()) * 1000
+    def _left_s(self) -> float:
+        return max(0.0, self.hard_at + _WORKERS_MARGIN_S - time.monotonic())
 
 
 def _tokens(count: int) -> SimpleQueue[None]:

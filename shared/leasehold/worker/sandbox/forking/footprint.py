@@ -1,7 +1,7 @@
 """Whether a process may be used for more: forked after an import, or kept for a further attempt.
 
-It has what a user's code may leave or change. What asks the system is taken when this
-is imported: a handler may put something else in its place.
+A footprint lists what a user's code may leave or change. The functions that ask the system are
+taken when this is imported: a handler may put something else in their place.
 """
 
 # ruff: noqa: PTH208 - no pathlib here

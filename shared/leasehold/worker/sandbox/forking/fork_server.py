@@ -209,11 +209,15 @@ def _end_by_error() -> NoReturn:
 
 
 def flush_prints() -> None:
-    """Have all that was printed be in the pipe, by libraries of C as well."""
+    """Have all that was printed be in the pipe, by libraries of C as well.
+
+    Theirs comes first: they print whole lines, and Python may have kept one without an end, which
+    what they printed before would go on.
+    """
+    flush_c()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # closed or replaced by the handler
             stream.flush()
-    flush_c()
 
 
 #: What is reported: first the pid, or a negative errno instead of it; then, when the process has

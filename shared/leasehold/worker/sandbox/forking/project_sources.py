@@ -24,7 +24,8 @@ from leasehold.registry.pipelines import Catalog
 from leasehold.worker.sandbox.forking.source_finder import SourceText
 
 #: Names that a file may import: enough to see which other packages of the project it needs.
-_IMPORT: Final = re.compile(rb"^[ \t]*(?:from|import)[ \t]+(\w+)", re.MULTILINE)
+#: They are looked for behind the ends of lines: with `^`, all of it took three times as long.
+_IMPORT: Final = re.compile(rb"\n[ \t]*(?:from|import)[ \t]+(\w+)")
 #: The same where an import stands by itself: without it, the file cannot be imported.
 _NEEDED: Final = re.compile(rb"^(?:from|import)[ \t]+(\w+)", re.MULTILINE)
 _NOT_THE_USERS: Final = sys.stdlib_module_names | {"leasehold", "__main__"}
@@ -197,7 +198,7 @@ def _file(path: str) -> _Read | None:
             text = file.read()
     except OSError:  # it was deleted meanwhile, or cannot be read
         return None
-    imports = frozenset(name.decode() for name in _IMPORT.findall(text))
+    imports = frozenset(name.decode() for name in {*_IMPORT.findall(b"\n" + text)})
     source = SourceText(path, text, stat.st_mtime_ns)
     read = _Read(source, hashlib.sha256(text).digest(), imports)
     _KNOWN[path] = (version, read)

@@ -1,24 +1,27 @@
-"""The percentile of durations without a model of their distribution, by Kaplan and Meier.
+"""Survival curves of durations: their percentiles, by Kaplan and Meier, and whether two differ.
+
+Neither has a model of the distribution; complete and censored durations both count.
 
 Sources:
     Kaplan and Meier, "Nonparametric estimation from incomplete observations" (1958).
     Greenwood, "The natural duration of cancer" (1926): the variance.
     Brookmeyer and Crowley, "A confidence interval for the median survival time" (1982): the bound
     of a percentile is where the bound of the curve reaches it.
+    Mantel, "Evaluation of survival data and two new rank order statistics" (1966): the test.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from leasehold.budgets.samples import Observation
-from leasehold.frozen import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SurvivalPoint:
+class SurvivalPoint(NamedTuple):
     """One step down of the survival curve.
 
     Args:
@@ -61,13 +64,13 @@ def ends(observations: Sequence[Observation]) -> Iterator[tuple[float, int, int]
 
     A phase that was censored at the same duration was still at risk.
     """
-    ended = Counter(one.seconds for one in observations if not one.censored)
-    censored = Counter(one.seconds for one in observations if one.censored)
+    seen = Counter([one.seconds for one in observations])
+    ended = Counter([one.seconds for one in observations if not one.censored])
     at_risk = len(observations)
-    for seconds in sorted(ended.keys() | censored.keys()):
-        if ended[seconds]:
+    for seconds in sorted(seen):
+        if seconds in ended:
             yield seconds, ended[seconds], at_risk
-        at_risk -= ended[seconds] + censored[seconds]
+        at_risk -= seen[seconds]
 
 
 def percentile(curve: Sequence[SurvivalPoint], share: float) -> float | None:
@@ -95,3 +98,37 @@ def longer_than(curve: Sequence[SurvivalPoint], seconds: float) -> float:
 def _longer(share: float) -> float:
     """Return the share of phases that take longer, with room for the rounding of products."""
     return 1 - share + 1e-12
+
+
+# Whether the durations of the last day differ from those before: the log-rank test.
+
+
+#: Standard deviations; by chance one test in a thousand is beyond it.
+DRIFT_Z: Final = 3.29
+#: With fewer durations on either side there is no test.
+FEWEST_COMPARED: Final = 20
+
+
+def has_drifted(recent: Sequence[Observation], before: Sequence[Observation]) -> bool:
+    """Return whether the recent durations are longer or shorter than chance explains."""
+    if min(len(recent), len(before)) < FEWEST_COMPARED:
+        return False
+    return abs(log_rank_z(recent, before)) > DRIFT_Z
+
+
+def log_rank_z(recent: Sequence[Observation], before: Sequence[Observation]) -> float:
+    """Return the statistic of the test: above 0 where recent phases end earlier.
+
+    Where d of the n phases at risk end, and a share s of those at risk is recent, d s recent ones
+    should end by chance, with the variance d s (1 - s) (n - d) / (n - 1).
+    """
+    recent_ended = Counter(one.seconds for one in recent if not one.censored)
+    recent_seconds = sorted(one.seconds for one in recent)
+    surplus = variance = 0.0
+    for seconds, ended, at_risk in ends([*recent, *before]):
+        recent_at_risk = len(recent) - bisect_left(recent_seconds, seconds)
+        share = recent_at_risk / at_risk
+        surplus += recent_ended.get(seconds, 0) - ended * share
+        if at_risk > 1:
+            variance += ended * share * (1 - share) * (at_risk - ended) / (at_risk - 1)
+    return surplus / math.sqrt(variance) if variance > 0 else 0.0

@@ -15,9 +15,12 @@ import contextlib
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable
-from types import FrameType
-from typing import Any, Final
+from enum import Enum, auto
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any, Final, TypeVar
 
 from leasehold.attempt.stop import StopSignal
 from leasehold.bounded_calls import start_thread
@@ -28,6 +31,7 @@ from leasehold.domain.status import Termination
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 _Handler = Callable[[int, FrameType | None], Any]
+T = TypeVar("T")
 
 
 class ShutdownCoordinator:
@@ -82,7 +86,7 @@ class ShutdownCoordinator:
 
         For processes whose server handles signals: call it before the server sets its handlers,
         and `watch` in the process that is to hear them. The handlers work as before. Where
-        where none is set, the signal has the effect that the system gives it.
+        none is set, the signal has the effect that the system gives it.
         """
         with self._lock:
             if self._listens:
@@ -165,7 +169,7 @@ class _Noting:
     def __call__(self, number: int, frame: FrameType | None) -> Any:
         """Handle the signal."""
         self.notes.put()
-        return self._handler(number, frame)
+        return SERVER_EXIT.heard(partial(self._handler, number, frame))
 
 
 def _has_loop() -> bool:
@@ -260,10 +264,89 @@ def _pipe() -> tuple[int, int]:
     return read_end, write_end
 
 
+# The exit of a server: its handler of a signal may raise it in the main thread, wherever that is.
+
+
+class _Runs(Enum):
+    """The code in the main thread, between whose instructions handlers of signals run."""
+
+    NO_ATTEMPT = auto()
+    OURS = auto()
+    THE_PROJECTS = auto()
+
+
+class ServerExit:
+    """Keeps an attempt whole that the exit of its server would cut short: its lease is released.
+
+    At SIGINT and SIGQUIT a sync worker of gunicorn leaves where it stands, and that is where it
+    runs the attempt: between two writes, the lease that the first of them took would stay. Only
+    code of the project is left at once; the exit waits for the end of all else. The thread that
+    heard the signal asks for the stop meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._runs = _Runs.NO_ATTEMPT
+        self._leaving: SystemExit | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether this is the main thread, and its attempt is to end for the exit of the server."""
+        is_kept = self._leaving is not None and self._runs is not _Runs.NO_ATTEMPT
+        return is_kept and is_main_thread()
+
+    def held_back(self, call: Callable[[], T]) -> T:
+        """Return what a call returns; in the main thread, an exit waits until it is over."""
+        if self._runs is not _Runs.NO_ATTEMPT or not is_main_thread():
+            return call()
+        self._leaving, self._runs = None, _Runs.OURS
+        try:
+            return call()
+        finally:
+            self._runs = _Runs.NO_ATTEMPT
+            if self._leaving is not None:
+                raise self._leaving
+
+    def let_through(self, function: Callable[..., T], *given: Any) -> T:
+        """Call a function of the project: one exit cuts it short, also one that waits.
+
+        It may have attempts of its own, and threads, of which none is cut short.
+        """
+        if self._runs is _Runs.NO_ATTEMPT or not is_main_thread():
+            return function(*given)
+        before, self._runs = self._runs, _Runs.THE_PROJECTS
+        try:
+            if self._leaving is not None:
+                raise self._leaving
+            return function(*given)
+        finally:
+            self._runs = before
+
+    def heard(self, handle: Callable[[], Any]) -> Any:
+        """Handle a signal; an exit that this raises is kept, or cuts code of the project short.
+
+        Another signal may come meanwhile, whose exit then cuts both short.
+        """
+        found = self._runs
+        try:
+            return handle()
+        except SystemExit as leaving:
+            if found is _Runs.NO_ATTEMPT:
+                raise
+            self._leaving, self._runs = leaving, _Runs.OURS
+            if found is _Runs.THE_PROJECTS:
+                raise
+            return None
+
+
+#: Of this process, as its handlers of signals are.
+SERVER_EXIT: Final = ServerExit()
+
+
 # Ctrl-C, which the system raises in the main thread alone, wherever that is.
 
 
 _CTRL_C: Final = "Ctrl-C: the process was interrupted; the lease was released."
+_EXIT: Final = "A signal had the process exit; the lease was released."
 
 
 class Interrupts:
@@ -282,7 +365,8 @@ class Interrupts:
         self._interrupt = error
         if reason is not None:
             return Stopped(reason)
-        return Stopped(Termination.INSTANCE_SHUTDOWN, _CTRL_C)
+        words = _EXIT if isinstance(error, SystemExit) else _CTRL_C
+        return Stopped(Termination.INSTANCE_SHUTDOWN, words)
 
     def raise_interrupt(self) -> None:
         """Raise what was kept in this thread, if anything was."""
@@ -291,9 +375,26 @@ class Interrupts:
             raise interrupt
 
 
-def is_ctrl_c(error: BaseException) -> bool:
-    """Return whether the error is an interrupt of this process, raised where its code stood."""
-    return isinstance(error, KeyboardInterrupt) and is_main_thread()
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether the error ends this process, raised by a handler of a signal.
+
+    That raises where the code of the main thread stood: Ctrl-C, or an exit of the program's. A
+    function of the project that exits by itself has failed.
+    """
+    if not is_main_thread():
+        return False
+    if not isinstance(error, SystemExit):
+        return isinstance(error, KeyboardInterrupt)
+    handlers = [_code_of(signal.getsignal(number)) for number in ENDING]
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """Return the code that a handler of a signal runs first; None: it has none of Python's."""
+    function = getattr(handler, "func", handler)
+    method = function.__call__ if callable(function) else None
+    code: CodeType | None = getattr(function, "__code__", getattr(method, "__code__", None))
+    return code
 
 
 def is_main_thread() -> bool:
