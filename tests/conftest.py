@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import settings
 
 from leasehold.attempt.stop import StopSignal
 from leasehold.testing import FrozenClock
@@ -54,23 +53,6 @@ _TESTS: Final = Path(__file__).parent
 FIRST: Final = ("package", "chaos", "deploy", "api/server", "api/dashboard", "docs", "cli", "bench")
 
 pytest_plugins = ["tests.worlds.forked_tests"]
-
-settings.register_profile(
-    "gate",
-    max_examples=100,
-    stateful_step_count=50,
-    derandomize=True,
-    deadline=None,
-    database=None,
-)
-settings.register_profile(
-    "storm",
-    max_examples=int(os.environ.get("LEASEHOLD_STORM_EXAMPLES", "6000")),
-    stateful_step_count=80,
-    deadline=None,
-    print_blob=True,
-)
-settings.load_profile("storm" if os.environ.get("LEASEHOLD_STORM") == "1" else "gate")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -146,11 +128,41 @@ _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes a folder there th
 _ENOUGH: Final = 4 << 30
 
 
-def pytest_configure() -> None:
-    """Keep the files of tests in memory where there is enough: the tests would wait for a disk."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the number of examples, and keep the files of tests in memory where there is enough.
+
+    The tests would wait for a disk. Without its plugin, Hypothesis is not imported: it takes long.
+
+    And have a pytest that a test starts do without the plugins of this environment, as it would in
+    that of a user: to import them takes longer than all else that it does.
+    """
+    if config.pluginmanager.hasplugin("hypothesispytest"):
+        _set_number_of_examples()
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_MEMORY).free >= _ENOUGH and os.access(_MEMORY, os.W_OK):
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+def _set_number_of_examples() -> None:
+    from hypothesis import settings  # noqa: PLC0415 - see where this is called
+
+    settings.register_profile(
+        "gate",
+        max_examples=100,
+        stateful_step_count=50,
+        derandomize=True,
+        deadline=None,
+        database=None,
+    )
+    settings.register_profile(
+        "storm",
+        max_examples=int(os.environ.get("LEASEHOLD_STORM_EXAMPLES", "6000")),
+        stateful_step_count=80,
+        deadline=None,
+        print_blob=True,
+    )
+    settings.load_profile("storm" if os.environ.get("LEASEHOLD_STORM") == "1" else "gate")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -230,10 +242,12 @@ def _warm_starts(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[..., Path]:
-    """Makes a folder, or waits until another worker of this session has made it."""
+def once(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Callable[..., Path]:
+    """Makes a folder, or waits until another process of this session has made it."""
     base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
+    shared = base.parent if hasattr(pytestconfig, "workerinput") else base
 
     def once(name: str, make: Callable[[Path], object]) -> Path:
         folder, done = shared / name, shared / f"{name}-done"

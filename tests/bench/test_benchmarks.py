@@ -141,7 +141,7 @@ def test_a_step_on_firestore_costs_one_read_and_two_writes() -> None:
     """What it costs is exact, however short the run: four RPCs, where the floor takes six."""
     need_firestore()
 
-    rows = {row.name: row for row in firestore_steps.measure(rounds=1, runs=16)}
+    rows = {row.name: row for row in firestore_steps.measure(rounds=1, runs=8, at_once=(4,))}
 
     assert rows["reads a step on Firestore"].value == 1
     assert rows["writes a step on Firestore"].value == 2
@@ -203,18 +203,18 @@ def test_a_target_may_be_for_the_value_itself() -> None:
 
 def test_neither_sweep_nor_list_reads_more_where_there_is_more() -> None:
     """The counts are exact, however few the runs; and a killed batch does nothing twice."""
-    size = many_runs.Size(1200, 100, 120)
-    rows = at_scale.on_sqlite(size, kills=(70,), backlog=300, waiting=400, checked=200)
+    size = many_runs.Size(1040, 60, 60)
+    rows = at_scale.on_sqlite(size, kills=(30,), backlog=150, waiting=150, checked=100)
 
     assert [row for row in rows if not row.holds] == []
     assert {row.value for row in rows if row.name.startswith("reads: page")} == {51}
-    (reads,) = (row.value for row in rows if row.name.startswith("reads: sweep of 100 due"))
-    assert 100 <= reads <= 116
+    (reads,) = (row.value for row in rows if row.name.startswith("reads: sweep of 60 due"))
+    assert 60 <= reads <= 76
     values = {row.name: row.value for row in rows}
-    assert 200 <= values["reads: check of 200 live runs on SQLite"] <= 204
-    assert values["recreated once of 120 dead in 1,200 on SQLite, batch killed 1 times"] == 120
+    assert 100 <= values["reads: check of 100 live runs on SQLite"] <= 104
+    assert values["recreated once of 60 dead in 1,040 on SQLite, batch killed 1 times"] == 60
     assert {
-        f"{what}: sweep of a dead worker's run behind 400 that wait on SQLite"
+        f"{what}: sweep of a dead worker's run behind 150 that wait on SQLite"
         for what in ("recovered", "reads", "recovered after")
     } < set(values)
 
@@ -234,16 +234,16 @@ def test_the_pages_that_people_keep_open_read_little() -> None:
 def test_the_same_is_read_on_firestore() -> None:
     need_firestore()
 
-    size = many_runs.Size(1200, 100, 60)
-    rows = at_scale.on_firestore(firestore_host(), size, kills=(), waiting=400)
+    size = many_runs.Size(1040, 60, 52)
+    rows = at_scale.on_firestore(firestore_host(), size, kills=(), waiting=150)
 
     assert [row for row in rows if not row.holds] == []
     assert [row.value for row in rows[:8]] == [51] * 8
-    assert rows[9].value == 60
+    assert rows[9].value == 52
     assert [row.name.rpartition(" on ")[0] for row in rows[10:]] == [
-        "recovered: sweep of a dead worker's run behind 400 that wait",
-        "reads: sweep of a dead worker's run behind 400 that wait",
-        "recovered after: sweep of a dead worker's run behind 400 that wait",
+        "recovered: sweep of a dead worker's run behind 150 that wait",
+        "reads: sweep of a dead worker's run behind 150 that wait",
+        "recovered after: sweep of a dead worker's run behind 150 that wait",
         "last of 40 recovered beside a locked run",
     ]
 

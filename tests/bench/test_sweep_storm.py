@@ -25,33 +25,33 @@ def test_one_call_attends_to_all_that_waits_in_four_queues(of: str) -> None:
     if of == "Firestore":
         need_firestore()
 
-    rows = measure(of, 120, **(firestore(firestore_host()) if of == "Firestore" else {}))
+    rows = measure(of, 24, **(firestore(firestore_host()) if of == "Firestore" else {}))
 
     assert [row for row in rows if not row.holds] == []
-    assert [row.value for row in rows if row.unit == "runs"] == [121]
+    assert [row.value for row in rows if row.unit == "runs"] == [25]
 
 
 def test_a_sweep_that_has_answered_leaves_no_thread_at_work() -> None:
     """An instance has no CPU once it has answered: what is left would stand still."""
-    with storm(40) as place:
+    with storm(16) as place:
         place.post()  # the first call opens the stores, and watches for signals from then on
         before = set(threading.enumerate())
         place.make_due()
 
         answer = place.post()
 
-        assert answer["stillQueued"] == 40
+        assert answer["stillQueued"] == 16
         left = {thread.name for thread in set(threading.enumerate()) - before}
         assert {name for name in left if not name.endswith(OF_THE_DOUBLE)} == set()
 
 
-def _sweep_until_50(committed: Semaphore) -> None:
-    """Sweep; the threads stop one after the other once 50 changes are committed."""
+def _sweep_until_25(committed: Semaphore) -> None:
+    """Sweep; the threads stop one after the other once 25 changes are committed."""
     numbers = count(1)
 
     def observe(_: object) -> None:
         committed.release()
-        if next(numbers) >= 50:
+        if next(numbers) >= 25:
             threading.Event().wait()
 
     sweep(boot(hooks=Hooks(observe=observe)).engine)
@@ -59,12 +59,12 @@ def _sweep_until_50(committed: Semaphore) -> None:
 
 def test_what_a_killed_sweep_did_not_come_to_the_next_one_attends_to() -> None:
     """Nothing of it is done twice: what it had committed is not due any more."""
-    with storm(120) as place:
+    with storm(40) as place:
         spawned = multiprocessing.get_context("spawn")
         committed = spawned.Semaphore(0)
-        child = spawned.Process(target=_sweep_until_50, args=(committed,))
+        child = spawned.Process(target=_sweep_until_25, args=(committed,))
         child.start()
-        is_half_done = all(committed.acquire(timeout=60) for _ in range(50))
+        is_half_done = all(committed.acquire(timeout=60) for _ in range(25))
         child.kill()
         child.join()
         answer, again = place.post(), place.post()
@@ -72,6 +72,6 @@ def test_what_a_killed_sweep_did_not_come_to_the_next_one_attends_to() -> None:
 
     assert is_half_done
     assert child.exitcode == -signal.SIGKILL
-    assert 121 - 50 - WIDTH <= answer["stillQueued"] <= 121 - 50
+    assert 41 - 25 - WIDTH <= answer["stillQueued"] <= 41 - 25
     assert (answer["more"], again["documentsRead"]) == (False, 0)
     assert dead.position.dispatch.generation == 2

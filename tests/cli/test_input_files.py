@@ -101,10 +101,15 @@ def test_the_command_that_continues_a_run_has_its_files(shell: Shell) -> None:
     [
         ("a.txt", "'a.txt' is not allowed; allowed: name=@path."),
         ("a.txt=@missing.txt", "No such file or directory"),
+        ("a.txt=@large", "16777217 bytes; allowed: at most 16777216"),
         ("../a.txt=@one.txt", "it is not a relative path of plain parts"),
     ],
 )
 def test_a_file_that_cannot_be_given_starts_nothing(shell: Shell, given: str, words: str) -> None:
+    """One that is too large, or has no end, is read no further than to know it."""
+    with (shell.folder / "large").open("wb") as file:
+        file.truncate(64 * 2**20)
+
     done = shell.run(*start(given))
 
     assert done.returncode == 2

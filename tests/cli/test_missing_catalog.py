@@ -57,6 +57,16 @@ def test_a_catalog_that_is_named_and_not_there_is_named_again(empty: Shell) -> N
     assert "'nowhere.at_all' (LEASEHOLD_CATALOG)" in refused(empty, "registry", **NOWHERE)
 
 
+@pytest.mark.parametrize("name", ["", ".catalog", "pipelines.", "pipelines/catalog.py"])
+def test_a_name_that_no_module_can_have_is_answered_as_one_that_is_not_there(
+    empty: Shell, name: str
+) -> None:
+    line = refused(empty, "registry", LEASEHOLD_CATALOG=name)
+
+    assert f"There is no catalog: {name!r} (LEASEHOLD_CATALOG) is not a module in " in line
+    assert "Type `leasehold init FOLDER` for a new project, or set LEASEHOLD_CATALOG" in line
+
+
 def test_a_module_that_a_catalog_lacks_is_not_taken_for_the_catalog(empty: Shell) -> None:
     (empty.folder / "mine.py").write_text("\nimport openai_of_ones_own")
 

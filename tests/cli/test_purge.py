@@ -14,6 +14,7 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
+from leasehold.domain.manifest import run_ref
 from tests.cli.shell import LEASEHOLD, Shell, only_line
 from tests.worlds.waiting import until
 
@@ -37,12 +38,14 @@ def test_a_purge_tells_what_it_would_delete_and_the_command_that_does_it(shell: 
 
     dry = shell.run(*ALL, "--dry-run", "--pipeline", "order", "--since", "1h", "--cancelled")
     none = shell.run(*ALL, "--dry-run", "--label", "env:test")
+    at_another_step = shell.run(*ALL, "--dry-run", "--step", "ship")
     words = shlex.split(only_line(dry.stderr).partition("than these: ")[2])
     later = ended(shell)
     done = shell.run(*words[words.index("purge") :])
 
     assert (dry.returncode, dry.stdout) == (0, "2 matched, 2 would be deleted, 0 kept\n")
     assert (none.stdout, none.stderr) == ("0 matched, 0 would be deleted, 0 kept\n", "")
+    assert at_another_step.stdout == none.stdout
     assert (done.returncode, done.stdout) == (0, "2 matched, 2 deleted, 0 kept\n")
     assert listed(shell) == [later]
     assert shell.run("show", gone).returncode == 2
@@ -136,7 +139,9 @@ def test_a_purge_needs_no_catalog_and_makes_no_store(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "left"), [("n\n", 1, 1), ("\x04", 1, 1), ("y\n", 0, 0)], ids=ascii
+    ("answer", "code", "left"),
+    [("n\n", 1, 1), ("\n", 1, 1), ("\x04", 1, 1), ("y\n", 0, 0)],
+    ids=ascii,
 )
 def test_on_a_terminal_a_person_is_asked(shell: Shell, answer: str, code: int, left: int) -> None:
     ended(shell)
@@ -164,10 +169,14 @@ def test_on_a_terminal_a_person_is_asked(shell: Shell, answer: str, code: int, l
 
 def test_a_purge_that_was_killed_is_given_again(shell: Shell) -> None:
     """Half a run is never shown; the rest is deleted later."""
-    runs = [ended(shell) for _ in range(30)]
+    runs = [json.loads(shell.run(*ORDER, "--json").stdout)["runId"] for _ in range(30)]
+    shell.run("batch", "cancel", "--limit", "100", "--pipeline", "order")
     folders = Path(shell.folder / ".leasehold/artifacts/runs")
+    documents = SqliteDocuments(shell.folder / ".leasehold/leasehold.db", SystemClock())
     for run_id in runs:
-        (folders / run_id / shell.json("show", run_id)["life"] / "files").mkdir(parents=True)
+        life = documents.get(run_ref(run_id)).document["life"]
+        (folders / run_id / life / "files").mkdir(parents=True)
+    documents.close()
 
     process = shell.begin(*ALL)
     until(lambda: len(list(folders.iterdir())) < len(runs))

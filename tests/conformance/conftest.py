@@ -9,7 +9,7 @@ import pytest
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder_identity import IDENTITY
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import boot, load_catalog
+from leasehold.bootstrap import load_catalog
 from leasehold.domain.stored import Ref
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
@@ -17,6 +17,7 @@ from leasehold.services.engine import Engine
 from tests.conformance.stores import ARTIFACTS, DOCUMENTS
 from tests.worlds.builders import environ_of
 from tests.worlds.emulators import need_firestore
+from tests.worlds.engines import engine_on_store
 
 
 @pytest.fixture(scope="module", params=DOCUMENTS)
@@ -71,12 +72,11 @@ def label(unique: str) -> str:
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     """Work on the store with the sample catalog; deliveries stay as a test wrote them."""
-    bundle = boot(
+    with engine_on_store(
         environ_of(tmp_path),
         catalog=load_catalog("tests.api.in_process.sample"),
         documents=documents,
         tasks=InProcessTasks(SystemClock()),
         announces_by_hand=True,
-    )
-    yield bundle.engine
-    bundle.engine.leases.close()
+    ) as engine:
+        yield engine

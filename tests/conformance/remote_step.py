@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from leasehold.bootstrap import boot
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
+from tests.worlds.engines import engine_on_store
 
 
 @contextmanager
@@ -35,6 +35,5 @@ def engine_of_remote_step(documents: Documents, folder: Path) -> Iterator[Engine
     ]
     catalog = Catalog(steps=Registry("dispatch", steps), pipelines=Registry("pipelines", pipelines))
     environ = {"LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts"}
-    bundle = boot(environ, catalog=catalog, documents=documents)
-    yield bundle.engine
-    bundle.engine.leases.close()
+    with engine_on_store(environ, catalog=catalog, documents=documents) as engine:
+        yield engine

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from leasehold import AgentClientError, Limit, PipelineEntry, Registry, StepContext
-from leasehold.bootstrap import boot
 from leasehold.domain.limit import Bound
 from leasehold.domain.lowered_limit import LoweredLimit, lowered_ref
 from leasehold.domain.manifest import to_document
@@ -26,6 +25,7 @@ from leasehold.services.lowered_limits import in_force, lower, lowered_now
 from leasehold.services.read_runs import timeline_of
 from tests.conformance.test_limits import AT_WORK, GO, World, step
 from tests.worlds.builders import environ_of
+from tests.worlds.engines import engine_on_store
 
 pytestmark = pytest.mark.one_store
 
@@ -85,12 +85,10 @@ PIPELINES = Registry(
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     settings = environ_of(tmp_path)
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    bundle = boot(settings, catalog=catalog, documents=documents, announces_by_hand=True)
-    try:
-        yield bundle.engine
-    finally:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    with engine_on_store(
+        settings, catalog=catalog, documents=documents, announces_by_hand=True
+    ) as engine:
+        yield engine
 
 
 @pytest.fixture

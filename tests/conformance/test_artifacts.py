@@ -65,13 +65,11 @@ def taken(call: Callable[[str], object]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("data", CONTENTS.values(), ids=CONTENTS)
-def test_what_is_put_comes_back_byte_for_byte(
-    artifacts: Artifacts, unique: str, data: bytes
-) -> None:
-    artifacts.put(f"runs/{unique}/a", data)
+def test_what_is_put_comes_back_byte_for_byte(artifacts: Artifacts, unique: str) -> None:
+    for kind, data in CONTENTS.items():
+        artifacts.put(f"runs/{unique}/{kind}", data)
 
-    assert artifacts.get(f"runs/{unique}/a") == data
+        assert artifacts.get(f"runs/{unique}/{kind}") == data, kind
 
 
 def test_put_answers_the_address(artifacts: Artifacts, unique: str) -> None:
@@ -118,32 +116,30 @@ def test_a_name_that_could_leave_its_run_is_refused(artifacts: Artifacts) -> Non
     assert taken(artifacts.exists) == []
 
 
-@pytest.mark.parametrize("name", ["..", "runs/..", "/", "runs/", "runs\\r-1", ".unfinished/x"])
-def test_a_prefix_that_could_leave_the_store_is_refused(artifacts: Artifacts, name: str) -> None:
-    with pytest.raises(ArtifactNameError):
-        artifacts.list(name)
+def test_a_prefix_that_could_leave_the_store_is_refused(artifacts: Artifacts) -> None:
+    for name in ("..", "runs/..", "/", "runs/", "runs\\r-1", ".unfinished/x"):
+        with pytest.raises(ArtifactNameError):
+            artifacts.list(name)
 
 
-@pytest.mark.parametrize("name", ALLOWED.values(), ids=ALLOWED)
-def test_a_name_of_plain_parts_is_taken(artifacts: Artifacts, unique: str, name: str) -> None:
-    assert len(name.encode()) <= 1000
+def test_a_name_of_plain_parts_is_taken(artifacts: Artifacts, unique: str) -> None:
+    for kind, name in ALLOWED.items():
+        assert len(name.encode()) <= 1000
 
-    artifacts.put(name, unique.encode())
+        artifacts.put(name, unique.encode())
 
-    assert artifacts.get(name) == unique.encode()
-    assert artifacts.exists(name)
-    assert name in artifacts.list("")
+        assert artifacts.get(name) == unique.encode(), kind
+        assert artifacts.exists(name), kind
+        assert name in artifacts.list(""), kind
 
 
-@pytest.mark.parametrize("data", CONTENTS.values(), ids=CONTENTS)
-def test_what_is_opened_is_what_was_put_and_its_size(
-    artifacts: Artifacts, unique: str, data: bytes
-) -> None:
-    artifacts.put(f"runs/{unique}/a", data)
+def test_what_is_opened_is_what_was_put_and_its_size(artifacts: Artifacts, unique: str) -> None:
+    for kind, data in CONTENTS.items():
+        artifacts.put(f"runs/{unique}/{kind}", data)
 
-    with artifacts.open(f"runs/{unique}/a") as content:
-        assert content.size == len(data)
-        assert b"".join(content.blocks) == data
+        with artifacts.open(f"runs/{unique}/{kind}") as content:
+            assert content.size == len(data), kind
+            assert b"".join(content.blocks) == data, kind
 
 
 def test_a_large_artifact_is_read_in_blocks(artifacts: Artifacts, unique: str) -> None:
@@ -230,7 +226,7 @@ def test_a_folder_that_is_not_there_lists_nothing(artifacts: Artifacts, unique: 
 
 
 def test_many_names_are_all_listed(artifacts: Artifacts, unique: str) -> None:
-    names = [f"runs/{unique}/{number // 20:02d}/{number:04d}" for number in range(200)]
+    names = [f"runs/{unique}/{number // 20:02d}/{number:04d}" for number in range(60)]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda name: artifacts.put(name, b""), names))
 
@@ -255,7 +251,7 @@ def test_a_reader_never_sees_half_of_a_value(artifacts: Artifacts, unique: str) 
     with ThreadPoolExecutor(2) as threads:
         reading = [threads.submit(read) for _ in range(2)]
         try:
-            for number in range(60):
+            for number in range(20):
                 artifacts.put(name, contents[number % 2])
         finally:
             done.set()

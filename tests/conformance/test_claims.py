@@ -11,7 +11,6 @@ import pytest
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
 from leasehold.attempt.attempt import Attempt
-from leasehold.bootstrap import Bundle, boot
 from leasehold.domain.change import Change
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
@@ -34,6 +33,7 @@ from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.worlds.builders import at_position
+from tests.worlds.engines import engine_on_store
 
 
 @pytest.fixture
@@ -50,9 +50,8 @@ def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine
         pipelines=Registry("pipelines", [PipelineEntry(name=unique, steps=(unique,))]),
     )
     environ: Mapping[str, str] = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    bundle: Bundle = boot(environ, catalog=catalog, documents=documents)
-    yield bundle.engine
-    bundle.engine.leases.close()
+    with engine_on_store(environ, catalog=catalog, documents=documents) as engine:
+        yield engine
 
 
 @pytest.fixture

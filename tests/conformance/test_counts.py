@@ -68,6 +68,7 @@ def counted(engine: Engine) -> Counter[str]:
         ("never begun", ["deadLettered", "NEVER_STARTED"]),
     ],
 )
+@pytest.mark.one_store
 def test_a_run_counts_in_its_state(engine: Engine, state: str, counts_as: list[str]) -> None:
     before = counted(engine)
 
@@ -75,6 +76,18 @@ def test_a_run_counts_in_its_state(engine: Engine, state: str, counts_as: list[s
 
     assert counted(engine) - before == Counter(dict.fromkeys(counts_as, 2))
     assert before - counted(engine) == Counter()
+
+
+def test_runs_in_all_states_count_at_once(engine: Engine) -> None:
+    """On each store; which state counts as which, the test before says one by one."""
+    before = counted(engine)
+
+    for state in STATES:
+        stored(engine, state)
+
+    once = ("inProgress", "retrying", "blocked", "completed", "RETRIES_EXHAUSTED", "NEVER_STARTED")
+    expected = Counter({**dict.fromkeys(once, 1), "pending": 2, "deadLettered": 2})
+    assert counted(engine) - before == expected
 
 
 def test_more_than_the_bound_are_the_bound(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

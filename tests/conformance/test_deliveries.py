@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from threading import Barrier, Event, Semaphore
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_events import UndeliveredEvents
 from leasehold.bootstrap import Hooks, boot
-from leasehold.domain import lifecycle
+from leasehold.domain import delivery_rules, lifecycle
 from leasehold.domain.announcement import Announcement
-from leasehold.domain.delivery import Delivery, DeliveryState, delivery_of, delivery_ref
+from leasehold.domain.delivery import Claim, Delivery, DeliveryState, delivery_of, delivery_ref
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.status import RunStatus
@@ -35,14 +36,19 @@ from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
 from leasehold.registry.registry import Registry
 from leasehold.services import due_deliveries
-from leasehold.services.deliver_notification import DeliveryHint, DeliveryOutcome, deliver
+from leasehold.services.deliver_notification import (
+    DeliveryHint,
+    DeliveryOutcome,
+    DeliveryRecord,
+    deliver,
+)
 from leasehold.services.due_deliveries import request_delivery
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.sweep import sweep
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import new_run
 from tests.worlds.queues import SeenByAll
-from tests.worlds.wrapped import Wrapped
+from tests.worlds.wrapped import Overtaken, Wrapped
 
 pytestmark = pytest.mark.one_store
 
@@ -297,6 +303,25 @@ def test_many_messages_at_once_send_once(engine: Engine, provider: Provider, uni
     }
 
 
+@pytest.mark.each_store
+def test_who_read_it_before_another_claimed_it_sends_nothing(
+    engine: Engine, provider: Provider, unique: str
+) -> None:
+    hint = owed(engine, unique)
+
+    rules = engine.rules.delivery
+    claim = partial(delivery_rules.claim, claim_id="claim-1", holder="a faster one", rules=rules)
+
+    def claim_first() -> None:
+        DeliveryRecord(engine, delivery_ref(unique, "3", "pager")).if_due(claim)
+
+    late = Overtaken(engine.documents, "deliveries", claim_first)
+    slow = replace(engine, documents=cast(Documents, late))
+
+    assert deliver(slow, hint) is DeliveryOutcome.CLAIMED
+    assert (provider.taken, stored(engine, hint).tries) == ([], 1)
+
+
 def test_a_provider_that_fails_is_tried_again_after_growing_waits(
     engine: Engine, provider: Provider, clock: Clock, unique: str
 ) -> None:
@@ -398,6 +423,54 @@ def test_a_sender_that_was_frozen_with_its_claim_sends_nothing_and_gives_it_back
     assert (outcome, provider.taken) == (DeliveryOutcome.DUE_LATER, [])
     assert (after.state, after.claim, after.tries, after.unknown) == ("due", None, 0, 0)
     assert deliver(engine, hint) is DeliveryOutcome.ANNOUNCED
+
+
+@pytest.mark.parametrize("is_written", [False, True], ids=["alone", "written meanwhile"])
+def test_a_claim_is_given_back_where_no_thread_can_be_had_for_its_send(
+    engine: Engine, provider: Provider, unique: str, is_written: bool
+) -> None:
+    """It has sent nothing; what is written beside it takes no claim from its holder."""
+    hint = owed(engine, unique)
+
+    def send(*_: object, **__: object) -> str | None:
+        if is_written:
+            ref = delivery_ref(unique, "3", "pager")
+            engine.documents.transact(ref, lambda found, _: Write(None, found))
+        raise StoreUnavailableError(store="of threads", problem="no thread is to be had")
+
+    with pytest.raises(StoreUnavailableError, match="no thread is to be had"):
+        deliver(replace(engine, channels=replace(engine.channels, send=send)), hint)
+    after = stored(engine, hint)
+
+    assert (provider.taken, after.state, after.claim) == ([], "due", None)
+    assert (after.tries, after.unknown) == (0, 0)
+
+
+def test_one_call_makes_no_more_tries_than_a_round_has(
+    engine: Engine, provider: Provider, unique: str
+) -> None:
+    """However long it may take: the bus gives the message again meanwhile."""
+    hint = owed(engine, unique)
+    provider.answers = [unavailable() for _ in range(9)]
+
+    outcome = deliver(engine, hint, within=timedelta(hours=1))
+
+    assert (outcome, stored(engine, hint).tries) == (DeliveryOutcome.DUE_LATER, 3)
+
+
+def test_what_has_ended_all_its_senders_is_given_up_in_place_of_another_send(
+    engine: Engine, provider: Provider, unique: str
+) -> None:
+    """Each was killed at it, for as long as it may be tried."""
+    over = engine.clock.now() - timedelta(minutes=1)
+    claim = Claim(claim_id="c-1", holder="gone", expires_at=over)
+    fields: dict[str, Any] = {"state": DeliveryState.CLAIMED, "claim": claim, "tries": 3}
+    hint = owed(engine, unique, give_up_at=over, alarm_at=over, **fields)
+
+    outcome = deliver(engine, hint)
+
+    assert (outcome, provider.taken) == (DeliveryOutcome.GIVEN_UP, [])
+    assert stored(engine, hint).unknown == 1
 
 
 def test_a_send_that_hangs_delays_nothing_and_its_late_answer_changes_nothing(
@@ -762,6 +835,20 @@ def test_a_request_that_comes_late_leaves_what_the_next_run_of_the_id_owes(
 
     assert (stored(engine, hint).mark, stored(engine, hint).unknown) == ("89abcdef", 1)
     assert run_mark(run) != "89abcdef"
+
+
+def test_a_channel_that_an_earlier_run_of_the_id_told_gets_what_this_one_announces(
+    engine: Engine, provider: Provider, unique: str
+) -> None:
+    """The provider gets the words of this run, under a key that it has not seen."""
+    hint = owed(engine, unique, channel="chat", state=DeliveryState.ANNOUNCED, summary="Then.")
+    run = ended(engine, unique, status=RunStatus.COMPLETED)
+
+    request_delivery(engine, unique, "chat", actor="ada")
+
+    after = stored(engine, hint)
+    assert (after.mark, after.round) == (run_mark(run), 1)
+    assert after.summary == f"Run {unique} of pipeline three is completed."
 
 
 def test_a_channel_without_the_event_gets_no_past_announcement(engine: Engine, unique: str) -> None:

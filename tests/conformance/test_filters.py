@@ -19,6 +19,7 @@ from leasehold.domain.stored import replace as replace_fields
 from leasehold.domain.summary import summary_of
 from leasehold.domain.trouble import Trouble
 from leasehold.errors import InvalidRequestError
+from leasehold.services import read_runs
 from leasehold.services.batch import batch
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
@@ -98,8 +99,17 @@ FILTERS = [
 
 
 @pytest.mark.cover(2)
-@pytest.mark.parametrize("most", [1, 2, 2000])
-@pytest.mark.parametrize("list_some", [list_runs, list_summaries])
+@pytest.mark.parametrize(
+    "most",
+    [
+        1,
+        pytest.param(2, marks=pytest.mark.one_store),  # of no store is how much is looked at
+        pytest.param(2000, marks=pytest.mark.one_store),
+    ],
+)
+@pytest.mark.parametrize(
+    "list_some", [pytest.param(list_runs, marks=pytest.mark.one_store), list_summaries]
+)
 def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
     *,
     engine: Engine,
@@ -126,6 +136,22 @@ def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
         assert token is None, f"the pages do not end: {row}"
         assert found == [runs[name] for name in names], row
         assert [run.run_id for run in matching_runs(engine, wanted)] == found, row
+
+
+@pytest.mark.one_store
+def test_a_page_ends_where_it_has_looked_at_so_many_runs_that_do_not_fit(
+    engine: Engine, runs: dict[str, str], unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of few among many would be read to its end by one request."""
+    assert read_runs.MAX_LOOKED_AT == 2000  # as docs/operations.md says
+    monkeypatch.setattr(read_runs, "MAX_LOOKED_AT", 2)
+    paused = RunFilter(label=f"team:{unique}", paused=True)
+
+    page = list_summaries(engine, paused, limit=1)
+    rest = list_summaries(engine, paused, limit=1, page_token=page.next_page_token)
+
+    assert page.runs == []
+    assert [run.run_id for run in rest.runs] == [runs["paused"]]
 
 
 def test_a_reason_is_found_by_its_own_index(engine: Engine, runs: dict[str, str]) -> None:

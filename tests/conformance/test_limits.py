@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,8 +16,8 @@ import pytest
 from pydantic import BaseModel
 
 from leasehold import Limit, PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.settlement import ending_of
-from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.limit import Bound
@@ -24,7 +25,7 @@ from leasehold.domain.lowered_limit import lowered_ref
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.rate import rate_ref
 from leasehold.domain.result import Finished, Waiting
-from leasehold.domain.slots import Slot, slot_ref
+from leasehold.domain.slots import Slot, SlotWait, slot_ref
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Document, Ref, Write, replace
 from leasehold.errors import LeaseLostError, StoreUnavailableError
@@ -35,12 +36,14 @@ from leasehold.services import slots
 from leasehold.services.engine import Engine, change_run
 from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.explain_run import explain_run
+from leasehold.services.idle_limits import forget_idle_limits
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, get_run, list_summaries
 from leasehold.services.slots import Share
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.worlds.builders import environ_of, let_pass
+from tests.worlds.builders import at_position, environ_of, let_pass
+from tests.worlds.engines import engine_on_store
 from tests.worlds.wrapped import Overtaken
 
 pytestmark = pytest.mark.one_store
@@ -115,6 +118,14 @@ STEPS = Registry(
             ),
         ),
         step("mistaken"),
+        step(
+            "scarce",
+            calls="quick",
+            limits=(
+                Limit("a-rate:{given.model}", per_minute=3),
+                Limit("b-slot:{given.model}", at_once=1),
+            ),
+        ),
         step("fair", calls="quick", limits=(TWO, TENANT)),
     ],
 )
@@ -127,12 +138,10 @@ PIPELINES = Registry(
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     settings = environ_of(tmp_path, PIPELINE_MIN_BACKOFF_S="0.01")
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    bundle = boot(settings, catalog=catalog, documents=documents, announces_by_hand=True)
-    try:
-        yield bundle.engine
-    finally:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    with engine_on_store(
+        settings, catalog=catalog, documents=documents, announces_by_hand=True
+    ) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -246,6 +255,7 @@ def test_the_classes_go_first_then_each_tenant_in_turn_then_the_oldest(
         ("old a", "a", "normal"),
         ("second a", "a", "normal"),
         ("old b", "b", "normal"),
+        ("second b", "b", "normal"),
         ("low", "a", "low"),
         ("high", "a", "high"),
     ):
@@ -263,8 +273,7 @@ def test_the_classes_go_first_then_each_tenant_in_turn_then_the_oldest(
         order.append(names[called])
         after = wait.group
 
-    assert (order[0], order[-1]) == ("high", "low")
-    assert order[1:4] in (["old b", "old a", "second a"], ["old a", "old b", "second a"])
+    assert order == ["high", "old b", "old a", "second b", "second a", "low"]
     for each in (first, second):
         world.let_go(each)
 
@@ -678,8 +687,10 @@ def test_the_slot_released_twice(world: World, engine: Engine, bound: Bound) -> 
     run_id = world.start()
     zombie = engine.leases.attempt_of(engine, arrive(engine, Hint(run_id, 1)))
     assert slots.take(engine, zombie, bound, "")
-    (held,) = zombie.slots or ()
+    assert slots.take(engine, zombie, bound._replace(key=f"other:{world.model}"), "")
+    held, of_other_key = zombie.slots or ()
     slots.give_back(engine, zombie, held)
+    assert zombie.slots == [of_other_key]  # a handler may take and free one a thousand times
     other = world.start()
     taker = engine.leases.attempt_of(engine, arrive(engine, Hint(other, 1)))
     first = bound._replace(most=held.number + 1)
@@ -707,6 +718,59 @@ def test_a_slot_is_free_the_moment_its_lease_runs_out(
 
     assert slots.take(engine, third, bound, "")
     assert world.run(silent.name.run_id).position.lease is not None
+
+
+def test_a_run_that_was_called_for_one_limit_overtakes_no_line_of_another(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    holder, other = (
+        engine.leases.attempt_of(engine, arrive(engine, Hint(world.start(), 1))) for _ in range(2)
+    )
+    for attempt in (holder, other):
+        assert slots.take(engine, attempt, bound, "")
+    assert world.hint(world.start("quick")) == "awaits_slot"
+    for attempt in (holder, other):
+        let_pass(engine.documents, attempt.name.run_id, timedelta(minutes=5))
+    called = engine.leases.attempt_of(engine, arrive(engine, Hint(world.start(), 1)))
+    now = engine.clock.now()
+    wait = SlotWait(limit="b", key="b", most=1, since=now, look_at=now, called=True)
+    called.manifest = at_position(called.manifest, slot_wait=wait)
+
+    assert slots.take(engine, called, bound, "") is None
+
+
+def test_a_slot_whose_run_was_purged_is_free(world: World, engine: Engine, bound: Bound) -> None:
+    only = bound._replace(most=1)
+    gone, other = (
+        engine.leases.attempt_of(engine, arrive(engine, Hint(world.start(), 1))) for _ in range(2)
+    )
+    assert slots.take(engine, gone, only, "")
+    engine.documents.delete(run_ref(gone.name.run_id))
+
+    assert slots.take(engine, other, only, "")
+
+
+def test_a_slot_that_is_taken_as_it_is_forgotten_is_kept(
+    world: World, engine: Engine, bound: Bound
+) -> None:
+    """Without its document a third one would find it free, and be at work beside the limit."""
+    only = bound._replace(most=1)
+    before, taker = (
+        engine.leases.attempt_of(engine, arrive(engine, Hint(world.start(), 1))) for _ in range(2)
+    )
+    assert slots.take(engine, before, only, "")
+    let_pass(engine.documents, before.name.run_id, timedelta(minutes=5))
+    forget(engine)  # what other tests have left
+    ref = slot_ref(only.key, 0)
+    left_idle(engine, ref, "takenAt", engine.clock.now() - timedelta(days=2))
+    engine.lines.forget_at = engine.clock.monotonic()
+    late = Overtaken(engine.documents, "runs", lambda: slots.take(engine, taker, only, ""))
+
+    forget_idle_limits(replace(engine, documents=late), math.inf)
+
+    found = engine.documents.get(ref)
+    assert found is not None
+    assert Slot.model_validate(found.document).run_id == taker.name.run_id
 
 
 @pytest.mark.each_store
@@ -808,14 +872,66 @@ def test_a_process_spends_its_share_without_a_read_or_a_write(
     assert asked
 
 
-def test_a_handler_ends_where_its_limit_has_no_room_and_has_the_slot_when_it_is_called(
+def test_a_run_that_waits_for_a_slot_uses_up_no_turn_of_a_rate(
     world: World, engine: Engine
 ) -> None:
-    holder, run_id = world.start("quick"), world.start("asks")
+    """A turn cannot be given back: those that wait would leave none for those that could begin."""
+    holder, run_id = world.start("quick"), world.start("scarce")
+    attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(holder, 1)))
+    limit = Limit("b-slot:{given.model}", at_once=1)
+    bound = Bound(limit, f"b-slot:{world.model}", is_rate=False, most=1)
+    assert slots.take(engine, attempt, bound, "")
+
+    assert world.hint(run_id) == "awaits_slot"
+
+    assert engine.documents.get(rate_ref(f"a-rate:{world.model}", 0)) is None
+
+
+def test_turns_that_a_process_took_while_runs_waited_are_for_those(
+    world: World, engine: Engine
+) -> None:
+    """A run that comes anew would go past all of them."""
+    bound = Bound(RATE, f"rate:{world.model}", is_rate=True, most=3)
+    waiting, anew = world.start("paced"), world.start("paced")
+    stand_in_line(engine, bound, waiting)
+    engine.shares[bound.name] = Share(2, engine.clock.monotonic() + 60, 0, has_line=True)
+
+    assert world.hint(anew) == "awaits_slot"
+
+
+def holds_the_only_slot(world: World, engine: Engine, holder: str) -> tuple[Attempt, Bound, Any]:
+    """Have an attempt of this run take the slot that handlers of "asks" ask for."""
     attempt = engine.leases.attempt_of(engine, arrive(engine, Hint(holder, 1)))
     limit = Limit("provider:{given.model}", at_once=1, per_call=True)
     bound = Bound(limit, f"provider:{world.model}", is_rate=False, most=1)
     (held,) = slots.take(engine, attempt, bound, "") or ()
+    return attempt, bound, held
+
+
+def test_a_run_that_is_called_for_a_limit_of_its_handler_has_it_before_that_begins(
+    world: World, engine: Engine
+) -> None:
+    """Until its handler asks for the slot, another run could take it."""
+    holder, run_id = world.start("quick"), world.start("asks")
+    attempt, bound, held = holds_the_only_slot(world, engine, holder)
+    assert world.hint(run_id) == "awaits_slot"
+    slots.give_back(engine, attempt, held)
+    called = world.run(run_id)
+
+    hint = Hint(run_id, called.position.dispatch.generation)
+    again = engine.leases.attempt_of(engine, arrive(engine, hint))
+    slots.take_slots(engine, again, engine.catalog.steps["asks"], called.input or "")
+
+    found = engine.documents.get(slot_ref(bound.key, 0))
+    assert found is not None
+    assert Slot.model_validate(found.document).run_id == run_id
+
+
+def test_a_handler_ends_where_its_limit_has_no_room_and_has_the_slot_when_it_is_called(
+    world: World, engine: Engine
+) -> None:
+    holder, run_id = world.start("quick"), world.start("asks")
+    attempt, bound, held = holds_the_only_slot(world, engine, holder)
 
     outcome = world.hint(run_id)
     assert outcome == "awaits_slot"

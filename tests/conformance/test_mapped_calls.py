@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
-from leasehold.bootstrap import boot
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
+from tests.worlds.engines import engine_on_store
 
 pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
@@ -98,12 +98,8 @@ PIPELINES = Registry(
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/a", "PIPELINE_MIN_BACKOFF_S": "0.01"}
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    bundle = boot(settings, catalog=catalog, documents=documents)
-    try:
-        yield bundle.engine
-    finally:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
+        yield engine
 
 
 @pytest.mark.parametrize("pipeline", ["maps", "maps_in_a_loop"])

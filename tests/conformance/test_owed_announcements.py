@@ -16,7 +16,7 @@ from leasehold.bootstrap import boot
 from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.delivery import Delivery, delivery_ref
-from leasehold.domain.effect import Task, owed_effects
+from leasehold.domain.effect import owed_effects
 from leasehold.domain.event_message import EventMessage
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
@@ -39,6 +39,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.bounded_sends import BoundedEvents
 from tests.api.in_process.sample import STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.queues import CreatedTasks
 
 pytestmark = pytest.mark.one_store
 
@@ -64,19 +65,6 @@ class Bus:
         self.published.append(list(messages))
 
 
-class Queue:
-    """A task queue that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.created: list[Task] = []
-
-    def create(self, task: Task) -> None:
-        self.created.append(task)
-
-    def exists(self, task: Task) -> bool:
-        return task in self.created
-
-
 @pytest.fixture
 def bus() -> Bus:
     return Bus()
@@ -94,7 +82,7 @@ def engine(documents: Documents, tmp_path: Path, bus: Bus, logged: list[str]) ->
     channels = [LogChannel(name="log"), LogChannel(name="ops", events=urgent)]
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES, channels=Registry("channels", channels))
     environ = environ_of(tmp_path)
-    queue: Any = Queue()
+    queue: Any = CreatedTasks()
     bundle = boot(environ, catalog=catalog, documents=documents, tasks=queue)
     yield replace(
         bundle.engine, events=bus, listeners=replace(bundle.engine.listeners, log=logged.append)

@@ -23,18 +23,13 @@ from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.queues import CreatedTasks
 
 EARLIER = timedelta(minutes=10)
 
 
-class Queue:
-    """A task queue that keeps what it gets, and finds nothing."""
-
-    def __init__(self) -> None:
-        self.created: list[Task] = []
-
-    def create(self, task: Task) -> None:
-        self.created.append(task)
+class Queue(CreatedTasks):
+    """It finds nothing."""
 
     def exists(self, _: Task) -> bool:
         return False

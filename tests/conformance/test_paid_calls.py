@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.bootstrap import boot
 from leasehold.domain.checkpoint import CallCount
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
@@ -17,6 +16,7 @@ from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.api.once.catalog import GATES, PIPELINES, STEPS
+from tests.worlds.engines import engine_on_store
 from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.one_store
@@ -26,12 +26,8 @@ pytestmark = pytest.mark.one_store
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
     catalog = Catalog(STEPS, PIPELINES, GATES)
-    bundle = boot(settings, catalog=catalog, documents=documents)
-    try:
-        yield bundle.engine
-    finally:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
+        yield engine
 
 
 @pytest.mark.sandboxed

@@ -507,8 +507,8 @@ def test_a_store_that_is_away_cuts_a_purge_off_in_one_line(
 
     assert error.value.retryable
     assert error.value.message == (
-        f"Interrupted; deleted so far: {int(after == 5)}. The store here does not answer: "
-        "it is away. Repeat the purge to continue."
+        f"The purge was interrupted; runs deleted so far: {int(after == 5)}. The store here does "
+        "not answer: it is away. Repeat it to continue."
     )
 
 

@@ -57,6 +57,8 @@ A_MOMENT: Final = timedelta(microseconds=1)
 MOST_CALLS: Final = 20
 #: Which of two purges is killed where they meet.
 KILLED: Final = (None, "first", "second")
+#: None is, and the second is through where they meet: the next run has begun.
+THROUGH: Final = "none, the second is through"
 #: Whether each call of one purge meets each of the other: minutes.
 IS_STORM: Final = os.environ.get("LEASEHOLD_STORM") == "1"
 
@@ -112,13 +114,16 @@ def calls_of_a_purge(engine: Engine, unique: str) -> int:
 def meetings(calls: int, killed: str | None) -> list[tuple[int, int]]:
     """Return before which calls the purges meet: each of the one comes once in all the tests."""
     every = range(calls + 1)
+    if killed == THROUGH:
+        return [(at, calls) for at in every]
     if IS_STORM:
         return [*product(every, every)]
     return [(at, 5 * at % len(every)) for at in every[KILLED.index(killed) :: len(KILLED)]]
 
 
-@pytest.mark.each_store
-@pytest.mark.parametrize("killed", KILLED)
+@pytest.mark.parametrize(
+    "killed", [pytest.param(None, marks=pytest.mark.each_store), *KILLED[1:], THROUGH]
+)
 def test_two_purges_at_once_delete_nothing_of_the_next_run_of_a_key(
     engine: Engine, unique: str, killed: str | None
 ) -> None:

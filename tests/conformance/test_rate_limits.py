@@ -17,7 +17,6 @@ from leasehold import (
     StepDispatchEntry,
     testing,
 )
-from leasehold.bootstrap import boot
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import RateLimits
 from leasehold.ports.documents import Documents
@@ -27,6 +26,7 @@ from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock
+from tests.worlds.engines import engine_on_store
 
 pytestmark = pytest.mark.one_store
 
@@ -83,12 +83,8 @@ def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
         "PIPELINE_MAX_RETRIES": "0",
     }
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    bundle = boot(settings, catalog=catalog, documents=documents)
-    try:
-        yield bundle.engine
-    finally:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
+        yield engine
 
 
 @pytest.mark.sandboxed

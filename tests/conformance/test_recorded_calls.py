@@ -23,7 +23,6 @@ from leasehold.api.results import CallReport
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.settlement import ending_of
-from leasehold.bootstrap import boot
 from leasehold.domain.change import Change, unchanged
 from leasehold.domain.checkpoint import CallCount
 from leasehold.domain.lifecycle import Operation, expire, look_again
@@ -56,6 +55,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from leasehold.worker.context.once import OnUnknown
 from tests.conformance.test_temporary_files import LosesAnswer
+from tests.worlds.engines import engine_on_store
 from tests.worlds.wrapped import Wrapped
 
 pytestmark = pytest.mark.one_store
@@ -117,10 +117,8 @@ def booted(documents: Documents, folder: Path, catalog: Catalog) -> Iterator[Eng
         "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
         "LEASEHOLD_ISOLATION": "inline",  # what is paid is counted in this process
     }
-    bundle = boot(environ, catalog=catalog, documents=documents)
-    yield bundle.engine
-    bundle.processes.close()
-    bundle.engine.leases.close()
+    with engine_on_store(environ, catalog=catalog, documents=documents) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ import pytest
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.bootstrap import Hooks, boot
-from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -31,6 +30,7 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.stores import DOCUMENTS
 from tests.worlds.builders import environ_of
+from tests.worlds.queues import CreatedTasks
 
 pytestmark = pytest.mark.one_store
 
@@ -65,23 +65,10 @@ def catalog_of(**of_second: Any) -> Catalog:
     return Catalog(Registry("dispatch", steps), Registry("pipelines", pipelines))
 
 
-class Queue:
-    """Keeps the tasks that were created, in order."""
-
-    def __init__(self) -> None:
-        self.created: list[Task] = []
-
-    def create(self, task: Task) -> None:
-        self.created.append(task)
-
-    def exists(self, task: Task) -> bool:
-        return task in self.created
-
-
 class World:
     """A function with its queue."""
 
-    def __init__(self, engine: Engine, queue: Queue) -> None:
+    def __init__(self, engine: Engine, queue: CreatedTasks) -> None:
         self.engine, self.queue = engine, queue
 
     def start(self) -> Manifest:
@@ -107,7 +94,7 @@ def opened(documents: Documents, tmp_path: Path) -> Iterator[Opened]:
     bundles = []
 
     def open_(catalog: Catalog, may_continue: bool = True, **environ: str) -> World:
-        queue = Queue()
+        queue = CreatedTasks()
         bundle = boot(
             environ_of(tmp_path, **environ),
             catalog=catalog,
@@ -282,7 +269,7 @@ def serve() -> None:
             {**os.environ, "LEASEHOLD_ARTIFACTS": f"file://{os.environ['FOLDER']}/artifacts"},
             catalog=catalog_of(),
             documents=documents,
-            tasks=Queue(),
+            tasks=CreatedTasks(),
             hooks=Hooks(may_continue=lambda: True, in_request=True),
         )
         execute_step(bundle.engine, Hint(os.environ["RUN_ID"], 1))

@@ -75,6 +75,12 @@ def attend(engine: Engine) -> list[str]:
     return attend_schedules(engine, lambda: False)
 
 
+def attend_once(engine: Engine) -> list[str]:
+    """Attend to one time, however many are due."""
+    engine.schedules.look_at.clear()
+    return attend_schedules(engine, iter((False, True)).__next__)
+
+
 def let_pass(documents: Documents, name: str, by: timedelta) -> None:
     """Have the last decision lie further back, as if so much time had passed."""
 
@@ -152,7 +158,10 @@ def test_a_sweep_says_how_many_runs_schedules_started(make: Make, unique: str) -
 def test_the_schedule_fired_twice_after_a_restart(
     make: Make, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed between the start and its record: the next process starts the same run."""
+    """Killed between the start and its record: the next process starts the same run.
+
+    Also where a deploy has changed the input meanwhile.
+    """
     engine = make()
     due_once(engine, unique)
 
@@ -164,7 +173,7 @@ def test_the_schedule_fired_twice_after_a_restart(
         with pytest.raises(KeyboardInterrupt):
             attend(engine)
     begun = runs_of(engine, unique)
-    restarted = make()
+    restarted = make(input={"n": 2})
 
     assert attend(restarted) == begun
     assert runs_of(restarted, unique) == begun
@@ -314,6 +323,39 @@ def test_a_run_beside_another_one(
     assert not get_run(engine, second).cancelled
 
 
+def test_a_time_that_cancels_others_starts_where_the_run_before_is_over(
+    make: Make, unique: str
+) -> None:
+    """A cancellation that is refused would keep the schedule from all times that come after."""
+    engine = make(overlap="cancel_other")
+    attend(engine)
+    let_pass(engine.documents, unique, timedelta(minutes=2))
+    (first,) = attend_once(engine)
+    end(engine, first)
+
+    (second,) = attend_once(engine)
+
+    assert second != first
+    assert not get_run(engine, second).cancelled
+
+
+def test_a_time_that_is_decided_again_cancels_no_run_of_its_own(make: Make, unique: str) -> None:
+    """As where a clock was set back: the start is answered with the run that is there."""
+    engine = make(overlap="cancel_other")
+    due_once(engine, unique)
+    (first,) = attend_once(engine)
+
+    def again(document: Any, _: datetime) -> Write[None]:
+        found = state_of(document)
+        fields = found.model_copy(update={"starting": found.decided})
+        return Write(None, fields.model_dump(exclude_none=True, by_alias=True))
+
+    engine.documents.transact(schedule_ref(unique), again)
+
+    assert attend_once(engine) == [first]
+    assert not get_run(engine, first).cancelled
+
+
 def test_after_a_night_off_what_is_older_than_its_catch_up_is_missed_and_said(
     make: Make, unique: str
 ) -> None:
@@ -345,6 +387,19 @@ def test_a_paused_schedule_skips_with_who_and_why_and_goes_on_after(
     assert (skipped.fate, skipped.count) == (Fate.SKIPPED, 3)
     assert skipped.reason == "the schedule is paused by ann: the month is closed"
     assert len(attend(engine)) == 1
+
+
+def test_no_time_of_a_pause_starts_a_run_after_it(make: Make, unique: str) -> None:
+    """Also where no sweep came while it lasted, and the time may be caught up."""
+    engine = make(cron="0 * * * *", catch_up=timedelta(hours=2))
+    attend(engine)
+    pause_schedule(engine, unique, why="the month is closed", actor="ann")
+    let_pass(engine.documents, unique, timedelta(hours=1))
+
+    resume_schedule(engine, unique)
+
+    assert attend(engine) == []
+    assert fates(engine, unique) == [Fate.SKIPPED]
 
 
 def test_a_changed_cron_starts_nothing_of_the_past(make: Make, unique: str) -> None:
@@ -409,7 +464,7 @@ def test_a_removed_schedule_starts_nothing_and_is_shown(make: Make, unique: str)
 
 def test_a_person_triggers_a_run_and_fills_a_span_back_once(make: Make, unique: str) -> None:
     engine = make(cron="0 6 * * *")
-    first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 4, tzinfo=UTC)
+    first, last = datetime(2026, 1, 1, 6, tzinfo=UTC), datetime(2026, 1, 3, 6, tzinfo=UTC)
 
     triggered = trigger_schedule(engine, unique, actor="ann")
     runs = backfill_schedule(engine, unique, first, last, actor="ann")
@@ -420,7 +475,8 @@ def test_a_person_triggers_a_run_and_fills_a_span_back_once(make: Make, unique: 
     assert again == runs
     assert len(runs_of(engine, unique)) == 4
     assert state(engine, unique).lines[-1].reason == "back-filled by ann"
-    for wrong in ((last, first), (first, datetime(2999, 1, 1, tzinfo=UTC)), (first, first)):
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for wrong in ((last, first), (first, datetime(2999, 1, 1, tzinfo=UTC)), (noon, noon)):
         with pytest.raises(InvalidRequestError):
             backfill_schedule(engine, unique, *wrong, actor="ann")
 
@@ -525,6 +581,8 @@ def test_a_start_that_fails_is_owed_until_the_next_time_and_then_said(
         patch.setattr(schedules, "start_run", refuse)
         assert attend(engine) == []
         assert "input is" in state(engine, unique).problem
+        again = engine.schedules.look_at[unique] - engine.clock.now()
+        assert timedelta(seconds=25) < again <= timedelta(seconds=30), "each try is a line"
         let_pass(engine.documents, unique, timedelta(minutes=1))
         attend(engine)
 
@@ -533,6 +591,20 @@ def test_a_start_that_fails_is_owed_until_the_next_time_and_then_said(
 
 
 @pytest.mark.each_store
+def test_a_schedule_that_a_person_spoilt_keeps_no_other_from_its_times(
+    make: Make, unique: str
+) -> None:
+    engine, spoilt = make(), f"{unique}-0"
+    entries = [ScheduleEntry(name, cron="* * * * *", pipeline=unique) for name in (spoilt, unique)]
+    catalog = replace(engine.catalog, schedules=Registry("schedules", entries))
+    engine = replace(engine, catalog=catalog)
+    engine.documents.transact(schedule_ref(spoilt), lambda *_: Write(None, {"decided": "soon"}))
+    due_once(engine, unique)
+
+    assert attend(engine) == runs_of(engine, unique)
+    assert len(runs_of(engine, unique)) == 1
+
+
 def test_a_sweep_reads_no_schedule_before_its_time(make: Make) -> None:
     engine = make(cron="0 0 1 1 *")
     attend(engine)

@@ -17,7 +17,6 @@ from leasehold.api.operations import ResumeBody
 from leasehold.api.runs import RunsQuery
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
-from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.lease import fence_of
@@ -43,6 +42,7 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.spending import PIPELINES, STEPS
 from tests.worlds.builders import at_position
+from tests.worlds.engines import engine_on_store
 from tests.worlds.waiting import until
 
 pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
@@ -51,12 +51,10 @@ pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 @pytest.fixture
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    bundle = boot(settings, catalog=Catalog(STEPS, PIPELINES), documents=documents)
-    try:
-        yield bundle.engine
-    finally:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    with engine_on_store(
+        settings, catalog=Catalog(STEPS, PIPELINES), documents=documents
+    ) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -32,9 +32,9 @@ from tests.worlds.waiting import until
 
 pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
-HANDLERS = ("sleeps", "spins", "computes_in_c", "awaits")
+HANDLERS = ("sleeps", "spins", "waits_in_c", "awaits")
 #: By which a worker hears of a request.
-HEARTBEAT = timedelta(seconds=0.5)
+HEARTBEAT = timedelta(seconds=0.2)
 
 
 def catalog() -> Catalog:
@@ -119,7 +119,7 @@ def worker(
     ("pipeline", "line"),
     [
         ("sleeps", "the line it sleeps on"),
-        ("computes_in_c", "in computes_in_c"),  # two of its lines release the lock
+        ("waits_in_c", "in waits_in_c"),  # two of its lines release the lock
         ("awaits", "the line it awaits on"),
         ("spins-inline", "while not _is_there(given):"),
         ("awaits-inline", "the line it awaits on"),

@@ -13,8 +13,9 @@ import pytest
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import boot, system_clock
+from leasehold.bootstrap import system_clock
 from leasehold.domain.change import Change
+from leasehold.domain.effect import dispatch_task
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.lifecycle.hold import hold_at_alarm
 from leasehold.domain.manifest import Manifest, run_ref
@@ -39,11 +40,14 @@ from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
+from leasehold.services.paging import WHOLE_RUNS
 from leasehold.services.pauses import list_pauses, pause_step, release_held, resume_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.worlds.builders import environ_of, let_pass
+from tests.worlds.engines import engine_on_store
+from tests.worlds.wrapped import Overtaken
 
 pytestmark = pytest.mark.one_store
 
@@ -79,9 +83,8 @@ def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine
     )
     environ = environ_of(tmp_path)
     tasks = InProcessTasks(system_clock())
-    bundle = boot(environ, catalog=catalog, documents=documents, tasks=tasks)
-    yield bundle.engine
-    bundle.engine.leases.close()
+    with engine_on_store(environ, catalog=catalog, documents=documents, tasks=tasks) as engine:
+        yield engine
     for id_ in (pause_id(unique), pause_id(f"{unique}-r"), PAUSE_OF_ALL):
         documents.delete(pause_ref(id_))
 
@@ -116,6 +119,7 @@ def test_a_paused_step_holds_its_runs_and_they_go_on_when_it_is_resumed(
     assert (resumed.released, resumed.more) == (1, False)
     freed = get_run(engine, run.run_id)
     assert freed.held is None
+    assert engine.tasks.exists(dispatch_task(freed))
     assert execute_step(engine, _hint(freed)) is Outcome.COMPLETED
     events = timeline_of(engine, run.run_id)
     assert any("paused by ann" in (event.detail or "") for event in events)
@@ -266,6 +270,41 @@ def test_a_pause_that_was_deleted_by_hand_holds_nothing_after_the_next_look(
     assert get_run(engine, run.run_id).held is None
 
 
+def test_a_pause_that_is_set_again_as_the_one_before_is_forgotten_holds(
+    engine: Engine, unique: str
+) -> None:
+    """A sweep looks for what the one before still holds, and has seen its end."""
+    pause_step(engine, unique, why="once", actor="ada")
+    resume_step(engine, unique)
+    let_pass_since_end(engine, unique)
+
+    def again() -> None:
+        pause_step(engine, unique, why="again", actor="bob")
+
+    late = replace(engine, documents=Overtaken(engine.documents, "overrides", again))
+    release_held(late, pause_id(unique))
+    release_held(engine, pause_id(unique))
+
+    assert "again" in [one.why for one in list_pauses(engine)]
+
+
+def test_a_run_that_is_written_while_its_step_is_resumed_goes_on_as_well(
+    engine: Engine, unique: str
+) -> None:
+    pause_step(engine, unique, why="short", actor="ann")
+    run = _begin(engine, unique)
+    execute_step(engine, _hint(run))
+
+    def write() -> None:
+        engine.documents.transact(run_ref(run.run_id), lambda found, _: Write(None, found))
+
+    late = replace(engine, documents=Overtaken(engine.documents, "runs", write, before=1))
+    resumed = resume_step(late, unique)
+
+    assert (resumed.released, resumed.more) == (1, False)
+    assert get_run(engine, run.run_id).held is None
+
+
 def test_another_pause_holds_a_run_that_one_of_them_let_go(engine: Engine, unique: str) -> None:
     pause_step(engine, unique, why="the step", actor="ann")
     run = _begin(engine, unique)
@@ -300,17 +339,31 @@ def test_people_may_pause_resume_and_cancel_a_run_that_is_held(engine: Engine, u
     assert execute_step(engine, _hint(get_run(engine, run.run_id))) is Outcome.COMPLETED
 
 
-@pytest.mark.each_store
-def test_a_hundred_held_runs_go_on_in_one_go(engine: Engine, unique: str) -> None:
+def test_a_sweep_releases_for_no_longer_than_it_has_and_says_that_there_are_more(
+    engine: Engine, unique: str
+) -> None:
+    """Its request would be ended in the midst of all that it has yet to do."""
     pause_step(engine, unique, why="short", actor="ann")
-    runs = [_begin(engine, unique) for _ in range(100)]
+    run = _begin(engine, unique)
+    execute_step(engine, _hint(run))
+
+    assert release_held(engine, pause_id(unique), seconds=0.0) == (0, True)
+    assert resume_step(engine, unique).released == 1
+
+
+@pytest.mark.each_store
+def test_many_held_runs_go_on_in_one_go(engine: Engine, unique: str) -> None:
+    """More than a page of them."""
+    many = WHOLE_RUNS + 5
+    pause_step(engine, unique, why="short", actor="ann")
+    runs = [_begin(engine, unique) for _ in range(many)]
     for run in runs:
         execute_step(engine, _hint(run))
 
     begun = time.monotonic()
     resumed = resume_step(engine, unique)
 
-    assert (resumed.released, resumed.more) == (100, False)
+    assert (resumed.released, resumed.more) == (many, False)
     assert time.monotonic() - begun < 20
     assert resume_step(engine, unique).released == 0
 
@@ -329,6 +382,9 @@ def test_who_pauses_again_sees_the_pause_before_and_what_is_wrong_changes_nothin
     with pytest.raises(InvalidRequestError, match="why"):
         pause_step(engine, unique, why="", actor="ann")
     assert resume_step(engine, "no-such-step").pause is None
+    assert [resume_step(engine, unique).pause for _ in range(2)] == [second, None]
+    _, over = pause_step(engine, unique, why="three", actor="ann")
+    assert over is None
 
 
 def test_a_run_without_a_pause_is_written_as_before(engine: Engine, unique: str) -> None:

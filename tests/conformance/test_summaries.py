@@ -164,11 +164,10 @@ def told(engine: Engine, run: Manifest) -> str:
     return str(announced_facts(delivery_of(ref, found.document), "")["summary"])
 
 
-@pytest.mark.each_store
 @pytest.mark.parametrize(
     ("pipeline", "summary"),
     [
-        ("words", "3 of 3 pages: fine"),
+        pytest.param("words", "3 of 3 pages: fine", marks=pytest.mark.each_store),
         ("words_later", "later"),
         ("speaks", "3 pages, fine"),
     ],

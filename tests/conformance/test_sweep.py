@@ -76,15 +76,15 @@ def test_a_dead_workers_run_comes_before_all_that_wait_however_long(
 def test_one_call_attends_to_all_that_is_due_and_reads_each_once(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
-    """All in one shard, more than a page of it; the leases may be read twice while they end."""
-    dead, others = ids_of(5, 3, f"{unique}-d"), ids_of(5, 230, f"{unique}-w")
+    """All in one shard, more than two pages of it; the leases may be read twice while they end."""
+    dead, others = ids_of(5, 3, f"{unique}-d"), ids_of(5, 110, f"{unique}-w")
     put(engine, *(of_a_dead_worker(engine, run_id) for run_id in dead))
     put(engine, *(waiting(engine, run_id) for run_id in others))
 
     result, again = sweep(engine), sweep(engine)
 
-    assert (result.recovered, result.still_queued, result.more) == (3, 230, False)
-    assert 233 <= result.documents_read <= 233 + WIDTH
+    assert (result.recovered, result.still_queued, result.more) == (3, 110, False)
+    assert 113 <= result.documents_read <= 113 + WIDTH
     assert sorted(task.run_id for task in queue.created) == sorted(dead)
     assert (again.documents_read, again.more) == (0, False)
 
@@ -492,7 +492,7 @@ def test_what_a_killed_sweep_left_the_next_one_attends_to(
 
 @pytest.mark.each_store
 def test_two_sweeps_at_once_do_everything_once(engine: Engine, queue: Queue, unique: str) -> None:
-    in_four_queues(engine, unique, of_each=40)
+    in_four_queues(engine, unique, of_each=15)
     done: list[Any] = []
     watched = replace(engine, listeners=replace(engine.listeners, observe=done.append))
 
@@ -502,7 +502,7 @@ def test_two_sweeps_at_once_do_everything_once(engine: Engine, queue: Queue, uni
 
     changed = [change for change in done if change.changed]
     assert sum(each.recovered for each in results) == 4
-    assert len(changed) == len({change.manifest.run_id for change in changed}) == 164
+    assert len(changed) == len({change.manifest.run_id for change in changed}) == 64
     assert sorted(task.run_id for task in queue.created) == sorted(
         f"{unique}-dead-{name}" for name in FOUR
     )

@@ -23,8 +23,8 @@ from tests.worlds.emulators import need_firestore
 
 #: How many orders are drawn: an emulator is a hundred times as slow, and a storm takes minutes.
 TRIES: Final = {
-    "sqlite": 20_000 if os.environ.get("LEASEHOLD_STORM") == "1" else 100,
-    "firestore": 12,
+    "sqlite": 20_000 if os.environ.get("LEASEHOLD_STORM") == "1" else 40,
+    "firestore": 4,
 }
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - SQLite waits for no disk there
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -16,23 +16,26 @@ import pytest
 from pydantic import BaseModel
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
-from leasehold.bootstrap import boot
+from leasehold.attempt.values import load
 from leasehold.domain.lease import fence_of
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import SignalRequest as Wanted
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import SignalNotAwaitedError, StoreUnavailableError
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.remote_workers.manage_lease import LeaseCredentials, await_signal, complete_step
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
+from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run
 from leasehold.services.signal_run import SignalRequest, send_signal
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.conformance.remote_step import engine_of_remote_step
-from tests.worlds.wrapped import AnswerLost
+from tests.worlds.engines import engine_on_store
+from tests.worlds.wrapped import AnswerLost, Overtaken
 
 pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
@@ -72,12 +75,8 @@ PIPELINES = Registry("pipelines", [PipelineEntry(name="ask", steps=("ask",))])
 def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
     settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/a", "PIPELINE_MIN_BACKOFF_S": "0.01"}
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    bundle = boot(settings, catalog=catalog, documents=documents)
-    try:
-        yield bundle.engine
-    finally:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -191,6 +190,56 @@ def test_a_sender_that_hears_no_answer_sends_again(remote: Engine) -> None:
     found, _ = await_signal(remote, claimed(remote, run_id), Wanted("approval"))
     assert found is not None
     assert len(get_run(remote, run_id).signals or ()) == 1
+
+
+def test_a_large_signal_whose_answer_is_lost_keeps_its_value(remote: Engine) -> None:
+    """The run may refer to it by then."""
+    run_id = begun(remote, "away")
+    await_signal(remote, claimed(remote, run_id), Wanted("approval"))
+    deaf = replace(remote, documents=AnswerLost(remote.documents))
+    with pytest.raises(StoreUnavailableError):
+        send(deaf, run_id, {"approved": True, "words": "x" * 100_000}, "n-1")
+
+    (kept,) = get_run(remote, run_id).signals or ()
+    assert kept.ref is not None
+    assert remote.artifacts.exists(kept.ref)
+
+
+def test_a_large_signal_that_is_refused_meanwhile_leaves_no_value_and_takes_no_other(
+    remote: Engine,
+) -> None:
+    """Of two that are alike each has its own file: the run may still refer to the first one."""
+    run_id = begun(remote, "away")
+    value = {"approved": True, "words": "x" * 100_000}
+    send(remote, run_id, value, "n-1")
+    cancel = OperationRequest(Operation.CANCEL, actor="ada")
+    late = overtaken(remote, lambda: operate(remote, run_id, cancel))
+
+    with pytest.raises(SignalNotAwaitedError):
+        send(late, run_id, value, "n-2")
+
+    (kept,) = get_run(remote, run_id).signals or ()
+    assert remote.artifacts.list(f"runs/{run_id}") == [kept.ref]
+
+
+def test_a_signal_whose_room_others_take_meanwhile_lies_beside_the_run(remote: Engine) -> None:
+    run_id = begun(remote, "away")
+
+    def fill() -> None:
+        for number in range(6):
+            send(remote, run_id, f"{number}" * 31_000)
+
+    late = overtaken(remote, fill)
+
+    assert send(late, run_id, "x" * 31_000) == "signal_kept"
+    *others, last = get_run(remote, run_id).signals or ()
+    assert [one.ref for one in others] == [None] * 6
+    assert load(remote.artifacts, last.value) == f'"{"x" * 31_000}"'
+
+
+def overtaken(engine: Engine, do: Callable[[], object]) -> Engine:
+    """The engine of a process that has looked at a run, and is overtaken before it writes."""
+    return replace(engine, documents=Overtaken(engine.documents, "runs", do, before=1))
 
 
 def test_a_remote_worker_that_hears_no_answer_asks_again(remote: Engine) -> None:

@@ -34,6 +34,7 @@ from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance import paid_work
 from tests.conformance.paid_work import BROKEN, ITEMS, PAID
 from tests.conformance.remote_step import engine_of_remote_step
+from tests.worlds.engines import engine_on_store
 
 pytestmark = pytest.mark.one_store
 
@@ -53,10 +54,8 @@ def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
         "LEASEHOLD_ISOLATION": "inline",  # what is paid is counted in this process
     }
     catalog = Catalog(paid_work.STEPS, paid_work.PIPELINES)
-    bundle = boot(environ, catalog=catalog, documents=documents)
-    yield bundle.engine
-    bundle.processes.close()
-    bundle.engine.leases.close()
+    with engine_on_store(environ, catalog=catalog, documents=documents) as engine:
+        yield engine
     BROKEN.clear()
 
 

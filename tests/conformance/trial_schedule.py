@@ -20,11 +20,10 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import Task
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, manifest_of
-from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.manifest_parts import Block, ErrorRecord, TrialRule
 from leasehold.domain.retry import Backoff
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import Ref
-from leasehold.domain.trial_record import TrialRule
 from leasehold.domain.trials import verdict_in
 from leasehold.errors import LeaseLostError, NotAllowedError, VersionConflictError
 from leasehold.ports.documents import Committed, Documents, Snapshot

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from pathspec import GitIgnoreSpec
 
-from tests.deploy.cloud import deploy
+from tests.deploy.cloud import leasehold
 
 ROOT = Path(__file__).parents[2]
 #: What of a project `leasehold deploy` reads.
@@ -120,9 +120,7 @@ class BuildMachine:
         own = dict(variable.split("=", 1) for variable in step.get("env", []))
         environ = {**self.environ, **own}
         if step["args"][0] == "deploy" and step["args"][1] in self.in_process:
-            _, *words = step["args"]
-            with contextlib.chdir(self.workspace), patch.dict("os.environ", environ, clear=True):
-                return _called(deploy, words)
+            return deploy_here(step["args"][1:], self.workspace, environ)
         return subprocess.run(
             [step["entrypoint"], *step["args"]],
             cwd=self.workspace,
@@ -135,10 +133,21 @@ class BuildMachine:
         )
 
 
-def _called(main: Callable[[Sequence[str]], int], words: Sequence[str]) -> Done:
+def deploy_here(words: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Done:
+    """Call `leasehold deploy WORDS` in this process, as one that is started in a folder."""
+    return leasehold_here(["deploy", *words], folder, environ)
+
+
+def leasehold_here(words: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Done:
+    """Call `leasehold WORDS` in this process, as one that is started in a folder."""
     said, problems = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(problems):
-        code = main(words)
+    with (
+        contextlib.chdir(folder),
+        patch.dict("os.environ", environ, clear=True),
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(problems),
+    ):
+        code = leasehold(words)
     return Done(words, code, said.getvalue(), problems.getvalue())
 
 

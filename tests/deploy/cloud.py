@@ -59,9 +59,14 @@ class TasksRecorder:
 
 def deploy(words: Sequence[str]) -> int:
     """Call `leasehold deploy WORDS` in this process; return its exit code."""
+    return leasehold(["deploy", *words])
+
+
+def leasehold(words: Sequence[str]) -> int:
+    """Call `leasehold WORDS` in this process; return its exit code."""
 
     def call() -> int:
-        with program.make_context("leasehold", ["deploy", *words]) as context:
+        with program.make_context("leasehold", [*words]) as context:
             code: int | None = program.invoke(context)
         return code or DONE
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -21,8 +22,8 @@ from leasehold.cli.deploy.smoke import EMULATOR
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.google_clients.clients import ONE_TRY
 from leasehold.registry.function_table import FUNCTIONS
-from tests.chaos.bundle.conftest import settings
-from tests.deploy.build_machine import ROOT, BuildMachine, copy_source
+from tests.chaos.bundle.conftest import INLINE, settings
+from tests.deploy.build_machine import ROOT, BuildMachine, copy_source, leasehold_here
 from tests.deploy.cloud import Cloud, cloud_servers
 from tests.deploy.cloud_run import BY_TOKEN, TOKEN, cloud_run
 from tests.deploy.google_services.firestore import FirestoreAdmin
@@ -35,8 +36,12 @@ from tests.worlds.ports import own_port
 
 #: What is written down, in place of being done.
 RECORDED = ("gcloud", "make", "apt-get", "cp")
-#: The steps of a build that need no process: the page's own commands start these as processes.
-IN_PROCESS = ("live-runs", "apply", "smoke", "settings")
+#: The steps of a build that need no process: `tests/package/test_deployed_project.py` has one each.
+IN_PROCESS = ("bundle", "live-runs", "apply", "smoke", "settings")
+#: The commands of a page that need none either.
+_HERE = re.compile(
+    r"^\.venv/bin/leasehold (deploy (?:init|plan|apply|drift)|start .+|runs .+)\n", re.MULTILINE
+)
 _RUN = (
     """start summary --input '{"text": "One. Two."}'""",
     """start review --input '{"folder": "pipelines/review/sample"}'""",
@@ -79,9 +84,20 @@ class Deployment:
         block = block.replace("=shop-prod\n", f"={self.cloud.project}\n")
         block = block.replace(*_RUN)  # the workspace is this project
         block = block.replace("http://127.0.0.1:8080", self.url)
+        said = ""
+        for number, part in enumerate(_HERE.split(block)):
+            said += self._call(part) if number % 2 else self._run_in_shell(part)
+        return said
+
+    def _call(self, command: str) -> str:
+        done = leasehold_here(shlex.split(command), self.machine.workspace, self.environ)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def _run_in_shell(self, commands: str) -> str:
         kept = self.machine.workspace.with_name("variables")
         done = subprocess.run(
-            ["/bin/sh", "-e", "-c", f"{block}\nenv -0 > {kept}"],
+            ["/bin/sh", "-e", "-c", f"{commands}\nenv -0 > {kept}"],
             cwd=self.machine.workspace,
             env=self.environ,
             stdin=subprocess.DEVNULL,
@@ -90,7 +106,7 @@ class Deployment:
             timeout=_BLOCK_S,
             check=False,
         )
-        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
         pairs = kept.read_text().rstrip("\0").split("\0")
         self.environ = dict(pair.split("=", 1) for pair in pairs)
         return done.stdout
@@ -159,7 +175,7 @@ def deployment(folder: Path) -> Iterator[Deployment]:
         port=own_port(),
         workers=1,
         data=folder / "data",
-        environ=settings(folder) | {"LEASEHOLD_CATALOG": "pipelines.catalog"},
+        environ=settings(folder) | INLINE | {"LEASEHOLD_CATALOG": "pipelines.catalog"},
     )
     server = DevServer(options, lambda _: None)
     with cloud_servers() as make_cloud, cloud_run(server.url) as front:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import stat
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-_PROGRAM = """\
-#!{python} -ISE
-import json, os, sys
-folder = {folder!r}
-name = os.path.basename(sys.argv[0])
-call = {{"argv": [name, *sys.argv[1:]], "cwd": os.getcwd(), "env": dict(os.environ)}}
-with open(os.path.join(folder, "calls"), "a") as calls:
-    calls.write(json.dumps(call) + "\\n")
-words = " ".join(call["argv"])
-with open(os.path.join(folder, "answers")) as answers:
-    for begin, said, code in reversed(json.load(answers)):
-        if words.startswith(begin):
-            sys.stdout.write(said)
-            sys.exit(code)
+#: For a shell, as a build makes fifty calls: a Python of each would take longer than the rest.
+_PROGRAM: Final = """\
+#!/bin/sh
+words="${{0##*/}} $*"
+{{
+  printf '%s\\0' "$(($# + 1))" "${{0##*/}}" "$@" "$(pwd -P)"
+  env -0
+  printf '\\0'
+}} >> {folder}/calls
+. {folder}/answers
 """
 
 
@@ -61,7 +56,7 @@ class Recorder:
         self._write_orders()
         for name in names:
             program = self.bin / name
-            program.write_text(_PROGRAM.format(python=sys.executable, folder=str(folder)))
+            program.write_text(_PROGRAM.format(folder=shlex.quote(str(folder))))
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
     def answer(self, begin: str, said: str) -> None:
@@ -76,7 +71,8 @@ class Recorder:
 
     def calls(self, *begin: str) -> list[RecordedCall]:
         """Return the calls that begin with these words, in order."""
-        found = [_call(json.loads(line)) for line in self._calls.read_text().splitlines()]
+        written = iter(self._calls.read_text().split("\0")[:-1])
+        found = [_call(int(count), written) for count in written]
         return [call for call in found if call.argv[: len(begin)] == begin]
 
     def forget(self) -> None:
@@ -84,9 +80,17 @@ class Recorder:
         self._calls.write_text("")
 
     def _write_orders(self) -> None:
-        self._answers.write_text(json.dumps(self._orders))
+        """Write the cases of the shell: the first that fits is taken, and the last order counts."""
+        cases = [
+            f"{shlex.quote(begin)}*) printf %s {shlex.quote(said)}; exit {code} ;;\n"
+            for begin, said, code in reversed(self._orders)
+        ]
+        self._answers.write_text(f'case "$words" in\n{"".join(cases)}esac\n')
 
 
-def _call(read: dict[str, Any]) -> RecordedCall:
-    argv: Sequence[str] = read["argv"]
-    return RecordedCall(tuple(argv), read["cwd"], read["env"])
+def _call(count: int, written: Iterator[str]) -> RecordedCall:
+    """Read a call: its words, its folder and its variables, up to an empty one."""
+    argv = tuple(next(written) for _ in range(count))
+    return RecordedCall(
+        argv, next(written), dict(pair.split("=", 1) for pair in iter(lambda: next(written), ""))
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +57,66 @@ def test_words_that_it_does_not_have_write_nothing(
     deploy(["init", word])
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_a_catalog_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is most likely the wrong one, and to ask pip for all hashes takes minutes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEASEHOLD_CATALOG", "shop.catalog")
+
+    code = deploy(["init"])
+
+    assert code == 2
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == (
+        f"error: there is no catalog shop.catalog: shop/catalog.py is missing in {tmp_path}. Work "
+        "in the folder of your project, set LEASEHOLD_CATALOG, or begin one: leasehold init\n"
+    )
+
+
+def test_a_build_of_the_user_s_own_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEASEHOLD_CATALOG", "shop")
+    (tmp_path / "shop.py").write_text("")
+    (tmp_path / cloudbuild.FILE).write_text("steps: []\n")
+
+    code = deploy(["init"])
+
+    assert code == 2
+    assert "is not one that this command wrote: move it away" in capsys.readouterr().err
+    assert (tmp_path / cloudbuild.FILE).read_text() == "steps: []\n"
+    assert sorted(it.name for it in tmp_path.iterdir()) == [cloudbuild.FILE, "shop.py"]
+
+
+@pytest.mark.parametrize("folders", [(), ("pipelines",), ("my pipelines", "shop")])
+def test_a_build_installs_what_each_folder_needs(
+    build: Build, tmp_path: Path, folders: tuple[str, ...]
+) -> None:
+    """Also where its requirements came after `leasehold deploy init`; the bundle wants them."""
+    for name in folders:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "requirements.txt").write_text("tabulate\n")
+    pip = '#!/bin/sh\nprintf "%s\\n" "$@" >"$PWD/words"\n'
+    python = f"#!/bin/sh\nmkdir -p .venv/bin && cat >.venv/bin/python <<'E'\n{pip}E\n"
+    made = tmp_path / "bin" / "python"
+    made.parent.mkdir()
+    made.write_text(f"{python}chmod +x .venv/bin/python\n")
+    made.chmod(0o755)
+
+    install = step(build, "install")
+    script = install["args"][1].replace("$$", "$")
+    environ = os.environ | {"PATH": f"{made.parent}:{os.environ['PATH']}"}
+    subprocess.run([install["entrypoint"], "-c", script], cwd=tmp_path, env=environ, check=True)
+
+    words = (tmp_path / "words").read_text().splitlines()
+    assert words[words.index("-r") :] == [
+        *("-r", "requirements.txt"),
+        *(word for name in folders for word in ("-r", f"{name}/requirements.txt")),
+    ]
 
 
 def test_cloud_build_takes_it(build: Build) -> None:

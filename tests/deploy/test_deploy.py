@@ -13,7 +13,15 @@ from docs.deployed import ACTED_AS, APIS, BUILDER_ROLES, DEPLOYER_ROLES
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, Trigger
 from tests.deploy.build_machine import ROOT, BuildMachine, copy_source
-from tests.deploy.deployment import RECORDED, Deployment, blocks, build, deployment, environ_of
+from tests.deploy.deployment import (
+    IN_PROCESS,
+    RECORDED,
+    Deployment,
+    blocks,
+    build,
+    deployment,
+    environ_of,
+)
 from tests.deploy.gcloud_commands import need_gcloud, problems_of
 from tests.deploy.recorder import Recorder
 from tests.worlds.emulators import need_firestore, need_pubsub
@@ -156,7 +164,7 @@ def test_a_build_goes_on_where_no_environment_can_be_chosen(tmp_path: Path) -> N
 
 def test_an_unknown_region_ends_the_build_before_anything_is_deployed(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "recorder", *RECORDED)
-    machine = BuildMachine(copy_source(tmp_path / "workspace"), environ_of(recorder))
+    machine = BuildMachine(copy_source(tmp_path / "workspace"), environ_of(recorder), IN_PROCESS)
     place = {"PROJECT_ID": "shop-prod", "PROJECT_NUMBER": "123456789012", "_REGION": "Belgium"}
 
     is_done = machine.run(build(), already=ALL_STEPS[:3], **place)

@@ -14,13 +14,25 @@ PAGE = (Path(__file__).parents[2] / "docs" / "provisioning.md").read_text()
 
 
 def test_its_commands_of_provisioning_work_in_the_order_of_the_page(cloud: Cloud) -> None:
+    """An apply tells each thing it does, and counts them; what waits is no drift."""
     commands = re.findall(r"^leasehold deploy ([^#\n]*)", PAGE, re.MULTILINE)
 
-    codes = [cloud.provision(*command.split()).code for command in commands]
+    done = [cloud.provision(*command.split()) for command in commands]
 
     typed = [command.strip() for command in commands]
     assert typed == ["plan", "apply", "drift", "apply --with-proposals", "apply --update"]
-    assert codes == [0] * 5
+    assert [one.code for one in done] == [0] * 5
+    _, applied, same, *_ = done
+    assert "created: queue pick-up" in applied.stdout.splitlines()
+    assert " created" in applied.stdout.splitlines()[-1]
+    assert applied.stderr == ""
+    assert "waits" in same.stdout
+
+    other = cloud.provision("drift", "--json", PIPELINE_MAX_BACKOFF_S="60")
+
+    assert other.code == 1
+    rows = [row for row in other.json["resources"] if row["kind"] == "queue"]
+    assert rows[0]["differences"] == [{"field": "max-backoff", "found": "300s", "wanted": "60s"}]
 
 
 def test_it_has_each_state_that_a_plan_may_say() -> None:

@@ -64,10 +64,12 @@ class Project:
         return self.server.service(FirestoreAdmin)
 
     def create_store(self) -> None:
-        """Do what `apply` does for the store; Firestore then builds the indexes."""
+        """Do what `apply` does for the store; Firestore then builds the indexes of the query."""
         installation = Installation(self.name, NUMBER, "europe-west1")
         clients = GoogleClients(self.name, self.environ)
-        applied(Database(clients, installation), *indexes(clients, installation))
+        asked = [index for index in indexes(clients, installation) if index.name in INDEXES]
+        assert len(asked) == len(INDEXES)
+        applied(Database(clients, installation), *asked)
 
     def start(self, given: Any, **changes: Any) -> str:
         """Start a run of `three` with a catalog whose step `add` is another one."""
@@ -216,11 +218,16 @@ def test_what_the_build_may_not_see_ends_it(project: Project) -> None:
 
 
 def test_the_indexes_are_those_of_the_query() -> None:
-    """Of those that sort alike, one for each field that must be equal: Firestore merges them."""
+    """Of those that sort alike, some with all fields that must be equal: Firestore merges them."""
     status = next(iter(RunStatus)).value
     query = query_of(RunFilter(status=status, dead_lettered=False))
+    end = f"{query.order_by} {'DESCENDING' if query.descending else 'ASCENDING'})"
 
-    order = "DESCENDING" if query.descending else "ASCENDING"
-    assert set(INDEXES) == {
-        f"runs ({field} ASCENDING, {query.order_by} {order})" for field in query.equal
-    }
+    fields = [
+        field.removesuffix(" ASCENDING")
+        for name in INDEXES
+        for field in name.removeprefix("runs (").removesuffix(f", {end}").split(", ")
+    ]
+
+    assert sorted(fields) == sorted(query.equal)
+    assert all(name.endswith(end) for name in INDEXES)

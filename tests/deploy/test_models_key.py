@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import yaml
 
 from leasehold.deploy.tables import read_tables
 from leasehold.registry.function_table import FUNCTIONS
-from tests.deploy.build_machine import ROOT, BuildMachine, copy_source
+from tests.deploy.build_machine import ROOT, BuildMachine, copy_source, deploy_here
 from tests.deploy.cloud import Cloud
 from tests.deploy.deployment import IN_PROCESS, RECORDED, environ_of
 from tests.deploy.gcloud_commands import need_gcloud, problems_of
@@ -62,10 +62,12 @@ def test_the_chapter_leads_from_a_row_to_a_function_that_has_the_key(
     values = {"PROJECT_ID": cloud.project, "PROJECT_NUMBER": cloud.server.world.number}
 
     follow(workspace)
-    package, write, apply, give = blocks()[3].splitlines()
+    package, install, write, apply, give = blocks()[3].splitlines()
+    assert install == ".venv/bin/pip install -r pipelines/requirements.txt"  # it is installed here
     here = environ | {"GOOGLE_CLOUD_PROJECT": cloud.project, "LEASEHOLD_REGION": "europe-west1"}
-    paste(f"{package}\n{write}", workspace, here)
-    applied = paste(apply, workspace, here)
+    paste(package, workspace, here)
+    typed(write, workspace, here)
+    applied = typed(apply, workspace, here)
     build: dict[str, Any] = yaml.safe_load((workspace / "cloudbuild.yaml").read_text())
     is_done = machine.run(build, already=LATER, **values)
 
@@ -89,16 +91,15 @@ def test_the_chapter_leads_from_a_row_to_a_function_that_has_the_key(
     assert cloud.server.called("AccessSecretVersion") == []
 
 
-def paste(block: str, folder: Path, environ: dict[str, str]) -> str:
-    done = subprocess.run(
-        ["/bin/sh", "-e", "-c", block],
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def paste(block: str, folder: Path, environ: dict[str, str]) -> None:
+    subprocess.run(["/bin/sh", "-e", "-c", block], cwd=folder, env=environ, check=True)
+
+
+def typed(command: str, folder: Path, environ: dict[str, str]) -> str:
+    """Call a command of the chapter in this process; return what it prints."""
+    program, deploy, *words = command.split()
+    assert (program, deploy) == (".venv/bin/leasehold", "deploy")
+    done = deploy_here(words, folder, environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -139,16 +140,8 @@ def test_a_key_that_is_written_where_it_is_no_secret_is_refused_with_what_to_wri
     text = table.read_text().replace(EMPTY, EMPTY.replace("{}", '{"OPENAI_API_KEY": "sk-abcdef"}'))
     table.write_text(text)
 
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "leasehold", "deploy", "settings", "--project=shop-prod"),
-            *("--project-number=123456789012", "--region=europe-west1"),
-        ],
-        cwd=workspace,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("settings", "--project=shop-prod", "--project-number=123456789012")
+    done = deploy_here([*words, "--region=europe-west1"], workspace, os.environ)
 
     assert done.returncode == 2
     assert done.stderr == (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -87,13 +89,18 @@ def test_an_entry_that_a_person_has_damaged_proposes_nothing() -> None:
 # As they are typed.
 
 
-@pytest.fixture
-def installed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """A project with functions and a store whose runs ask for more; calls a command in it."""
+@pytest.fixture(scope="module")
+def cloud(make_cloud: Callable[[], Cloud]) -> Cloud:
+    """Return one project for all tests, with a store whose runs ask for more."""
     need_firestore()
-    host = {"FIRESTORE_EMULATOR_HOST": firestore_host()}
+    cloud = make_cloud()
     assert cloud.provision("apply").code == 0
-    monkeypatch.setenv(*next(iter(host.items())))
+    with patch.dict(os.environ, FIRESTORE_EMULATOR_HOST=firestore_host()):
+        write_runs(cloud)
+    return cloud
+
+
+def write_runs(cloud: Cloud) -> None:
     runs = [
         entry(number // 6 * 2, pick_up={"executingS": 60.0} | cold(30.0)) for number in range(60)
     ]
@@ -110,8 +117,23 @@ def installed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
             "reasons": ["It takes long."],
         }
         write(store, budget_ref("pick_up"), budget)
+
+
+@pytest.fixture
+def installed(cloud: Cloud) -> Callable[..., Any]:
+    """Give each queue what it was created with; calls a command in the project."""
+    for name in ("pick-up", "pack"):
+        deliver(cloud, name, 6)
     cloud.forget()
-    return lambda *words: cloud.provision(*words, **host)
+    return lambda *words: cloud.provision(*words, FIRESTORE_EMULATOR_HOST=firestore_host())
+
+
+def deliver(cloud: Cloud, queue: str, at_once: int) -> None:
+    """Do what a person does who has a queue deliver so many tasks at once."""
+    name = f"projects/{cloud.project}/locations/{REGION}/queues/{queue}"
+    changed = {"name": name, "rate_limits": {"max_concurrent_dispatches": at_once}}
+    mask = {"paths": ["rate_limits.max_concurrent_dispatches"]}
+    cloud.clients.tasks.update_queue({"queue": changed, "update_mask": mask})
 
 
 def write(store: Any, ref: Ref, document: Mapping[str, Any]) -> None:
@@ -161,6 +183,13 @@ def test_a_plan_proposes_and_an_apply_changes_what_it_is_asked_to(
     assert plainly.code == 0
     assert values(cloud) == (6, 6, 0, timedelta(seconds=1860)), "nobody asked for more"
 
+    cloud.server.refuse("CloudScheduler/GetJob", permission_denied("cloudscheduler.jobs.get"))
+    failed = installed("apply", "--with-proposals")
+    cloud.forget()
+
+    assert (failed.code, "applied: " in failed.stderr) == (1, False)
+    assert values(cloud) == (6, 6, 0, timedelta(seconds=1860)), "not all is there"
+
     done = installed("apply", "--with-proposals")
 
     assert done.code == 0, done.stderr
@@ -172,10 +201,7 @@ def test_a_plan_proposes_and_an_apply_changes_what_it_is_asked_to(
 def test_a_queue_that_a_person_changed_is_left_as_it_is(
     cloud: Cloud, installed: Callable[..., Any]
 ) -> None:
-    name = f"projects/{cloud.project}/locations/{REGION}/queues/pack"
-    queue = {"name": name, "rate_limits": {"max_concurrent_dispatches": 3}}
-    mask = {"paths": ["rate_limits.max_concurrent_dispatches"]}
-    cloud.clients.tasks.update_queue({"queue": queue, "update_mask": mask})
+    deliver(cloud, "pack", 3)
 
     assert "CONCURRENCY" not in installed("plan").stdout
 

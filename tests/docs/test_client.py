@@ -33,11 +33,11 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(folder: Path) -> Iterator[str]:
-    """A `leasehold dev` that runs that pipeline."""
+    """A `leasehold serve` that runs that pipeline."""
     environ = {name: value for name, value in os.environ.items() if "LEASEHOLD" not in name}
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "leasehold", "dev", "--port", str(own_port())],
+            [sys.executable, "-m", "leasehold", "serve", "--port", str(own_port())],
             cwd=folder,
             env=environ | {"LEASEHOLD_CATALOG": "steps", "PYTHONPATH": str(folder)},
             stdout=subprocess.PIPE,

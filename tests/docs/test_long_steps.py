@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.shell import Shell
 from tests.worlds.processes import run_to_end
+from tests.worlds.warm_starts import PLAIN_PYTEST
 
 PAGE = (Path(__file__).parents[2] / "docs/long-steps.md").read_text()
 
@@ -28,11 +29,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_tests_of_the_page_pass_without_a_warning(folder: Path) -> None:
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a user's has none of those of the gate
     tested = run_to_end(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
+        [sys.executable, *PLAIN_PYTEST, "-q", "-W", "error", "-p", "no:cacheprovider"],
         cwd=folder,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | alone,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )
 
     assert tested.returncode == 0, tested.stdout

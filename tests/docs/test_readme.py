@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.warm_starts import PLAIN_PYTEST
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
@@ -31,9 +33,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *command],
+        [sys.executable, *words],
         cwd=folder,
         env=os.environ | environ,
         capture_output=True,
@@ -48,16 +50,14 @@ def test_the_pipeline_of_the_readme_runs(folder: Path) -> None:
     setting, *command = shlex.split(line)
     name, _, value = setting.partition("=")
 
-    done = run(folder, *command, "--json", **{name: value})
+    done = run(folder, "-m", *command, "--json", **{name: value})
 
     assert done.returncode == 0, done.stderr
     assert '"status":"COMPLETED"' in done.stdout.replace(" ", "")
 
 
 def test_the_test_of_the_readme_passes(folder: Path) -> None:
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a user's has none of those of the gate
-
-    done = run(folder, "pytest", "-q", "test_steps.py", PYTHONPATH=str(folder), **alone)
+    done = run(folder, *PLAIN_PYTEST, "-q", "test_steps.py", PYTHONPATH=str(folder))
 
     assert done.returncode == 0, done.stdout
 

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import yaml
 
 from leasehold.services.shut_down import GRACE_S
 from tests.docs.test_commands import refusal
+from tests.worlds.forked_commands import SERVED, forked_commands
 from tests.worlds.typed_page import Saved, Terminal, steps_of, typed
 
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text()
@@ -27,10 +29,13 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
-    return {"PATH": path, "HOME": str(tmp_path), "PYTHONUTF8": "1", "LEASEHOLD_CATALOG": "steps"}
+    home = str(tmp_path_factory.mktemp("home"))
+    settings = {"PATH": path, "HOME": home, "PYTHONUTF8": "1", "LEASEHOLD_CATALOG": "steps"}
+    with forked_commands(settings, *SERVED) as environ:
+        yield environ
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

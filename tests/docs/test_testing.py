@@ -11,6 +11,7 @@ from pathlib import Path
 from leasehold.domain.lifecycle.operate import Operation
 from leasehold.testing import InProcessEngine
 from tests.worlds.processes import run_to_end
+from tests.worlds.warm_starts import PLAIN_PYTEST
 
 PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text()
 
@@ -21,9 +22,8 @@ def test_the_tests_of_the_page_pass_without_a_warning(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     before = {name for name, _ in blocks}
 
-    checked = run(tmp_path, "leasehold", "check", LEASEHOLD_CATALOG="steps")
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a user's has none of those of the gate
-    tested = run(tmp_path, "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", **alone)
+    checked = run(tmp_path, "-m", "leasehold", "check", LEASEHOLD_CATALOG="steps")
+    tested = run(tmp_path, *PLAIN_PYTEST, "-q", "-W", "error", "-p", "no:cacheprovider")
 
     assert (checked.returncode, checked.stderr) == (0, "")
     assert checked.stdout == "nothing found: 2 steps, 1 gate, 1 pipeline\n"
@@ -51,9 +51,9 @@ def test_the_page_says_which_operations_an_engine_has_and_which_not() -> None:
     assert not [name for name in missing if hasattr(InProcessEngine, name)]
 
 
-def run(folder: Path, *module: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return run_to_end(
-        [sys.executable, "-m", *module],
+        [sys.executable, *words],
         cwd=folder,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environ,
     )

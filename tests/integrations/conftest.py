@@ -11,10 +11,12 @@ from typing import Any, Final
 import pytest
 
 from leasehold import testing
+from leasehold.integrations.prices import Used, listed_price
 from leasehold.ports.documents import Documents
 from leasehold.testing import InProcessEngine
 from tests.conformance.stores import DOCUMENTS
 from tests.worlds.emulators import need_firestore
+from tests.worlds.warm_starts import fork_from_here
 
 #: The integration whose environment this is; in another environment, not the name of any.
 HERE: Final = Path(sys.prefix).name
@@ -36,6 +38,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if HERE in {path.name for path in _INTEGRATIONS}:
         return True if collection_path in _INTEGRATIONS and collection_path.name != HERE else None
     return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Fork what the tests start from this process: to import the library again takes seconds."""
+    option = session.config.option
+    if session.items and not (session.testsfailed or option.forks or option.collectonly):
+        listed_price(Used("gpt-4o", 1, 1))  # reads the list, as each of them would
+        fork_from_here()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.worlds.processes import run_to_end
+from tests.worlds.warm_starts import PLAIN_PYTEST
 
 _PAGE: Final = Path(__file__).parents[2] / "docs/agents.md"
 _FILE: Final = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -25,7 +26,7 @@ def write_files(library: str, folder: Path) -> list[str]:
 
 def output_of_tests(folder: Path) -> str:
     """Return what the tests in a folder print, without a warning among them."""
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
-    done = run_to_end(command, cwd=folder)
+    options = ["-q", "-W", "error", "-p", "no:cacheprovider"]
+    done = run_to_end([sys.executable, *PLAIN_PYTEST, *options], cwd=folder)
     assert done.returncode == 0, done.stdout
     return done.stdout

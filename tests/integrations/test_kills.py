@@ -20,7 +20,7 @@ from leasehold.services.read_runs import timeline_of
 from tests.integrations.conftest import HERE
 from tests.integrations.kills import Deeds, attempt, blocked, engine_of, settled, start
 
-pytestmark = pytest.mark.sandboxed
+pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
 
 #: The agent of the library whose environment this is.
 answering: Final[Any] = importlib.import_module(f"tests.integrations.{HERE}.answering")
@@ -28,6 +28,22 @@ answering: Final[Any] = importlib.import_module(f"tests.integrations.{HERE}.answ
 PLACES: Final = {"tool": ["d"], "model": ["model 2"], "batch": ["b", "c"]}
 MODELS: Final = [f"model {turn}" for turn in range(1, answering.TURNS + 1)]
 ONCE: Final = Counter([*MODELS, "a", "b", "c", "d"])
+#: The first way to run the agent is killed at each place where a tool must not be repeated, and the
+#: others at one place each: so the gate has all ways and all places.
+FIRST: Final = answering.SPENDING[0]
+PIPELINES: Final = [
+    pytest.param(each.name, marks=[pytest.mark.nightly] if each.name == FIRST else [])
+    for each in answering.PIPELINES
+]
+SPENDING: Final = [
+    FIRST,
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in answering.SPENDING[1:]),
+]
+#: The gate kills in one library for it; in each, `test_changed_prompt.py` changes the prompt.
+DEPLOYED: Final = [
+    FIRST if HERE == "pydantic_ai" else pytest.param(FIRST, marks=pytest.mark.nightly),
+    *SPENDING[1:],
+]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +64,7 @@ def answer(prompt: str = "Be brief", d: str = "d of x") -> str:
 
 @pytest.mark.cover(1)
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("pipeline", [each.name for each in answering.PIPELINES])
+@pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_kill_repeats_what_was_under_way(
     engine: Engine, tmp_path: Path, pipeline: str, place: str
 ) -> None:
@@ -61,15 +77,18 @@ def test_a_kill_repeats_what_was_under_way(
     assert output_of(run) == answer()
     assert Counter(deeds.made) == ONCE + Counter(under_way)
     if pipeline in answering.SPENDING:
-        spend = run.steps[pipeline].spend
-        assert spend is not None
-        assert spend.tokens == answering.TOKENS * len(MODELS)
-        assert spend.usd == pytest.approx(answering.USD * len(MODELS))
-        assert run.steps[pipeline].bootstrap_seconds is not None
+        assert_paid_once(run)
 
 
-@pytest.mark.cover(1)
-@pytest.mark.parametrize("pipeline", answering.SPENDING)
+def assert_paid_once(run: Manifest) -> None:
+    step = run.steps[run.plan[0]]
+    assert step.spend is not None
+    assert step.spend.tokens == answering.TOKENS * len(MODELS)
+    assert step.spend.usd == pytest.approx(answering.USD * len(MODELS))
+    assert step.bootstrap_seconds is not None
+
+
+@pytest.mark.parametrize("pipeline", DEPLOYED)
 def test_a_deploy_that_changes_the_prompt_asks_again_from_there_on(
     engine: Engine, tmp_path: Path, pipeline: str
 ) -> None:
@@ -89,12 +108,13 @@ def test_a_deploy_that_changes_the_prompt_asks_again_from_there_on(
 
 
 @pytest.mark.parametrize("documents", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("pipeline", answering.SPENDING)
+@pytest.mark.parametrize("pipeline", SPENDING)
 def test_a_tool_that_must_not_be_repeated_waits_for_a_person(
     engine: Engine, tmp_path: Path, pipeline: str
 ) -> None:
+    """After kills in a model call and in a batch of tools, which are repeated."""
     deeds = Deeds(tmp_path)
-    deeds.kill_at("d")
+    deeds.kill_at("b", "model 2", "d")
     run_id = start(engine, pipeline, {"folder": str(tmp_path), "on_unknown": {"d": "ask"}})
     block = blocked(engine, run_id).block
 
@@ -105,4 +125,5 @@ def test_a_tool_that_must_not_be_repeated_waits_for_a_person(
     assert block.code == "call_unconfirmed"
     assert "It was called with: of='x'." in block.finding
     assert output_of(run) == answer(d="d by hand")
-    assert Counter(deeds.made) == ONCE
+    assert Counter(deeds.made) == ONCE + Counter(["b", "c", "model 2"])
+    assert_paid_once(run)

@@ -10,11 +10,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -23,8 +23,16 @@ from packaging.specifiers import Specifier
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 240.0  # of a command that hangs: mypy takes a minute on a machine that is busy
 
-_SDIST = "from setuptools import build_meta; build_meta.build_sdist({out!r})"
-_WHEEL = "from setuptools import build_meta; build_meta.build_wheel({out!r})"
+_BUILD = """
+import os, tarfile
+from setuptools import build_meta
+
+sdist = build_meta.build_sdist({out!r})
+with tarfile.open(os.path.join({out!r}, sdist)) as archive:
+    archive.extractall({folder!r}, filter="data")
+os.chdir(os.path.join({folder!r}, sdist.removesuffix(".tar.gz")))
+build_meta.build_wheel({out!r})
+"""
 
 Done = subprocess.CompletedProcess[str]
 
@@ -38,11 +46,11 @@ def build(folder: Path) -> None:
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=junk)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, source)
-    _python(_SDIST.format(out=str(out)), source)
-    (sdist,) = out.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
-    _python(_WHEEL.format(out=str(out)), folder / sdist.name.removesuffix(".tar.gz"))
+    program = _BUILD.format(out=str(out), folder=str(folder))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def built_in(folder: Path) -> tuple[Path, Path]:
@@ -53,14 +61,26 @@ def built_in(folder: Path) -> tuple[Path, Path]:
 
 @dataclass(frozen=True)
 class CleanEnvironment:
-    """A virtual environment, as a user has it without anything else of Leasehold."""
+    """A virtual environment, as a user has it without anything else of Leasehold.
+
+    Args:
+        folder: where it is.
+        first: a folder of programs that are found before its own.
+    """
 
     folder: Path
+    first: Path | None = None
+
+    @property
+    def programs(self) -> Path:
+        """The folder where `leasehold` is found."""
+        return self.first or self.folder / "bin"
 
     @property
     def environ(self) -> dict[str, str]:
+        places = (self.programs, self.folder / "bin", os.defpath)
         return {
-            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.defpath}",
+            "PATH": os.pathsep.join(map(str, places)),
             "HOME": str(self.folder),
             "PYTHONUTF8": "1",
         }
@@ -98,10 +118,21 @@ class CleanEnvironment:
 
 def unpack(wheel: Path, folder: Path) -> None:
     """Install the wheel alone, for all environments: pip takes a second for it."""
-    venv.create(folder, symlinks=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--quiet"]
-    options = ["--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", *options, str(wheel)], check=True)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    options = ["--no-index", "--no-deps", "--no-compile", "--ignore-installed"]
+    subprocess.run([*pip, *options, "--prefix", str(folder), str(wheel)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for file in site.rglob("*.py"):
+        _compile_as(ROOT / "shared" / file.relative_to(site), file)
+
+
+def _compile_as(source: Path, file: Path) -> None:
+    """Compile a file by a copy of what its source was compiled to, where that is the same text."""
+    compiled, own = (Path(cache_from_source(str(one))) for one in (source, file))
+    if compiled.exists() and source.read_bytes() == file.read_bytes():
+        shutil.copystat(source, file)  # Python compares the time of the file
+        own.parent.mkdir(exist_ok=True)
+        shutil.copy(compiled, own)
 
 
 def install(
@@ -116,9 +147,9 @@ def install(
         _collect_one(Requirement(tool), needed)
     for package in needed.values():
         _link(package, site)
-    program = (unpacked / "bin/leasehold").read_text()
+    _, program = (unpacked / "bin/leasehold").read_text().split("\n", 1)
     script = folder / "bin/leasehold"
-    script.write_text(program.replace(str(unpacked), str(folder)))
+    script.write_text(f"#!{folder}/bin/python\n{program}")
     script.chmod(0o755)
 
 
@@ -181,10 +212,3 @@ def _linked_name(gate: Path, file: Path) -> Path:
         if (gate / folder / "__init__.py").is_file():
             return folder
     return file
-
-
-def _python(code: str, folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

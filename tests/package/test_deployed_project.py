@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
-import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pathspec import GitIgnoreSpec
 
 from leasehold.cli.exit_codes import DONE
 from tests.deploy.build_machine import BuildMachine
@@ -25,6 +27,7 @@ from tests.deploy.deployment import RECORDED, Deployment
 from tests.deploy.recorder import Recorder
 from tests.package.clean_environment import CleanEnvironment
 from tests.worlds.emulators import firestore_host, need_firestore, need_pubsub
+from tests.worlds.forked_commands import DEVELOPED, forked_commands
 from tests.worlds.ports import own_port
 
 REGION = "europe-west1"
@@ -35,6 +38,20 @@ WRITTEN = (
 NO_RUN = "SMOKE: Final[tuple[str, Any] | None] = None"
 A_RUN = 'SMOKE: Final[tuple[str, Any] | None] = ("summary", {"text": "One. Two."})'
 FUNCTIONS_EMULATOR = "LEASEHOLD_FUNCTIONS_EMULATOR"
+
+#: What `leasehold deploy` imports when it is called, for seconds.
+CLIENTS = (
+    *(
+        "leasehold.cli.deploy.provision",
+        "leasehold.cli.deploy.bundle",
+        "leasehold.cli.deploy.smoke",
+    ),
+    *("leasehold.adapters.firestore", "google.cloud.cloudquotas_v1", "google.cloud.iam_admin_v1"),
+    *("google.cloud.firestore_admin_v1", "google.cloud.logging_v2", "google.cloud.monitoring_v3"),
+    *("google.cloud.resourcemanager_v3", "google.cloud.run_v2", "google.cloud.scheduler_v1"),
+    *("google.cloud.secretmanager_v1", "google.cloud.storage", "google.cloud.tasks_v2"),
+    *("google.pubsub_v1", "google.oauth2.id_token", "google.auth.transport.requests"),
+)
 
 #: Plays pip's index: of each package that is asked for, a wheel with this hash.
 PIP = """
@@ -64,15 +81,22 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(
-    deploying: CleanEnvironment, index: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def forking(deploying: CleanEnvironment) -> Iterator[CleanEnvironment]:
+    """That environment, which imports all that is needed once for all commands."""
+    with forked_commands(deploying.environ, *CLIENTS, *DEVELOPED) as environ:
+        first, *_ = environ["PATH"].split(os.pathsep)
+        yield replace(deploying, first=Path(first))
+
+
+@pytest.fixture(scope="module")
+def made(forking: CleanEnvironment, index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project as two commands make it, with its environment in it."""
     folder = tmp_path_factory.mktemp("made") / "shop"
-    folder.mkdir()
-    (folder / ".venv").symlink_to(deploying.folder)
+    (folder / ".venv").mkdir(parents=True)
+    (folder / ".venv/bin").symlink_to(forking.programs)
+    (folder / ".venv/pyvenv.cfg").symlink_to(forking.folder / "pyvenv.cfg")
     for words in ((), ("deploy",)):
-        done = deploying.run("leasehold", *words, "init", cwd=folder, PYTHONPATH=str(index))
+        done = forking.run("leasehold", *words, "init", cwd=folder, PYTHONPATH=str(index))
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -86,7 +110,8 @@ def folder(made: Path, tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def served(environment: CleanEnvironment, folder: Path) -> Iterator[str]:
     """Serve the functions of the project; give the address of its runs API."""
-    process = environment.begin("leasehold", "dev", "--port", str(own_port()), cwd=folder)
+    dev = ("leasehold", "dev", "--port", str(own_port()), "--workers", "1")
+    process = environment.begin(*dev, cwd=folder)
     try:
         assert process.stdout is not None
         word, _, url = process.stdout.readline().strip().partition(" ")
@@ -94,9 +119,7 @@ def served(environment: CleanEnvironment, folder: Path) -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=60)
-        process.kill()
+        process.communicate()
 
 
 def test_a_new_project_gets_what_it_is_deployed_with(made: Path) -> None:
@@ -109,6 +132,15 @@ def test_a_new_project_gets_what_it_is_deployed_with(made: Path) -> None:
     )
     assert build["steps"][0]["id"] == "install"  # no gate of anybody else
     assert "make" not in json.dumps(build)
+
+
+def test_what_is_private_in_a_new_project_is_not_uploaded(made: Path) -> None:
+    private = [".env", "prod.env", "pipelines/.env.local", "key.pem", ".leasehold/leasehold.db"]
+    needed = ["deployment.py", "pipelines/catalog.py", "wheels/leasehold-0.1.0-py3-none-any.whl"]
+
+    rules = GitIgnoreSpec.from_lines((made / ".gcloudignore").read_text().splitlines())
+
+    assert [*rules.match_files([*private, *needed])] == private
 
 
 def test_what_is_the_projects_own_is_kept(
@@ -130,13 +162,30 @@ def test_what_is_the_projects_own_is_kept(
     assert "is not one that this command wrote: move it away" in refused[1]
 
 
+def test_a_package_that_the_pipelines_newly_need_gets_its_version_and_its_hash(
+    forking: CleanEnvironment, folder: Path, index: Path
+) -> None:
+    """A build would take the newest one, without a hash: two builds of a commit would differ."""
+    pin = f"annotated-types=={version('annotated-types')}"
+    for name in ("constraints.txt", "hashes.txt"):
+        lines = (folder / name).read_text().splitlines(keepends=True)
+        (folder / name).write_text("".join(line for line in lines if not line.startswith(pin)))
+    (folder / "pipelines/requirements.txt").write_text("annotated-types\n")
+
+    done = forking.run("leasehold", "deploy", "init", cwd=folder, PYTHONPATH=str(index))
+
+    assert done.stdout == "written: constraints.txt, hashes.txt\n"
+    assert f"{pin}\n" in (folder / "constraints.txt").read_text()
+    assert f"{pin} --hash=sha256:" in (folder / "hashes.txt").read_text()
+
+
 def test_where_no_hash_can_be_looked_up_the_rest_is_written(
-    deploying: CleanEnvironment, folder: Path
+    forking: CleanEnvironment, folder: Path
 ) -> None:
     (folder / "hashes.txt").unlink()
     (folder / "constraints.txt").unlink()
 
-    done = deploying.run("leasehold", "deploy", "init", cwd=folder)
+    done = forking.run("leasehold", "deploy", "init", cwd=folder)
 
     assert (done.returncode, done.stdout) == (0, "written: constraints.txt\n")
     said, *others = done.stderr.splitlines()
@@ -147,7 +196,7 @@ def test_where_no_hash_can_be_looked_up_the_rest_is_written(
 
 
 def test_a_new_project_is_bundled_planned_and_deployed(
-    deploying: CleanEnvironment, folder: Path, tmp_path: Path
+    forking: CleanEnvironment, folder: Path, tmp_path: Path
 ) -> None:
     """And two builds of one commit install the same."""
     need_firestore()
@@ -157,17 +206,17 @@ def test_a_new_project_is_bundled_planned_and_deployed(
     recorder = Recorder(tmp_path / "recorder", *RECORDED)
     with (
         cloud_servers() as make_cloud,
-        served(deploying, folder) as url,
+        served(forking, folder) as url,
         cloud_run(url) as front,
     ):
         cloud = make_cloud()
-        environ = deploying.environ | cloud.environ | {FUNCTIONS_EMULATOR: front.url}
+        environ = forking.environ | cloud.environ | {FUNCTIONS_EMULATOR: front.url}
         environ |= {"FIRESTORE_EMULATOR_HOST": firestore_host()}
         environ["PATH"] = f"{recorder.bin}:{environ['PATH']}"
 
         def do(*words: str) -> str:
             place = {"GOOGLE_CLOUD_PROJECT": cloud.project, "LEASEHOLD_REGION": REGION}
-            done = deploying.run("leasehold", "deploy", *words, cwd=folder, **environ, **place)
+            done = forking.run("leasehold", "deploy", *words, cwd=folder, **environ, **place)
             assert done.returncode == 0, done.stdout + done.stderr
             return done.stdout
 

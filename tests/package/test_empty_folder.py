@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.package.clean_environment import ROOT, CleanEnvironment
+from tests.package.clean_environment import CleanEnvironment
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
 
@@ -87,32 +86,6 @@ def project(complete: CleanEnvironment, tmp_path: Path) -> Project:
     return Project(complete, tmp_path / "my project")
 
 
-def test_what_the_readme_and_init_say_completes_a_run(
-    bare: CleanEnvironment, tmp_path: Path
-) -> None:
-    """Four commands: make the environment, install (both are `bare`), init, start."""
-    blocks = re.findall(
-        r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-    (pasted,) = (block for block in blocks if "leasehold init" in block)
-    make, install, *rest = pasted.splitlines()
-    assert (make.split()[:3], install.split()[:2]) == (
-        ["python3", "-m", "venv"],
-        ["pip", "install"],
-    )
-    assert len(rest) == 2
-
-    of_readme = bare.run("sh", "-ec", "\n".join(rest), cwd=tmp_path)
-    init = bare.run("leasehold", "init", "my project", cwd=tmp_path)
-    of_init = bare.run(
-        "sh", "-ec", init.stderr.splitlines()[0].removeprefix("next: "), cwd=tmp_path
-    )
-
-    for done in (of_readme, of_init):
-        assert done.returncode == 0, done.stderr
-        assert "COMPLETED" in done.stdout
-
-
 @pytest.mark.nightly  # the gate has its test in the tutorial, and its types in docs/test_types.py
 def test_a_new_project_passes_its_own_test_and_the_strictest_types(project: Project) -> None:
     assert "3 passed" in project.do("python", "-m", "pytest")
@@ -130,7 +103,7 @@ def test_a_run_of_a_step_of_ones_own_outlives_kill_9(project: Project) -> None:
     _purge(project)
 
 
-@pytest.mark.nightly  # the gate has them with more extras: see `served` in test_deployed_project.py
+@pytest.mark.nightly  # the gate forks them: `served` in test_deployed_project.py
 def test_the_functions_come_with_the_wheel(project: Project) -> None:
     with project.server("dev", own_port()) as (server, url):
         run = project.json("start", "summary", "--input", GIVEN, "--url", url, "--wait")

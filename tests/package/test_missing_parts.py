@@ -1,13 +1,19 @@
-"""What is not installed or not there: one line on stderr that says what to type, and exit 2."""
+"""What the wheel does without an extra; of what needs one, it says in one line what to type."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from leasehold.cli.deploy import COMMANDS
-from tests.package.clean_environment import CleanEnvironment
+from tests.package.clean_environment import ROOT, CleanEnvironment
+from tests.worlds.forked_commands import forked_commands
 
 Built = tuple[Path, Path]
 
@@ -18,6 +24,7 @@ SETTINGS = {
 }
 
 LOOK = """
+import leasehold.deploy.tables  # `dev` reads them, with the extra `functions` alone
 from leasehold import *
 from leasehold.cli.commands import COMMANDS, program
 from leasehold.testing import *
@@ -25,6 +32,14 @@ from leasehold.testing import *
 for name in COMMANDS:
     assert program.get_command(None, name).get_short_help_str()
 """
+
+
+@pytest.fixture(scope="module")
+def forking(bare: CleanEnvironment) -> Iterator[CleanEnvironment]:
+    """That environment, which imports its package once for all commands but `dev`."""
+    with forked_commands(bare.environ) as environ:
+        first, *_ = environ["PATH"].split(os.pathsep)
+        yield replace(bare, first=Path(first))
 
 
 def refused(environment: CleanEnvironment, folder: Path, *words: str, **settings: str) -> str:
@@ -40,6 +55,30 @@ def from_the_wheel(built: Built, extra: str) -> str:
     return f"Type: pip install '{built[1]}[{extra}]'"
 
 
+def test_what_the_readme_and_init_say_completes_a_run(
+    forking: CleanEnvironment, tmp_path: Path
+) -> None:
+    """Four commands: make the environment, install (both are `bare`), init, start."""
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    (pasted,) = (block for block in blocks if "leasehold init" in block)
+    make, install, *rest = pasted.splitlines()
+    assert (make.split()[:3], install.split()[:2]) == (
+        ["python3", "-m", "venv"],
+        ["pip", "install"],
+    )
+    assert len(rest) == 2
+
+    done = forking.run("sh", "-ec", "\n".join(rest), cwd=tmp_path)
+    init = forking.run("leasehold", "init", "my project", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "COMPLETED" in done.stdout
+    next_ = init.stderr.splitlines()[0].removeprefix("next: ")
+    assert shlex.split(next_) == ["cd", "my project", "&&", *shlex.split(rest[1])]
+
+
 def test_dev_without_its_extra_says_what_to_install(
     bare: CleanEnvironment, built: Built, tmp_path: Path
 ) -> None:
@@ -51,9 +90,9 @@ def test_dev_without_its_extra_says_what_to_install(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_deploy_without_its_extra_says_what_to_install(
-    bare: CleanEnvironment, built: Built, tmp_path: Path, command: str
+    forking: CleanEnvironment, built: Built, tmp_path: Path, command: str
 ) -> None:
-    line = refused(bare, tmp_path, "deploy", command)
+    line = refused(forking, tmp_path, "deploy", command)
 
     assert line.startswith(f"error: `leasehold deploy {command}` needs google.cloud.")
     assert line.endswith(from_the_wheel(built, "deploy"))
@@ -71,21 +110,21 @@ def test_every_command_and_public_name_is_there_without_an_extra(
 
 
 @pytest.fixture(scope="module")
-def project(bare: CleanEnvironment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(forking: CleanEnvironment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new project, in which nothing is written."""
     folder = tmp_path_factory.mktemp("project")
-    bare.run("leasehold", "init", cwd=folder)
+    forking.run("leasehold", "init", cwd=folder)
     return folder
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_googles_services_without_their_extra_say_what_to_install(
-    bare: CleanEnvironment, built: Built, project: Path, name: str
+    forking: CleanEnvironment, built: Built, project: Path, name: str
 ) -> None:
     settings = {name: SETTINGS[name], "LEASEHOLD_FUNCTION_URL": "http://localhost"}
     settings["LEASEHOLD_TASK_ACCOUNT"] = "runner@project.example"
 
-    line = refused(bare, project, "start", "summary", "--input", '{"text": "One."}', **settings)
+    line = refused(forking, project, "start", "summary", "--input", '{"text": "One."}', **settings)
 
     assert line.startswith(f"error: {name}={SETTINGS[name]} needs google.")
     assert line.endswith(from_the_wheel(built, "google"))

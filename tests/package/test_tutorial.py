@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.package.clean_environment import ROOT, CleanEnvironment
+from tests.worlds.forked_commands import SERVED, forked_commands
 from tests.worlds.typed_page import Saved, Terminal, Typed, fits, screen_of, steps_of, typed
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()
@@ -17,11 +18,12 @@ PAGE = (ROOT / "docs/tutorial.md").read_text()
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_tutorial_prints_what_it_says(complete: CleanEnvironment, tmp_path: Path) -> None:
     """Its first block makes an environment such as `complete`."""
-    terminal = Terminal(tmp_path, complete.environ)
-    try:
-        differs = [*typed(PAGE, terminal, tmp_path / "documents")]
-    finally:
-        terminal.close()
+    with forked_commands(complete.environ, "pytest", "leasehold.testing", *SERVED) as environ:
+        terminal = Terminal(tmp_path, environ)
+        try:
+            differs = [*typed(PAGE, terminal, tmp_path / "documents")]
+        finally:
+            terminal.close()
 
     assert differs == []
 

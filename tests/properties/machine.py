@@ -20,8 +20,8 @@ from hypothesis.stateful import (
 )
 
 from leasehold.domain import lifecycle
+from leasehold.domain.manifest_parts import TrialRule
 from leasehold.domain.status import DeadLetterReason, Outcome
-from leasehold.domain.trial_record import TrialRule
 from tests.properties.announcements import CHANNELS
 from tests.properties.deliveries import Deliveries
 from tests.properties.invariants import (

@@ -15,9 +15,8 @@ from leasehold.domain.effect import Task
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.manifest_parts import Block, ErrorRecord, TrialRule, TrialVerdict
 from leasehold.domain.status import Outcome
-from leasehold.domain.trial_record import TrialRule, TrialVerdict
 from tests.worlds import builders
 from tests.worlds.builders import step_settings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pydoc
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import leasehold
+import pipelines.review
 from leasehold.bootstrap import Hooks, boot
 from leasehold.devserver.function_processes import Function, FunctionProcesses
 from leasehold.devserver.server import DevOptions, DevServer
@@ -50,9 +52,10 @@ def _own_process() -> Iterator[None]:
 
 
 def modules() -> Iterator[Any]:
-    for name in modules_of(leasehold):
-        if name not in PROGRAMS:
-            yield importlib.import_module(name)
+    for package in (leasehold, pipelines.review):
+        for name in modules_of(package):
+            if name not in PROGRAMS:
+                yield importlib.import_module(name)
 
 
 def is_shown(value: Any) -> bool:
@@ -63,6 +66,23 @@ def is_in_help(value: Any) -> bool:
     return PLANTED in pydoc.render_doc(value)
 
 
+def in_help_of(value: Any) -> Iterator[Any]:
+    """Yield the values that the help of a class or a function prints, if it is one.
+
+    They are the defaults of its parameters, and what a class keeps. The help itself has all that
+    is inherited as well, in each class: it takes as long as hundreds of other tests.
+    """
+    if inspect.isfunction(value):
+        yield from (value.__defaults__, value.__kwdefaults__)
+    if inspect.isclass(value):
+        for name, part in list(vars(value).items()):
+            inner = getattr(part, "__func__", part)
+            if inspect.isfunction(inner) or inspect.isclass(inner):
+                yield from in_help_of(inner)
+            elif not name.startswith("_"):
+                yield part
+
+
 def test_the_help_of_no_class_or_function_shows_it(environ: dict[str, str]) -> None:
     """A default that is the environment would stand in each signature."""
     shown = [
@@ -71,10 +91,31 @@ def test_the_help_of_no_class_or_function_shows_it(environ: dict[str, str]) -> N
         for name, value in vars(module).items()
         if (inspect.isclass(value) or inspect.isfunction(value))
         and value.__module__ == module.__name__
-        and is_in_help(value)
+        and any(map(is_shown, in_help_of(value)))
     ]
 
     assert shown == []
+
+
+def by_default(given: Any = os.environ) -> Any:
+    return given
+
+
+class OfMethod:
+    def method(self, *, given: Any = os.environ) -> Any:
+        return given
+
+
+class OfClassMethod:
+    @classmethod
+    def method(cls, given: Any = os.environ) -> Any:
+        return given
+
+
+@pytest.mark.parametrize("value", [by_default, OfMethod, OfClassMethod])
+def test_what_the_help_would_show_is_found(environ: dict[str, str], value: Any) -> None:
+    assert is_in_help(value)
+    assert any(map(is_shown, in_help_of(value)))
 
 
 def made(environ: dict[str, str]) -> Iterator[Any]:

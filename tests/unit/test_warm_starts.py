@@ -23,7 +23,7 @@ import json, os, signal, sys, threading
 print(json.dumps({
     "pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0) == os.getpid(),
     "cwd": os.getcwd(), "own": os.environ.get("OWN"), "home": "HOME" in os.environ,
-    "argv": sys.argv[1:], "path": sys.path[0], "modules": "tests.conftest" in sys.modules,
+    "argv": sys.argv[1:], "path": sys.path[0], "modules": "tests" in sys.modules,
     "is_main": threading.current_thread() is threading.main_thread(),
     "interrupts": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
     "descriptors": sorted(int(one) for one in os.listdir("/proc/self/fd"))[:3],

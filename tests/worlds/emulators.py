@@ -71,6 +71,7 @@ def firestore_host() -> str:
         MissingEmulatorError: the jar or Java is not there.
     """
     if lent := os.environ.get(_LENT):
+        until(lambda: _listens(lent), _START_S)  # nobody has waited for it yet
         return lent
     host, emulator, log = _start("firestore", _JAR, _MAIN, "start")
     _wait_for(host, emulator, log)
@@ -100,7 +101,7 @@ def pubsub_host() -> str:
         MissingEmulatorError: the jar or Java is not there.
     """
     if lent := os.environ.get(_LENT_PUBSUB):
-        until(lambda: _listens(lent), _START_S)  # nobody has waited for it yet
+        until(lambda: _listens(lent), _START_S)  # as above
         return lent
     host, emulator, log = _start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN)
     _wait_for(host, emulator, log)
@@ -267,7 +268,8 @@ def main() -> int:
         if _LENT_PUBSUB not in os.environ:
             os.environ[_LENT_PUBSUB] = _start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN)[0]
     with contextlib.suppress(MissingEmulatorError):
-        os.environ[_LENT] = firestore_host()
+        if _LENT not in os.environ:
+            os.environ[_LENT] = _start("firestore", _JAR, _MAIN, "start")[0]
     command = subprocess.Popen(sys.argv[1:])
     while True:
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is for the command as well

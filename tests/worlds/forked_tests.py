@@ -2,14 +2,15 @@
 
 Collecting takes as long as a thousand tests, and each process would do it for itself. Most tests
 wait for others, so more processes run than there are cores. Each takes a file of tests when it is
-done with one, in the order of collection: see `FIRST` in tests/conftest.py.
+done with one, in the order of collection: see `FIRST` in tests/conftest.py. Every third one begins
+at the end: the first files wait much, the last ones compute, and both at once fill the machine.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, takewhile
@@ -19,8 +20,8 @@ from typing import Any, Final
 
 import pytest
 
-#: How many bytes name a file in the pipe from which all processes take one.
-_NAME_BYTES: Final = 2
+#: Of so many processes, the last one takes the files from the end.
+_GROUP: Final = 3
 
 Tests = Sequence[pytest.Item]
 
@@ -45,7 +46,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if not config.option.forks or config.option.collectonly or session.testsfailed:
         return None
     files = [list(tests) for _, tests in groupby(session.items, key=lambda test: test.path)]
-    queue = _queue_of(len(files))
     folder = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # noqa: SLF001
     forks: dict[Connection, Fork] = {}
     wanted, begun = min(config.option.forks, len(files)), 0
@@ -58,7 +58,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                         other.close()
                     forks.clear()
                     reporter = _become_a_fork(config, name, folder / f"popen-{name}", writer)
-                    _run_files(session, files, queue)
+                    is_last = begun % _GROUP == _GROUP - 1
+                    _run_files(session, files, range(len(files))[:: -1 if is_last else 1])
                     reporter.pytest_runtest_logstart("")
                     return True
                 writer.close()
@@ -72,15 +73,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             os.kill(fork.pid, signal.SIGTERM)
             os.waitpid(fork.pid, 0)
     return True
-
-
-def _queue_of(count: int) -> int:
-    """Return a pipe that has the number of each file, and then its end."""
-    queue, end = os.pipe()
-    for number in range(count):
-        os.write(end, number.to_bytes(_NAME_BYTES, "big"))
-    os.close(end)
-    return queue
 
 
 def _hear(session: pytest.Session, forks: dict[Connection, Fork], reader: Any) -> bool:
@@ -141,10 +133,11 @@ def _become_a_fork(config: Any, name: str, folder: Path, writer: Connection) -> 
     return reporter
 
 
-def _run_files(session: pytest.Session, files: Sequence[Tests], queue: int) -> None:
-    """Run a file after the other, until all are taken."""
+def _run_files(session: pytest.Session, files: Sequence[Tests], order: Iterable[int]) -> None:
+    """Run a file after the other in this order, but for those that another process has taken."""
     chains = [tests[0].listchain() for tests in files]
-    for number in _taken(queue):
+    taken = session.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined] # noqa: SLF001
+    for number in filter(partial(_take, taken), order):
         tests, chain = files[number], chains[number]
         others = [other for other in chains if other is not chain]
         # What the file shares with none but its neighbours ends with it, as they may run elsewhere.
@@ -154,9 +147,12 @@ def _run_files(session: pytest.Session, files: Sequence[Tests], queue: int) -> N
     session.testsfailed = 0  # the first process counts them
 
 
-def _taken(queue: int) -> Iterator[int]:
-    while name := os.read(queue, _NAME_BYTES):
-        yield int.from_bytes(name, "big")
+def _take(taken: Path, number: int) -> bool:
+    try:
+        (taken / f"taken-{number}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _shared(one: Sequence[object], other: Sequence[object]) -> int:

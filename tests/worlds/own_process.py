@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from leasehold.web.engine_provider import SHUTDOWN
-from leasehold.worker.stopping.shutdown import ENDING
+from leasehold.worker.stopping.system_signals import ENDING
 
 
 @contextlib.contextmanager

@@ -16,3 +16,16 @@ class SeenByAll(InProcessTasks):
         """Lose all that waits, as a queue does that is purged."""
         self._heap.clear()
         self._names.clear()
+
+
+class CreatedTasks:
+    """A task queue that keeps what it gets, in order, and delivers nothing."""
+
+    def __init__(self) -> None:
+        self.created: list[Task] = []
+
+    def create(self, task: Task) -> None:
+        self.created.append(task)
+
+    def exists(self, task: Task) -> bool:
+        return task in self.created

@@ -167,7 +167,13 @@ class Terminal:
         assert self._shell.stdin is not None
         self._shell.stdin.write(line.encode())
         self._shell.stdin.flush()
-        until(lambda: end in self._sent[begin:], within)
+        try:
+            until(lambda: end in self._sent[begin:], within)
+        except AssertionError as error:
+            error.add_note(
+                f"typed: {command}\nshown: {screen_of(bytes(self._sent[begin:]).decode())}"
+            )
+            raise
         return screen_of(bytes(self._sent[begin:]).partition(end)[0].decode())
 
     def close(self) -> None:

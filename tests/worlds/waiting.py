@@ -22,17 +22,18 @@ def until(look: Callable[[], Found], seconds: float = 30) -> Found:
     """Look again and again until there is something; return it.
 
     Args:
-        look: called at first every few milliseconds, then every 50, and for half of the time at
-            most; what is false is not there yet.
+        look: called at first every few milliseconds, then every 50, and after a long wait every
+            half a second, as it may be a request; for half of the time at most. An answer that is
+            false is not there yet.
         seconds: how long it may take; it costs nothing where it comes sooner.
     """
-    never, end, pause = threading.Event(), time.monotonic() + seconds, 0.005
-    began = time.monotonic()
+    never, began = threading.Event(), time.monotonic()
+    looked, pause = began, 0.005
     while not (found := look()):
         now = time.monotonic()
-        assert now < end, f"it did not come within {seconds} s"
-        never.wait(max(pause, min(now - began, 0.5)))
-        pause, began = min(0.05, pause * 1.2), time.monotonic()
+        assert now < began + seconds, f"it did not come within {seconds} s"
+        never.wait(min(0.5, max(pause, now - looked, (now - began) / 20)))
+        pause, looked = min(0.05, pause * 1.2), time.monotonic()
     return found
 
 

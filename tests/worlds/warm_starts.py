@@ -37,15 +37,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from leasehold.domain import stored
+from leasehold.domain.announcement import Announcement
+from leasehold.domain.breaker import Breaker
+from leasehold.domain.checkpoint import Checkpoint
 from leasehold.domain.delivery import Delivery
+from leasehold.domain.ledger import LedgerEntry
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import Dispatch, Progress, TrialRecord
 from leasehold.domain.summary import RunHead
-from leasehold.domain.trial_record import TrialRecord
+from leasehold.domain.trace import TraceEvent
 from leasehold.worker.sandbox.forking import project_sources
 from leasehold.worker.sandbox.forking.forker import MARK
 from leasehold.worker.sandbox.forking.project_sources import ProjectSources
@@ -53,13 +59,17 @@ from leasehold.worker.sandbox.forking.project_sources import ProjectSources
 #: What is forked: `python -m` one of these.
 PROGRAMS: Final = (
     *("leasehold", "leasehold.devserver.server_main", "functions_framework"),
-    *("examples.demo.run", "bench.at_scale", "tests.unit.worker.hearing"),
+    *("examples.demo.run", "tests.unit.worker.hearing"),
+    *("bench.agents", "bench.at_scale", "bench.peers.each_leasehold"),
+    "tests.integrations.pydantic_ai.library_server",
 )
+#: And these words, as most users have no plugins: pytest would load some that are imported already.
+PLAIN_PYTEST: Final = ("-m", "pytest", "--disable-plugin-autoload")
 #: These words begin a command that starts further processes: it has a zygote of its own.
 _STARTS_MORE: Final = (["leasehold", "dev"], ["examples.demo.run"])
-#: So does one with these, where handlers run in processes of their own; and so does the server
-#: of the function that runs steps.
+#: So does one with these, where handlers run in processes of their own.
 _HAS_SANDBOX: Final = (["leasehold", "start"], ["leasehold", "serve"])
+#: Then each worker of the server of this function has one, as it has a fork server.
 _RUNS_STEPS: Final = ["--target", "execute_step"]
 #: A program with this line is the fork server of a sandbox: it is forked as well.
 _FORK_SERVER: Final = "; from leasehold.worker.sandbox.forking.fork_server import main; "
@@ -68,9 +78,7 @@ _SPAWNED: Final = (
     "from multiprocessing.spawn import spawn_main; ",
     "from multiprocessing.forkserver import main; ",
 )
-#: As long as a mark is: what is left behind is found by it, as the system has the variables.
-_NO_MARK: Final = "0" * 16
-#: Where these variables begin and end in memory, among the fields of /proc/PID/stat.
+#: Where its variables begin and end in memory, among the fields of /proc/PID/stat.
 _ENVIRON: Final = slice(47, 49)
 
 #: What the system calls a zygote, which is a child as well.
@@ -83,7 +91,10 @@ _LATER: Final = frozenset(
 #: Clients that an adapter imports when it is used, each half a second.
 _CLIENTS: Final = ("google.cloud.tasks_v2",)
 #: Stored values whose model a process makes when it reads the first of them: half of a command.
-_READ: Final = (Manifest, TrialRecord, RunHead, Delivery)
+_READ: Final = (
+    *(Manifest, TrialRecord, RunHead, Delivery),
+    *(LedgerEntry, Dispatch, Progress, TraceEvent, Breaker, Announcement, Checkpoint),
+)
 
 #: Variables that are applied after a fork; any other of these groups has a process started.
 _APPLIED: Final = frozenset(
@@ -99,9 +110,13 @@ _SUFFIXES: Final = frozenset(importlib.machinery.all_suffixes())
 _START_FILES: Final = frozenset({"sitecustomize", "usercustomize"})
 
 _ROOT: Final = Path(__file__).parents[2]
+#: The packages of this repository beside the product: a process imports its own of these.
+_HERE: Final = frozenset(path.stem for path in _ROOT.iterdir())
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine)
 _CLONE_PARENT: Final = 0x00008000
 _CLONE_CHILD_SETTID: Final = 0x01000000
+_LARGE: Final = 2 << 20
+_MADV_COLLAPSE: Final = 25
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NAME: Final = 15
 _SCM_MAX_FD: Final = 253
@@ -135,7 +150,11 @@ class _State:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.zygote: Zygote | None = None
+        self.modules: Mapping[str, str] = {}
         self.is_cold = False
+        self.has_read = False
+        self.is_in_program = True
+        self.kept: list[object] = []
 
 
 _STATE = _State()
@@ -162,6 +181,99 @@ def warm_starts(*, at_once: bool = False) -> Iterator[None]:
             if at_once:
                 _zygote()
         yield
+
+
+def fork_from_here() -> None:
+    """Have processes forked from this one as it is now: it has imported what they need.
+
+    Returns:
+        In this process only; the others undo what it did beside its imports.
+    """
+    if sys.platform != "linux" or _CLONE is None:
+        return
+    _read_what_each_process_does()
+    _check_fit_to_fork()
+    _STATE.modules = _top_modules()
+    zygote, asked = _own_zygote(())
+    if asked is None:
+        _STATE.zygote = zygote
+        return
+    try:
+        _undo_tests()
+        asked.become()
+    except BaseException as error:  # noqa: BLE001 - below this are the tests, and none is to go on
+        sys.excepthook(type(error), error, error.__traceback__)
+    _end(1)
+
+
+def _fork_from_workers() -> None:
+    """Have each process that this one forks from here on fork what it starts.
+
+    It is a worker of a server then, and what it starts has nothing of the server but its imports.
+    """
+    register, names = os.register_at_fork, frozenset(sys.modules)
+
+    def register_for_program(**hooks: Callable[[], object]) -> None:
+        register(**{when: _in_program(call) for when, call in hooks.items()})
+
+    def have_zygote() -> None:
+        if not _STATE.is_in_program:
+            return
+        _STATE.zygote, asked = _own_zygote((), alone=True)
+        if asked is None:
+            subprocess.Popen._execute_child = _fork_or_execute  # type: ignore[attr-defined] # noqa: SLF001
+            return
+        try:
+            os.register_at_fork = register
+            _undo_program(names)
+            asked.become()
+        except BaseException as error:  # noqa: BLE001 - as in `fork_from_here`
+            sys.excepthook(type(error), error, error.__traceback__)
+        _end(1)
+
+    register(after_in_child=have_zygote)
+    os.register_at_fork = register_for_program
+
+
+def _in_program(call: Callable[[], object]) -> Callable[[], None]:
+    """Return what does that in forks of the program, and not in those of a fork server."""
+
+    def hook() -> None:
+        if _STATE.is_in_program:
+            call()
+
+    return hook
+
+
+def _undo_program(names: frozenset[str]) -> None:
+    """Have this process be as if its program had not begun; `names` are the modules from before.
+
+    What is left of it is kept: a file or socket that was let go would close the number of another.
+    """
+    gc.freeze()
+    _STATE.kept = [*logging.root.handlers, *sys.modules.values()]
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            plain = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, plain)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    atexit._clear()  # noqa: SLF001 - all that it would do is the program's
+    logging.root.handlers.clear()
+    logging.root.setLevel(logging.WARNING)
+    for name in [name for name in sys.modules if name not in names]:
+        del sys.modules[name]
+    gc.enable()
+
+
+def _undo_tests() -> None:
+    """Have this process be as if it had only imported: pytest began the tests in it."""
+    logging.root.handlers.clear()
+    sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
+    sys.meta_path[:] = [each for each in sys.meta_path if not hasattr(each, "mark_rewrite")]
+    sys.path[:] = [place for place in sys.path if place not in ("", str(_ROOT))]
+    _forget_this_repository()
+    gc.enable()
 
 
 @contextlib.contextmanager
@@ -237,6 +349,7 @@ def _request(call: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     if words[0] != sys.executable or not (
         (words[1] == "-m" and words[2] in PROGRAMS)
+        or tuple(words[1:4]) == PLAIN_PYTEST
         or (words[1:3] == ["-P", "-c"] and _FORK_SERVER in words[3])
     ):
         return None
@@ -335,10 +448,7 @@ def _started() -> Zygote:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(far.fileno(),),
-            env={
-                **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-                MARK: _NO_MARK,
-            },
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         )
     return Zygote(near, json.loads(_read_message(near)), os.getpid(), process)
 
@@ -358,6 +468,9 @@ def read_sources_once() -> None:
 
     Which packages a catalog names, and where they are, is found out each time.
     """
+    if _STATE.has_read:
+        return
+    _STATE.has_read = True
     read = ProjectSources._of_modules.__func__  # type: ignore[attr-defined] # noqa: SLF001
     known: dict[tuple[tuple[str, ...], ...], ProjectSources] = {}
 
@@ -380,11 +493,16 @@ def read_sources_once() -> None:
 def main(control: int) -> None:
     """Fork at each request; in what is forked, run its program, and return at its end."""
     interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is not for this process
-    modules = _import_all()
+    gc.disable()  # next to nothing that an import makes is ever let go
+    _STATE.modules = _import_all()
+    _forget_this_repository()
+    sys.path_importer_cache.clear()  # here, as memory that a process lets go is copied for it first
     gc.collect()
     gc.freeze()
+    gc.enable()
+    _use_large_pages()
     asker = socket.socket(fileno=control)
-    _send_message(asker, json.dumps(modules).encode())
+    _send_message(asker, json.dumps(_STATE.modules).encode())
     asked = _serve(asker)
     signal.signal(signal.SIGINT, interrupted)
     asked.become()
@@ -405,7 +523,8 @@ class Asked(NamedTuple):
         if request["new_session"]:
             os.setsid()
         zygote = None
-        if _starts_more(request["environ"], program, words):
+        environ = request["environ"]
+        if _starts_more(environ, program, words):
             zygote, asked = _own_zygote(self.descriptors)
             if asked is not None:
                 asked.become()
@@ -414,21 +533,13 @@ class Asked(NamedTuple):
         if zygote is not None:
             _STATE.zygote = zygote
             subprocess.Popen._execute_child = _fork_or_execute  # type: ignore[attr-defined] # noqa: SLF001
-        os.chdir(request["cwd"])
-        os.environ.clear()
-        os.environ.update(request["environ"])
-        time.tzset()
-        sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
-        sys.orig_argv[:] = request["argv"]
         sys.argv[:] = [option, *words]
-        sys.path[:0] = _first_places(request)
-        sys.path_importer_cache.clear()
-        _open_streams()
-        for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
-            del sys.modules[name]
+        _begin_as_asked(request)
+        if _is_sandboxed(environ) and words[1:3] == _RUNS_STEPS:
+            _fork_from_workers()
+        if is_fork_server:
+            _show_mark(environ[MARK])
         try:
-            if is_fork_server:
-                _show_mark(request["environ"][MARK])
             if option == "-c":
                 exec(program, {"__name__": "__main__"})  # noqa: S102 - as `python -c`
                 _end(None)
@@ -438,13 +549,33 @@ class Asked(NamedTuple):
         _end(None)
 
 
+def _begin_as_asked(request: Mapping[str, Any]) -> None:
+    """Be where Python would be once it has started, but for what is imported."""
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    time.tzset()
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.orig_argv[:] = request["argv"]
+    sys.path[:0] = _first_places(request)
+    sys.path_importer_cache.clear()
+    _open_streams()
+
+
+def _forget_this_repository() -> None:
+    """Have a process import its own of these modules; before a fork, as it reads all names."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in _HERE]:
+        del sys.modules[name]
+
+
 def _starts_more(environ: Mapping[str, str], program: str, words: Sequence[str]) -> bool:
     """Return whether a process will ask for further ones to be forked."""
-    is_sandboxed = environ.get("LEASEHOLD_ISOLATION") != "inline"
-    begins = (*_STARTS_MORE, *_HAS_SANDBOX) if is_sandboxed else _STARTS_MORE
-    return any([program, *words][: len(begin)] == begin for begin in begins) or (
-        is_sandboxed and words[1:3] == _RUNS_STEPS
-    )
+    begins = (*_STARTS_MORE, *_HAS_SANDBOX) if _is_sandboxed(environ) else _STARTS_MORE
+    return any([program, *words][: len(begin)] == begin for begin in begins)
+
+
+def _is_sandboxed(environ: Mapping[str, str]) -> bool:
+    return environ.get("LEASEHOLD_ISOLATION") != "inline"
 
 
 def _end(code: object) -> NoReturn:
@@ -466,22 +597,41 @@ def _end(code: object) -> NoReturn:
 
 
 def _show_mark(mark: str) -> None:
-    """Have the system show it among the variables that this process was started with."""
+    """Have the system show it as the first variable that this process was started with.
+
+    A worker finds by it the processes that are left. The variables that count are elsewhere by now.
+    """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = map(int, fields[_ENVIRON])
-    place = ctypes.string_at(start, end - start).index(f"{MARK}={_NO_MARK}".encode())
-    text = f"{MARK}={mark}".encode()
-    ctypes.memmove(start + place, text, len(text))
+    text = f"{MARK}={mark}\0".encode()
+    assert len(text) <= end - start, "this process was started with next to no variables"
+    ctypes.memmove(start, text, len(text))
 
 
-def _own_zygote(descriptors: Sequence[int]) -> tuple[Zygote | None, Asked | None]:
-    """Fork a zygote of this process; return it, and in what that forks what it is asked for."""
+def _own_zygote(
+    descriptors: Sequence[int], *, alone: bool = False
+) -> tuple[Zygote | None, Asked | None]:
+    """Fork a zygote of this process; return it, and in what that forks what it is asked for.
+
+    Args:
+        descriptors: those that it closes.
+        alone: it closes all but its streams, and begins the life of another program.
+    """
     near, far = socket.socketpair()
-    owner = os.getpid()
+    owner, is_in_program = os.getpid(), _STATE.is_in_program
+    _STATE.is_in_program = is_in_program and not alone
     if os.fork():
+        _STATE.is_in_program = is_in_program
         far.close()
-        return Zygote(near, _top_modules(), owner), None
+        return Zygote(near, _STATE.modules, owner), None
     near.close()
+    if alone:
+        provider = importlib.import_module("leasehold.web.engine_provider")
+        notes = provider.SHUTDOWN._notes  # noqa: SLF001 - each fork of this process closes its two
+        first, *others = sorted({far.fileno(), notes._read_end, notes._write_end})  # noqa: SLF001
+        os.closerange(3, first)
+        for before, after in pairwise([first, *others, _KEPT_FROM]):
+            os.closerange(before + 1, after)
     for descriptor in descriptors:
         os.close(descriptor)
     return None, _serve(far)
@@ -526,22 +676,44 @@ def _import_all() -> dict[str, str]:
     environment = Path(sys.prefix).name
     if (_ROOT / "tests/integrations" / environment / "requirements.txt").exists():
         importlib.import_module(f"leasehold.integrations.{environment}")  # takes most of a start
-    for kind in _READ:
-        stored._adapter(kind)  # noqa: SLF001
     sys.path[0] = str(_ROOT)
-    read_sources_once()
-    ProjectSources._of_modules(frozenset({"tests"}))  # noqa: SLF001
+    _read_what_each_process_does()
     del sys.path[0]
-    assert len(os.listdir("/proc/self/task")) == 1, "threads, as of gRPC, are not forked"  # noqa: PTH208
+    _check_fit_to_fork()
     assert not logging.root.handlers, "each process sets up its own"
     return _top_modules()
+
+
+def _use_large_pages() -> None:
+    """Have the memory of this process in pages of 2 MB, as far as the system can: it forks faster.
+
+    To copy the table of small pages takes half of a fork.
+    """
+    libc = ctypes.CDLL(None)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, access, _, _, _, *name = line.split()
+        if access == "rw-p" and name in ([], ["[heap]"]):
+            start, end = (int(each, 16) for each in place.split("-"))
+            for page in range(-(-start // _LARGE) * _LARGE, end - _LARGE + 1, _LARGE):
+                libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(_LARGE), _MADV_COLLAPSE)
+
+
+def _read_what_each_process_does() -> None:
+    for kind in _READ:
+        stored._adapter(kind)  # noqa: SLF001
+    read_sources_once()
+    ProjectSources._of_modules(frozenset({"tests"}))  # noqa: SLF001
+
+
+def _check_fit_to_fork() -> None:
+    assert len(os.listdir("/proc/self/task")) == 1, "threads, as of gRPC, are not forked"  # noqa: PTH208
 
 
 def _top_modules() -> dict[str, str]:
     return {
         name: getattr(module, "__file__", None) or ""
         for name, module in list(sys.modules.items())
-        if "." not in name and name not in ("tests", "__main__")
+        if "." not in name and name not in (*_HERE, "__main__")
     }
 
 

@@ -56,6 +56,7 @@ def opener(
     allow_local: bool = True,
     resolve: Resolve = addresses_of,
     clock: Clock | None = None,
+    base_url: str = "https://shop.example",
 ) -> ChannelOpener:
     """The opener of the channels of a bundle whose API is at shop.example."""
     return ChannelOpener(
@@ -63,7 +64,7 @@ def opener(
         clock or FrozenClock(NOW),
         report=(logged if logged is not None else []).append,
         find_sender=sender_of,
-        base_url="https://shop.example",
+        base_url=base_url,
         allow_local=allow_local,
         resolve=resolve,
     )

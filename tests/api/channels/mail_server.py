@@ -28,6 +28,7 @@ class MailServer:
     to_recipient: dict[str, str] = field(default_factory=dict)
     to_mail: str = "250 taken"
     breaks_off: bool = False
+    says_goodbye: bool = True
 
     async def handle_RCPT(  # noqa: N802 - the name that the server looks for
         self,
@@ -52,6 +53,13 @@ class MailServer:
         if self.breaks_off:
             server.transport.abort()
         return self.to_mail
+
+    async def handle_QUIT(  # noqa: N802 - as above
+        self, server: Any, _session: Session, _envelope: Envelope
+    ) -> str:
+        if not self.says_goodbye:
+            server.transport.abort()
+        return "221 bye"
 
 
 class _Controller(Controller):

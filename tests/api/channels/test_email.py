@@ -248,12 +248,23 @@ def test_one_that_is_busy_has_all_wait_so_that_none_gets_it_twice(server: MailSe
     ("answer", "kind"),
     [("554 5.7.1 no", ChannelRefusedError), ("452 4.3.1 later", ChannelUnavailableError)],
 )
-def test_the_answer_to_the_mail_decides(
+def test_the_codes_of_the_answer_to_the_mail_decide_and_its_words_are_not_kept(
     server: MailServer, answer: str, kind: type[LeaseholdError]
 ) -> None:
-    server.to_mail = answer
+    server.to_mail = f"{answer}, {PASSWORD}"
 
-    assert type(error_of(server)) is kind
+    error = error_of(server)
+
+    assert type(error) is kind
+    assert error.message.endswith(f"the mail server answered {answer.rpartition(' ')[0]}.")
+
+
+def test_a_server_that_breaks_off_once_it_has_the_mail_gets_it_once(server: MailServer) -> None:
+    server.says_goodbye = False
+
+    send(server)
+
+    assert len(server.mails) == 1
 
 
 def test_without_an_answer_to_it_the_result_is_unknown(server: MailServer) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from leasehold import AgentClientError, CustomChannel, PermanentError
+from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.errors import (
     ChannelRefusedError,
     ChannelUnansweredError,
@@ -112,6 +113,28 @@ def test_a_channel_that_never_returns_blocks_nothing() -> None:
     never.set()
 
     assert type(over.value) is ChannelUnansweredError
+
+
+def test_what_begins_to_send_after_its_time_sends_nothing() -> None:
+    """Another process has taken the delivery over by then."""
+    go_on, ended = threading.Event(), threading.Event()
+    sent: list[str] = []
+    call = BoundedCall("late", 0.01)
+
+    def send_late() -> None:
+        try:
+            go_on.wait(30)
+            call.begin_sending()
+            sent.append("it")
+        finally:
+            ended.set()
+
+    with pytest.raises(ChannelUnavailableError, match="no answer within") as over:
+        call.run(send_late)
+    go_on.set()
+
+    assert ended.wait(30)
+    assert (type(over.value), sent) == (ChannelUnavailableError, [])
 
 
 def test_those_that_never_return_are_no_more_than_a_few() -> None:

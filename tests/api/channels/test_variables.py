@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Mapping
+from http.client import BadStatusLine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leasehold import LogChannel, SlackChannel
+from leasehold.adapters.channels.bounded_call import words_of
 from leasehold.adapters.channels.variables import Variables
+from leasehold.domain.signal_link import PublicUrl
 from leasehold.errors import ChannelRefusedError, ChannelUnavailableError
 from leasehold.registry.channels import ChannelEntry, is_set
 from tests.api.channels.deliveries import NOW, TIMEOUT_S, delivery, opener
@@ -127,6 +130,35 @@ def test_no_error_shows_an_address(address: str, caplog: pytest.LogCaptureFixtur
     error = refused.value
     causes = f"{error.__cause__!r} {error.__context__!r}"
     assert PLANTED not in f"{error!r} {error.details} {causes} {caplog.text}"
+
+
+def test_no_words_of_an_error_of_a_library_are_shown() -> None:
+    """They may repeat what was sent, or what a server answered."""
+    assert words_of(BadStatusLine(PLANTED)) == "the exchange ended with BadStatusLine"
+    assert words_of(OSError(PLANTED)) == "the exchange ended with OSError"
+
+
+def test_a_sender_that_is_open_takes_a_secret_that_was_changed_since() -> None:
+    environ = {"TEAM_URL": f"http://hooks.slack.com/{PLANTED}"}
+    sender = opener(environ, allow_local=False)(SlackChannel(name="team", url_variable="TEAM_URL"))
+    with pytest.raises(ChannelRefusedError, match="does not begin with https"):
+        sender.send(delivery(), timeout=TIMEOUT_S)
+
+    environ["TEAM_URL"] = f"https://other.example/{PLANTED}"
+
+    with pytest.raises(ChannelRefusedError, match=r"does not begin with https://hooks.slack.com"):
+        sender.send(delivery(), timeout=TIMEOUT_S)
+
+
+def test_a_log_has_no_link_by_which_its_readers_answer() -> None:
+    """The signature of a link stands for a sign-in."""
+    logged: list[Mapping[str, Any]] = []
+    url = PublicUrl("https://shop.example", [PLANTED])
+    waiting = delivery(signal="approval")
+
+    opener(logged=logged, base_url=url)(LogChannel(name="log")).send(waiting, timeout=TIMEOUT_S)
+
+    assert set(logged[0]["links"]) == {"run", "why", "trace"}
 
 
 def test_a_log_says_what_people_are_told() -> None:

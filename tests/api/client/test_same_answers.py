@@ -141,7 +141,12 @@ def bundle(environ: dict[str, str]) -> Iterator[Bundle]:
     bundle.close()
 
 
-@pytest.fixture(params=["store", "HTTP", "command on the store", "command over HTTP"])
+@pytest.fixture(
+    params=[
+        *("store", "HTTP", "command on the store"),
+        pytest.param("command over HTTP", marks=pytest.mark.nightly),
+    ]
+)
 def way(
     request: pytest.FixtureRequest, environ: dict[str, str], bundle: Bundle, tmp_path: Path
 ) -> Iterator[Way]:
@@ -429,6 +434,7 @@ def test_pages_of_deliveries_follow_each_other_without_a_gap(way: Way) -> None:
     assert way.ask(calls.deliveries, {"pageToken": "x"})[0] == "invalid_request"
 
 
+@pytest.mark.cover(1)
 @pytest.mark.parametrize(
     "edited",
     [

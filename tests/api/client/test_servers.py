@@ -8,15 +8,20 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
 from leasehold import Client, Manifest
+from leasehold.api.call_row import ACTOR_HEADER
+from leasehold.api.runs import RunResponse
 from leasehold.bootstrap import boot
+from leasehold.client import run_wait
 from leasehold.client.http_calls import RunsApi
 from leasehold.client.run_wait import retry_unreachable
+from leasehold.domain import lifecycle
 from leasehold.domain.trace import TraceType
 from leasehold.errors import (
     InvalidRequestError,
@@ -25,10 +30,12 @@ from leasehold.errors import (
     TooLargeError,
 )
 from leasehold.testing import InProcessEngine
+from tests.worlds.builders import new_run, rules_of, step_settings
 from tests.worlds.ports import own_port
 from tests.worlds.runs_api import runs_api
 from tests.worlds.serving import while_serving
 
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 Answering = Callable[..., str]
 Serving = Callable[[Callable[[Any], None]], str]
 
@@ -110,6 +117,16 @@ def test_an_error_is_told_in_the_words_of_the_server(answering: Answering) -> No
         look(answering((400, {"error": {"message": "limit is wrong"}})))
 
 
+def test_the_words_of_a_server_are_told_up_to_a_limit(answering: Answering) -> None:
+    words = "0123456789" * 100
+
+    with pytest.raises(ServerRefusedError) as refused:
+        look(answering((400, {"error": {"message": f"{words}and more"}})))
+
+    assert words in refused.value.message
+    assert "and more" not in refused.value.message
+
+
 @pytest.mark.parametrize(("code", "kept"), [(403, None), ("forbidden", "forbidden")])
 def test_an_error_of_a_proxy_before_the_server_keeps_its_message(
     answering: Answering, code: Any, kept: str | None
@@ -152,6 +169,63 @@ def test_a_page_that_leads_to_itself_is_not_read_forever(answering: Answering) -
     for answer, read in ((files, lambda c: c.files("r-1")), (runs, lambda c: [*c.runs()])):
         with pytest.raises(ServerRefusedError, match="not as the runs API"):
             read(Client(answering((200, answer))))
+
+
+def test_a_server_that_answers_with_another_run_is_not_believed(answering: Answering) -> None:
+    """A cache before it may have mixed two answers up."""
+    rules = rules_of(step_settings("draft"), step_settings("send"))
+    run = lifecycle.start(None, NOW, rules=rules, new=new_run("r-2")).manifest
+    answer = RunResponse.of(run).model_dump(mode="json", by_alias=True)
+    client = Client(answering((200, answer)))
+
+    assert client.get("r-2").run_id == "r-2"
+    with pytest.raises(ServerRefusedError, match="not as the runs API"):
+        client.get("r-1")
+
+
+def test_each_outage_of_a_wait_is_tolerated_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait may take days, and a server is restarted now and then."""
+    monkeypatch.setattr(run_wait, "PATIENCE_S", 0.0)
+    rules = rules_of(step_settings("draft"), step_settings("send"))
+    run = lifecycle.start(None, NOW, rules=rules, new=new_run("r-1")).manifest
+    away = ServerUnreachableError(url="http://x", problem="it is away", sent=True)
+    answers = iter([away, run, away, run])
+
+    def read(_: str) -> Manifest:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    wait = run_wait.RunWait(read, "r-1", None, None)
+    for _ in range(4):
+        wait.poll()
+
+    assert wait.run is run
+
+
+def test_the_name_of_a_caller_is_sent_with_all_its_letters(serving: Serving) -> None:
+    heard: list[str] = []
+
+    def answer(handler: Any) -> None:
+        heard.append(handler.headers[ACTOR_HEADER].encode("latin-1").decode())
+        handler.send_response(404)
+        handler.end_headers()
+
+    with pytest.raises(ServerRefusedError):
+        Client(serving(answer), actor="Zoë Łuk 東").pause("r-1")
+
+    assert heard == ["Zoë Łuk 東"]
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_what_a_proxy_answers_for_a_server_that_is_away_passes(
+    answering: Answering, status: int
+) -> None:
+    with pytest.raises(ServerUnreachableError) as away:
+        look(answering((status, "<h1>Away</h1>")))
+
+    assert away.value.retryable
 
 
 def test_who_waits_bears_a_server_that_is_away_for_a_moment(answering: Answering) -> None:
@@ -225,7 +299,7 @@ def test_a_start_whose_answer_is_lost_is_one_run(environ: dict[str, str], key: s
 
 
 def test_a_start_that_reached_no_server_fails_at_once() -> None:
-    with pytest.raises(ServerUnreachableError, match="Connection refused") as error:
+    with pytest.raises(ServerUnreachableError, match=r"refused. Is .* running there\?$") as error:
         Client("http://127.0.0.1:1").start("answers", {})
 
     assert error.value.details["sent"] is False
@@ -236,7 +310,7 @@ def test_a_start_that_is_never_answered_says_how_to_repeat_it(
 ) -> None:
     monkeypatch.setattr("leasehold.client.run_wait.PATIENCE_S", 0.3)
 
-    with pytest.raises(ServerUnreachableError, match=r"the store is away\. Is") as error:
+    with pytest.raises(ServerUnreachableError, match=r"is away\.(\n|$)") as error:
         Client(answering((503, {"error": {"message": "the store is away."}}))).start("answers", {})
 
     (note,) = error.value.__notes__

@@ -169,7 +169,7 @@ PIPELINES = Registry(
         PipelineEntry(
             name="tries",
             steps=("improve", "judge"),
-            trials=TrialPolicy(author="improve", reviewer="judge", max_trials=20),
+            trials=TrialPolicy(author="improve", reviewer="judge", max_trials=10),
         ),
         PipelineEntry(name="asked", steps=("publish", Wait("approval", model=Approval))),
         PipelineEntry(

@@ -51,6 +51,7 @@ def picture(tab: Page) -> Picture:
     return take
 
 
+@pytest.mark.nightly  # what it does is done in test_forms.py and test_open_pages.py, each by itself
 def test_an_incident_goes_from_the_skull_to_the_new_run(
     pages: Pages, tab: Page, picture: Picture
 ) -> None:

@@ -44,7 +44,9 @@ def get(url: str) -> Any:
         return answer.status
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGTERM]
+)
 def test_a_second_signal_kills_what_still_runs(tmp_path: Path, number: signal.Signals) -> None:
     port = own_port()
     log = tmp_path / "log"

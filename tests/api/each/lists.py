@@ -216,6 +216,9 @@ PIPELINES = Registry(
             name="batches", steps=("split", Each("square_all", at_once=2, batch=4), "merge")
         ),
         PipelineEntry(
+            name="large-batches", steps=("split", Each("square_all", batch=1000), "merge")
+        ),
+        PipelineEntry(
             name="too-few", steps=("split", Each("lose_one", at_once=2, batch=4), "merge")
         ),
         PipelineEntry(

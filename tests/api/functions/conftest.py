@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 import functions_framework
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
 
+from leasehold.adapters.clock import SystemClock
+from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Write
@@ -23,9 +28,21 @@ ROOT = Path(__file__).parents[3]
 def one_store(folder: Path, monkeypatch: pytest.MonkeyPatch, **others: str) -> dict[str, str]:
     """Return the settings of the functions and of the engine beside them: one store."""
     settings = environ_of(folder, **others)
+    store = folder / "runs.db"
+    store.touch(mode=0o600)
+    store.write_bytes(_empty_store())
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     return settings
+
+
+@functools.cache
+def _empty_store() -> bytes:
+    """Make a store, once in a process of tests: its tables take longer than most requests."""
+    with TemporaryDirectory() as folder:
+        store = Path(folder, "runs.db")
+        SqliteDocuments(store, SystemClock()).close()
+        return store.read_bytes()
 
 
 @pytest.fixture
@@ -47,14 +64,30 @@ def engine(environ: dict[str, str]) -> Iterator[InProcessEngine]:
 
 
 class Function:
-    """An entry file under the real framework."""
+    """An entry file under the real framework, which has not answered before.
+
+    One test after another uses its app, as to make it takes as long as most requests. The settings
+    that the file reads when it is imported are read anew for each.
+    """
+
+    _idle: ClassVar[dict[str, tuple[Flask, Any]]] = {}
 
     def __init__(self, name: str) -> None:
-        app = functions_framework.create_app(
-            name, str(ROOT / "shared/leasehold/functions" / f"{name}.py")
-        )
-        self.client: FlaskClient = app.test_client()
-        self.provider: Any = sys.modules[name].provider
+        self._name = name
+        self.provider: Any
+        if name in self._idle:
+            self._app, self.provider = self._idle.pop(name)
+            self.provider.__init__()
+        else:
+            path = ROOT / "shared/leasehold/functions" / f"{name}.py"
+            self._app = functions_framework.create_app(name, str(path))
+            self.provider = sys.modules[name].provider
+        self.client: FlaskClient = self._app.test_client()
+
+    def close(self) -> None:
+        """Close what was opened, and leave the app to the next test."""
+        self.provider.close()
+        self._idle[self._name] = self._app, self.provider
 
     def post(self, path: str = "/", json: Any = None, **options: Any) -> tuple[int, Any]:
         answer = self.client.post(path, json=json, **options)
@@ -72,7 +105,7 @@ def function_of(name: str) -> Iterator[Function]:
         try:
             yield function
         finally:
-            function.provider.close()
+            function.close()
             sys.modules.pop(name, None)  # one of the same name may have been forgotten since
             # it kept this one's
             functions_framework.errorhandler = functions_framework.DummyErrorHandler()

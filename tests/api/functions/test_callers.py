@@ -14,11 +14,13 @@ from typing import Any, ClassVar
 
 import pytest
 from werkzeug import Request
+from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder
 
 from leasehold.errors import (
     CallerNotAllowedError,
     CertificatesUnavailableError,
+    InvalidRequestError,
     LeaseholdError,
     SettingError,
 )
@@ -541,6 +543,7 @@ def test_no_more_of_a_body_is_read_for_a_stranger_than_of_a_small_one(
         ),
         (PROXY, {}, PROXY),
         (f"x{PROXY}", {"X-Goog-Authenticated-User-Email": PERSON}, f"x{PROXY}"),
+        (f"{PROXY}.io", {"X-Goog-Authenticated-User-Email": PERSON}, f"{PROXY}.io"),
     ],
 )
 def test_the_trace_names_the_account_that_was_checked(
@@ -574,6 +577,14 @@ def test_a_name_that_no_trace_can_show_is_refused(
 
     assert answer.status_code == 400
     assert answer.get_json()["error"]["details"]["field"] == header
+
+
+def test_a_name_is_refused_that_leaves_no_room_for_the_account_that_was_checked() -> None:
+    """A trace that cuts the line would show the name alone."""
+    said = Headers({"X-Leasehold-Actor": "x" * 190})
+
+    with pytest.raises(InvalidRequestError, match="printable characters"):
+        actor_of(said, PERSON)
 
 
 # -- what a caller may do --------------------------------------------------------------------------
@@ -677,6 +688,20 @@ def test_without_a_sign_in_on_this_machine_everything_may_be_done(
     serve_api.provider.callers = replace(check, rights=rights(f"{PERSON}=read"))
 
     assert serve_api.client.post("/runs/r-none:pause").status_code == 404
+
+
+def test_no_path_that_only_ends_like_a_link_needs_no_token(on_cloud_run: CallerCheck) -> None:
+    """A handler names the files of its run."""
+    paths = (
+        "/runs/r-1/signals/approval/link",
+        "/runs/r-1/files/link",
+        "/runs/r-1/signals/a/b/link",
+    )
+    requests = [Request(EnvironBuilder(path).get_environ() | FAR) for path in paths]
+
+    refused = [on_cloud_run.refusal_of(request) for request in requests]
+
+    assert [one and one.status_code for one in refused] == [None, 401, 401]
 
 
 # -- pages: whose they are, and what a person may do by their forms --------------------------------

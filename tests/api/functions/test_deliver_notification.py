@@ -15,6 +15,7 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 from leasehold.testing import InProcessEngine
 from leasehold.web.deliver_notification import MESSAGE_BYTES
+from leasehold.web.engine_provider import SHUTDOWN
 from tests.api.functions.announcing import CHANNELS, PIPELINES, STEPS
 from tests.api.functions.conftest import Function, delivery_of, told
 
@@ -125,6 +126,18 @@ def test_a_message_that_nothing_can_be_done_for_is_logged_and_acknowledged(
     assert len(line) < 600
 
 
+def test_a_message_that_is_too_large_is_not_decoded(
+    engine: InProcessEngine, deliver_notification: Function, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names a delivery that is due: one of a usual size is announced."""
+    content = EventMessage(owed(engine)).content("")
+
+    deliver_notification.client.post("/", json=pushed({**content, "more": "x" * MESSAGE_BYTES}))
+
+    assert dropped(caplog)[0].startswith("a message is dropped: the message has ")
+    assert delivery_of(engine).state == "due"
+
+
 @pytest.mark.parametrize(
     ("body", "headers"),
     [
@@ -181,3 +194,37 @@ def test_a_store_that_is_away_has_the_message_come_again(
     assert first.get_json()["error"]["code"] == "store_unavailable"
     assert [line for line in dropped(caplog) if "comes again" in line]
     assert len(told(caplog)) == 1
+
+
+def test_a_message_comes_again_after_an_unexpected_error(
+    engine: InProcessEngine,
+    deliver_notification: Function,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = of(owed(engine))
+    documents = deliver_notification.provider.engine.documents
+
+    def mistaken(*_: object, **__: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(documents, "get", mistaken)
+    answer = deliver_notification.client.post("/", json=body)
+
+    assert answer.status_code == 500
+    assert answer.get_json()["error"]["code"] == "internal"
+    assert "mistake" not in answer.text
+    assert [line for line in dropped(caplog) if line.endswith("comes again")]
+
+
+def test_an_instance_that_ends_leaves_the_message_to_another_one(
+    engine: InProcessEngine, deliver_notification: Function
+) -> None:
+    body = of(owed(engine))
+    SHUTDOWN.request()
+
+    answer = deliver_notification.client.post("/", json=body)
+
+    assert answer.status_code == 500
+    assert answer.get_json()["error"]["code"] == "instance_shutdown"
+    assert delivery_of(engine).state == "due"

@@ -16,7 +16,7 @@ from leasehold.domain.stored import Write
 from leasehold.domain.worker_note import worker_note_of
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.testing import InProcessEngine
-from leasehold.worker.stopping.shutdown import ShutdownCoordinator
+from leasehold.worker.stopping.system_signals import ShutdownCoordinator
 from tests.api.functions.conftest import Function
 from tests.api.in_process.sample import STEPS
 from tests.conformance.swept import Clock

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from leasehold.testing import InProcessEngine
-from tests.api.functions.conftest import Function
+from leasehold.web.entry import guarded
+from tests.api.functions.conftest import Function, function_of, one_store
 
 DEEP = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
 DEEP_LIST = b"[" * 100_000 + b"]" * 100_000
@@ -115,10 +117,19 @@ RIGHT: dict[str, Any] = {
 PATHS = [(name, path) for name, paths in BODIES.items() for path in paths]
 
 
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Function]]:
+    """The functions on one store: no refusal depends on what else was asked."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        catalog = "tests.api.in_process.sample"
+        one_store(tmp_path_factory.mktemp("hostile"), patch, LEASEHOLD_CATALOG=catalog)
+        opened = contextlib.contextmanager(function_of)
+        yield {name: stack.enter_context(opened(name)) for name in BODIES}
+
+
 @pytest.fixture
-def function(request: pytest.FixtureRequest) -> Iterator[Function]:
-    found: Function = request.getfixturevalue(request.param)
-    return found
+def function(functions: dict[str, Function], request: pytest.FixtureRequest) -> Function:
+    return functions[request.param]
 
 
 def refused(function: Function, path: str, body: bytes) -> int:
@@ -192,6 +203,25 @@ def test_a_value_that_no_field_takes_fails_nothing(function: Function, path: str
             assert status < 500, (field, text[:80])
 
 
+def test_a_parameter_that_no_operation_takes_is_refused_before_anything_is_done(
+    serve_api: Function,
+) -> None:
+    status, answer = serve_api.post("/sweep?dryRun=true", {})
+
+    assert status == 400
+    assert answer["error"]["message"] == "dryRun is 'true'; allowed: no parameters."
+
+
+def test_an_unexpected_error_tells_a_caller_nothing_of_itself() -> None:
+    def fail() -> NoReturn:
+        raise KeyError("api_key=hunter2")
+
+    answer = guarded(fail)
+
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (500, "internal")
+    assert "hunter2" not in answer.get_data(as_text=True)
+
+
 @pytest.mark.parametrize("path", ["/sweep", "/audit:repair", "/schedules/none:resume"])
 def test_a_field_that_no_call_takes_is_refused_before_anything_is_done(
     serve_api: Function, path: str
@@ -206,10 +236,10 @@ def test_a_field_that_no_call_takes_is_refused_before_anything_is_done(
 @pytest.mark.parametrize("header", ["X-Leasehold-Actor"])
 @pytest.mark.parametrize("name", ["a\x1b[31m", "\u202e", "x" * 100_000, "\x00", "a\x85b"])
 def test_a_name_that_no_trace_can_show_is_refused(
-    serve_api: Function, header: str, name: str
+    functions: dict[str, Function], header: str, name: str
 ) -> None:
     sent = name.encode().decode("latin-1")
-    answer = serve_api.client.post("/runs/r-none:pause", headers={header: sent})
+    answer = functions["serve_api"].client.post("/runs/r-none:pause", headers={header: sent})
 
     assert answer.status_code == 400
     assert answer.get_json()["error"]["details"]["field"] == header
@@ -238,7 +268,7 @@ def test_a_name_that_ends_with_any_letter_is_kept_whole(
         "//runs",
         "/runs/%f0%9f/trace",
         "/" + "a/" * 10_000,
-        "/runs?" + "a=1&" * 100_000,
+        "/runs?" + "a=1&" * 10_000,
         "/runs?limit=" + "9" * 5_000,
         "/runs?pageToken=" + "A" * 100_000,
         "/runs?status=%00%ed%a0%80",
@@ -247,9 +277,9 @@ def test_a_name_that_ends_with_any_letter_is_kept_whole(
     ],
     ids=lambda path: path[:20],
 )
-def test_an_odd_address_fails_nothing(serve_api: Function, path: str) -> None:
+def test_an_odd_address_fails_nothing(functions: dict[str, Function], path: str) -> None:
     for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "QUERY"):
-        answer = serve_api.client.open(path, method=method)
+        answer = functions["serve_api"].client.open(path, method=method)
 
         assert answer.status_code < 500, method
         assert len(answer.get_data()) < 4_000, method

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from openapi_schema_validator import OAS31Validator
@@ -32,7 +34,7 @@ from leasehold.remote_workers.calls import (
     RenewResponse,
 )
 from leasehold.services.engine import find_run
-from leasehold.services.limits import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
 from tests.api.functions.conftest import Function
@@ -122,6 +124,33 @@ def test_each_page_of_the_api_answers_as_its_model(
         assert answer.status_code < 300
         assert is_as(route.gives, answer.get_json())
     assert problems_with(route, answer) == []
+
+
+#: Each is wrong for at least one of the calls, as a query or as a body.
+WRONG: tuple[Any, ...] = (
+    None,
+    [],
+    {"limit": "x", "status": "\x00", "input": 1, "pipeline": ["a"], "step": 1, "why": None},
+    {"limit": -1, "pageToken": "?", "labels": {"": 1}, "action": "x", "filter": [], "value": {}},
+)
+
+
+def test_each_wrong_request_gets_an_answer_that_the_specification_has(serve_api: Function) -> None:
+    """The nightly job makes many more of them, from the specification itself."""
+    run_id = serve_api.post("/runs", START)[1]["runId"]
+
+    for row in CALLS:
+        for (run, name), wrong in product(((run_id, "add"), ("r-none", "\x00")), WRONG):
+            path = row.path.replace("<run_id>", run)
+            for part in ("<path:name>", "<name>", "<step>"):
+                path = path.replace(part, quote(name))
+            query = wrong if row.method == "GET" and isinstance(wrong, dict) else None
+            body = wrong if row.method == "POST" else None
+
+            answer = serve_api.client.open(path, method=row.method, query_string=query, json=body)
+
+            assert answer.status_code < 500, (row.name, run, name, wrong, answer.text)
+            assert problems_with(row, answer) == [], (row.name, run, name, wrong, answer.text)
 
 
 @pytest.mark.parametrize("rows", [CALLS, LEASE_CALLS], ids=["runs", "leases"])

@@ -304,9 +304,7 @@ def _entry(name: str) -> StepDispatchEntry:
         handler=f"{__name__}:{name}",
         agent_timeout=timedelta(minutes=29),
         dispatch_deadline=timedelta(minutes=30),
-        heartbeat_interval=timedelta(
-            seconds=30
-        ),  # each beat of the hours that pass here is a thread
+        heartbeat_interval=timedelta(minutes=5),
     )
 
 
@@ -315,3 +313,6 @@ PIPELINES = Registry(
     "pipelines", [PipelineEntry(name=one.__name__, steps=(one.__name__,)) for one in HANDLERS]
 )
 CATALOG = Catalog(steps=STEPS, pipelines=PIPELINES)
+
+#: Leases that are renewed every five minutes: each renewal in the hours that pass here is a write.
+SETTINGS = {"PIPELINE_LEASE_TTL_S": "900"}

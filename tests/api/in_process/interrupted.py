@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from datetime import timedelta
 
@@ -45,6 +46,14 @@ def press_in_a_loop(ctx: StepContext, given: Number) -> Number:
     return add(ctx, given)
 
 
+def press_from_afar(ctx: StepContext, given: Number) -> Number:
+    """Have the process that started the run told to end, once, from the handler's own."""
+    if ctx.attempt == 1:
+        os.kill(given.n, signal.SIGTERM)
+        ctx.wait_or_shutdown(60)
+    return given
+
+
 def check(ctx: GateContext, output: Number) -> None:
     """Be interrupted once, then let all pass."""
     _press(ctx.run_id)
@@ -64,6 +73,7 @@ STEPS = Registry(
             ("press", "interrupted:press", ()),
             ("press_later", "interrupted:press_later", ()),
             ("press_in_a_loop", "interrupted:press_in_a_loop", ()),
+            ("press_from_afar", "interrupted:press_from_afar", ()),
             ("gated", "sample:add", ("press",)),
         )
     ],

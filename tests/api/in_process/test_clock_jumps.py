@@ -26,6 +26,12 @@ from tests.worlds.waiting import until
 
 HOUR = timedelta(hours=1)
 CHANNELS = Registry("channels", [LogChannel(name="log")])
+#: The waits of what failed are long enough for the clock to jump within them.
+SOON = {
+    "PIPELINE_DISPATCH_GRACE_S": "0.2",
+    "PIPELINE_MIN_BACKOFF_S": "2",
+    "PIPELINE_DELIVERY_WAIT_S": "2",
+}
 
 
 class Jumping(SystemClock):
@@ -63,7 +69,7 @@ def opened(environ: dict[str, str], clock: Any, workers: int) -> InProcessEngine
 
 @pytest.fixture
 def machine(environ: dict[str, str]) -> Iterator[Machine]:
-    clock, often = Jumping(), {**environ, "PIPELINE_DISPATCH_GRACE_S": "0.2"}
+    clock, often = Jumping(), {**environ, **SOON}
     with (
         opened(often, clock, workers=8) as server,
         opened(often, clock, workers=8) as other,

@@ -99,10 +99,12 @@ def test_an_attempt_may_take_days_in_process(hours: int) -> None:
         handler="tests.api.in_process.test_deadline:some_hours",
         agent_timeout=timedelta(days=6, hours=12),
         dispatch_deadline=timedelta(days=7),
+        heartbeat_interval=timedelta(minutes=5),
     )
     watching = PipelineEntry(name="watch", steps=("watch",))
     catalog = Catalog(Registry("dispatch", [step]), Registry("pipelines", [watching]))
-    with testing.engine(catalog) as engine:
+    seldom = {"PIPELINE_LEASE_TTL_S": "900"}  # each renewal in these hours is a write
+    with testing.engine(catalog, settings=seldom) as engine:
         begun = engine.clock.now()
         run = engine.run_until_settled(engine.start("watch", {"hours": hours}).run_id)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from leasehold import in_process
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.in_process.interrupted import GATES, PIPELINES, STEPS
 from tests.api.in_process.sample import CALLS
+from tests.worlds.own_process import own_process
 
 PLACES = ["press", "press_later", "gated"]
 
@@ -22,19 +27,27 @@ def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEng
         yield engine
 
 
+def leaves_once_and_goes_on(
+    engine: in_process.InProcessEngine, run_id: str, raised: type[BaseException]
+) -> None:
+    """Run what is due, which is cut short: the attempt is released, and the next one completes."""
+    with pytest.raises(raised) as cut:
+        engine.run_until_idle()
+
+    assert not isinstance(cut.value, SystemExit) or cut.value.code == 3
+    left = engine.show(run_id)
+    assert (left.status, left.position.lease) == ("PENDING", None)
+    assert (left.position.attempts.interrupted, left.position.attempts.failed) == (1, 0)
+    assert engine.run_until_idle() == 1
+    assert engine.show(run_id).status == "COMPLETED"
+
+
 @pytest.mark.parametrize("pipeline", PLACES)
 def test_an_interrupt_reaches_the_caller_of_run_due(engine: InProcessEngine, pipeline: str) -> None:
     """Swallowed, a loop around it could not be left; and the next attempt may begin at once."""
     run = engine.start(pipeline, {"n": 1})
 
-    with pytest.raises(KeyboardInterrupt):
-        engine.run_until_idle()
-
-    left = engine.show(run.run_id)
-    assert (left.status, left.position.lease) == ("PENDING", None)
-    assert (left.position.attempts.interrupted, left.position.attempts.failed) == (1, 0)
-    assert engine.run_until_idle() == 1
-    assert engine.show(run.run_id).status == "COMPLETED"
+    leaves_once_and_goes_on(engine, run.run_id, KeyboardInterrupt)
 
 
 @pytest.mark.parametrize("pipeline", PLACES)
@@ -61,3 +74,29 @@ def test_a_loop_that_is_interrupted_keeps_what_it_has_done(engine: InProcessEngi
     engine.run_until_idle()
     assert engine.show(run.run_id).status == "COMPLETED"
     assert [CALLS[run.run_id, f"item {item}"] for item in range(6)] == [1, 1, 1, 2, 1, 1]
+
+
+@pytest.mark.parametrize("pipeline", PLACES)
+def test_a_program_that_exits_at_a_signal_leaves_a_handler_or_a_gate(
+    engine: InProcessEngine, pipeline: str
+) -> None:
+    """Taken for an exit of the handler's, it would fail the attempt, and the program go on."""
+    with own_process():
+        signal.signal(signal.SIGINT, lambda *_: sys.exit(3))
+        run = engine.start(pipeline, {"n": 1})
+
+        leaves_once_and_goes_on(engine, run.run_id, SystemExit)
+
+
+def test_a_program_that_exits_at_a_signal_leaves_a_handler_in_its_own_process(
+    environ: dict[str, str],
+) -> None:
+    environ = {**environ, "LEASEHOLD_ISOLATION": ""}  # as a step says, so in its own process
+    with (
+        in_process.InProcessEngine(STEPS, PIPELINES, GATES, environ=environ, workers=0) as engine,
+        own_process(),
+    ):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+        run = engine.start("press_from_afar", {"n": os.getpid()})
+
+        leaves_once_and_goes_on(engine, run.run_id, SystemExit)

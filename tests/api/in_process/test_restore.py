@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.bootstrap import boot
 from leasehold.domain.effect import Task
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -28,6 +27,7 @@ from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
 from tests.api.in_process.sample import PIPELINES, STEPS
 from tests.worlds.builders import environ_of
+from tests.worlds.engines import engine_on_store
 
 
 class Queue:
@@ -61,17 +61,14 @@ def opened(
 ) -> Iterator[Engine]:
     documents = SqliteDocuments(folder / file, clock)
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    bundle = boot(
+    with engine_on_store(
         environ_of(folder, **settings),
         catalog=catalog,
         documents=documents,
         clock=clock,
         tasks=queue,
-    )
-    try:
-        yield bundle.engine
-    finally:
-        bundle.engine.leases.close()
+    ) as engine:
+        yield engine
         documents.close()
 
 

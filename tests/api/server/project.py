@@ -70,6 +70,7 @@ class Project:
         """Return the environment of a command in the folder."""
         return {
             **{name: value for name, value in os.environ.items() if "LEASEHOLD" not in name},
+            "LEASEHOLD_ISOLATION": os.environ["LEASEHOLD_ISOLATION"],  # as tests/conftest.py has it
             "LEASEHOLD_CATALOG": "app.catalog",
             "PIPELINE_MIN_BACKOFF_S": "0.2",
             **self.settings,

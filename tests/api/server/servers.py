@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ def servers(folder: Path, *options: str) -> Iterator[Callable[..., Begun]]:
             "LEASEHOLD_STORE": f"sqlite:///{folder / 'leasehold.db'}",
             "LEASEHOLD_ARTIFACTS": f"file://{folder / 'artifacts'}",
             "PIPELINE_LEASE_TTL_S": "600",  # nobody waits for the end of one
+            "LEASEHOLD_ISOLATION": os.environ["LEASEHOLD_ISOLATION"],  # as tests/conftest.py has it
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "leasehold", "serve", "--port", str(port), *options],

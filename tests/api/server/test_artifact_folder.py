@@ -83,6 +83,7 @@ def check(api: Api, runs: Mapping[str, str]) -> None:
         assert [one["name"] for one in api.call(f"/runs/{run_id}/files")["files"]] == ["report.txt"]
 
 
+@pytest.mark.sandboxed
 def test_a_folder_that_vanishes_under_running_steps_loses_nothing_and_nothing_is_paid_twice(
     project: Project,
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_change_on_disk_is_said_once_and_never_mixed_in(project: Project, isol
     assert api.call(f"/runs/{third}/output") == "a-newer marks-newer late-newer b-newer"
 
 
+@pytest.mark.sandboxed
 def test_an_import_that_takes_longer_than_the_agent_timeout_costs_no_attempt(
     project: Project,
 ) -> None:
@@ -74,6 +75,7 @@ def test_an_import_that_takes_longer_than_the_agent_timeout_costs_no_attempt(
 HANGS = "import time\ntime.sleep(600)\ndef handle(ctx, given):\n    return 1\n"
 
 
+@pytest.mark.sandboxed
 def test_an_import_that_hangs_is_ended_at_its_own_limit_and_named(project: Project) -> None:
     project.of_steps(hangs="")
     project.write(hangs=HANGS)
@@ -109,6 +111,7 @@ def test_a_server_does_not_begin_with_what_does_not_resolve(project: Project) ->
     project.has_said("No module named 'no_such_package'")
 
 
+@pytest.mark.sandboxed
 def test_dev_reloads_between_attempts_and_never_in_one(project: Project) -> None:
     project.of_steps(a="", b="")
     write_version(project, "old")

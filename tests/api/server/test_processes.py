@@ -17,6 +17,8 @@ from tests.chaos.bundle.conftest import calls
 from tests.worlds.processes import is_stopped
 from tests.worlds.waiting import until
 
+pytestmark = pytest.mark.sandboxed
+
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[..., Begun]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from leasehold.server.server import ServeOptions, Server
 from tests.api.server.conftest import Answer, Api
 from tests.api.server.servers import servers
-from tests.chaos.bundle.conftest import settings
+from tests.chaos.bundle.conftest import INLINE, settings
 from tests.chaos.outages.test_locked_file import locked
 from tests.worlds.emulators import storage_bucket
 from tests.worlds.ports import own_port
@@ -72,6 +72,7 @@ def test_a_server_that_takes_up_runs_answers_and_is_not_ready_until_it_has(tmp_p
     own = {
         "LEASEHOLD_STORE": f"sqlite:///{tmp_path / 'leasehold.db'}",
         "LEASEHOLD_ARTIFACTS": f"file://{tmp_path / 'artifacts'}",
+        **INLINE,
     }
     server = Server(ServeOptions(port=own_port()), lambda _: None, settings(tmp_path) | own)
     api = Api(server.url)

@@ -38,15 +38,16 @@ def busy(begin: Callable[..., Begun], folder: Path) -> Begun:
 
 def looked_at(api: Api, run_ids: list[str]) -> list[Any]:
     """Wait until each run was looked at several times more, and return them."""
+    seen: dict[str, str] = {}
 
-    def seen(run_id: str) -> str | None:
-        at = api.call(f"/runs/{run_id}")["dispatch"]["seenAt"]
-        return None if at is None else str(at)
+    def is_seen_anew(run_id: str) -> bool:
+        before, at = seen.get(run_id), api.call(f"/runs/{run_id}")["dispatch"]["seenAt"]
+        seen[run_id] = at
+        return at not in (None, before)
 
-    for run_id in run_ids:
-        last = until(lambda run_id=run_id: seen(run_id))
-        for _ in range(LOOKS):
-            last = until(lambda run_id=run_id, last=last: (seen(run_id) != last) and seen(run_id))
+    for _ in range(1 + LOOKS):  # a server looks at all of them within its second
+        for run_id in run_ids:
+            until(partial(is_seen_anew, run_id))
     return [api.call(f"/runs/{run_id}") for run_id in run_ids]
 
 
@@ -54,8 +55,9 @@ def test_what_waits_in_the_queue_of_another_server_is_not_lost(
     begin: Callable[..., Begun], tmp_path: Path
 ) -> None:
     """Three tasks may be lost, and each look of a server that does not have one counted as one."""
-    _, api = busy(begin, tmp_path)
-    _, other = busy(begin, tmp_path)
+    both_look = partial(begin, **OFTEN)
+    _, api = busy(both_look, tmp_path)
+    _, other = busy(both_look, tmp_path)
     behind = [api.start() for _ in range(4)] + [other.start() for _ in range(4)]
 
     waiting = looked_at(api, behind)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import logging
 import os
 import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
+from flask import Request as FlaskRequest
 from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug import Request
@@ -112,6 +115,14 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield start(**HEADER)
 
 
+#: What a stranger may ask for; who calls without any token asks for all of it.
+PATHS = [
+    *(("GET", path) for path in ("/", "/runs", "/runs/r-none", "/ready", "/openapi.json")),
+    *(("GET", path) for path in ("/health/", "/nowhere", "/static", "/sign-in/x")),
+    *(("POST", path) for path in ("/runs", "/leases:claim", "/health", "/assets/x", "/sweep")),
+]
+
+
 # -- programs --------------------------------------------------------------------------------------
 
 
@@ -143,11 +154,7 @@ def test_without_the_token_nothing_is_read_and_nothing_changed(
 ) -> None:
     server = serve(**BOTH)
 
-    for method, path in [
-        *(("GET", path) for path in ("/", "/runs", "/runs/r-none", "/ready", "/openapi.json")),
-        *(("GET", path) for path in ("/health/", "/nowhere", "/static", "/sign-in/x")),
-        *(("POST", path) for path in ("/runs", "/leases:claim", "/health", "/assets/x", "/sweep")),
-    ]:
+    for method, path in PATHS if not headers else PATHS[1::4]:
         refused = ask(server, method, path, headers, RUN if method == "POST" else None)
 
         assert (refused.status, refused.error) == (401, "unauthenticated"), path
@@ -244,6 +251,25 @@ def test_too_many_wrong_tokens_of_an_address_are_slowed_and_sessions_go_on(
     assert right.headers["retry-after"] == "1"
     assert form(server, "/sign-in", token=TOKEN).status == 429
     assert ask(server, "GET", "/runs", session).status == 200
+
+
+def test_a_form_is_a_guess_too_and_a_network_of_ipv6_counts_as_one_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stranger with one address of it has as many as it likes."""
+    monkeypatch.setattr(_Guesses, "PER_S", 0.0)
+    server = callers(**BOTH)
+
+    def status_of(address: str) -> int:
+        headers = {"Sec-Fetch-Site": "same-origin"}
+        sent = EnvironBuilder("/sign-in", method="POST", data={"token": "w"}, headers=headers)
+        answer = server.answer(FlaskRequest(sent.get_environ() | {"REMOTE_ADDR": address}))
+        return 0 if answer is None else answer.status_code
+
+    statuses = [status_of(f"2001:db8::{number:x}") for number in range(60)]
+
+    assert statuses == [401] * 50 + [429] * 10
+    assert status_of("2001:db8:0:1::1") == 401
 
 
 def test_wrong_tokens_of_any_number_of_addresses_take_no_memory() -> None:
@@ -555,6 +581,25 @@ def test_while_a_token_is_changed_both_are_good_and_so_are_the_sessions_of_both(
     assert role_of(callers(LEASEHOLD_TOKEN=new), before) is None
     with Client(server.url, environ=changing) as client:
         assert client.start("away", {"n": 1}).run_id
+
+
+def test_the_key_of_a_token_is_made_once_and_at_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make it takes long, on purpose: a stranger could have it made with each cookie."""
+    make, rounds = hashlib.pbkdf2_hmac, []
+
+    def pbkdf2_hmac(name: str, token: bytes, salt: bytes, count: int) -> bytes:
+        rounds.append(count)
+        return make(name, token, salt, count)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", pbkdf2_hmac)
+    server = callers(LEASEHOLD_TOKEN=secrets.token_hex())
+    at_start = len(rounds)
+
+    cookies = ["operator.99999999999.0.0", server._sessions.make("operator")]  # noqa: SLF001 - as above
+    roles = [role_of(server, cookie) for cookie in cookies]
+
+    assert roles == [None, "operator"]
+    assert (at_start, rounds) == (0, [100_000])
 
 
 def test_a_session_is_over_after_twelve_hours() -> None:

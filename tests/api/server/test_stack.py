@@ -18,6 +18,8 @@ from tests.api.server.servers import Begun, servers
 from tests.chaos.bundle.conftest import ROOT, Api
 from tests.worlds.waiting import until
 
+pytestmark = pytest.mark.sandboxed
+
 LINE = "time.sleep(0.05)  # the line it sleeps on"
 
 

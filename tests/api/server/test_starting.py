@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -15,8 +16,6 @@ from tests.api.server.conftest import Answer, Api
 from tests.chaos.bundle.conftest import ROOT, settings
 from tests.worlds.ports import own_port
 from tests.worlds.waiting import until
-
-pytestmark = pytest.mark.cold
 
 #: A catalog whose import takes until the test lets it go on.
 _SLOW = """
@@ -74,56 +73,44 @@ def _health(api: Api) -> Answer | None:
         return None
 
 
-@pytest.mark.parametrize("command", ["serve", "dev"])
+#: A run of the catalog, and the request that starts it.
+NOTES = {"pipeline": "notes", "input": {}}
+
+
+@pytest.mark.parametrize("command", [pytest.param("serve", marks=pytest.mark.cold), "dev"])
 def test_it_is_healthy_and_not_ready_while_its_catalog_is_imported(
     tmp_path: Path, command: str
 ) -> None:
-    with starting(tmp_path, WHOLE, command) as (process, api):
+    """Of `serve`, the API gets a body whose head came to a server that was starting."""
+    with (
+        starting(tmp_path, WHOLE, command) as (process, api),
+        socket.create_connection(("127.0.0.1", api.port), timeout=30) as caller,
+    ):
         assert process.stderr is not None
+        assert process.stdout is not None
         said = process.stderr.readline()
         health = api.ask("GET", "/health")
         others = [api.ask("GET", "/ready"), api.ask("GET", "/runs")]
-        others += [api.ask("POST", "/runs", {"pipeline": "notes", "input": {}})]
+        others += [api.ask("POST", "/runs", NOTES)]
+        body = json.dumps(NOTES).encode()
+        head = f"POST /runs HTTP/1.1\r\nHost: 127.0.0.1:{api.port}\r\nContent-Length: {len(body)}"
+        caller.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + body[:10])
         (tmp_path / "go-on").touch()
-        until(lambda: api.ask("GET", "/ready").status == 200)
+        is_ready = process.stdout.readline()
+        ready = api.ask("GET", "/ready")
         runs = api.get("/runs")["runs"]
+        caller.sendall(body[10:])
+        begun = caller.recv(100)
+        started = api.ask("POST", "/runs", NOTES)
 
     assert said == "starting: the catalog and its handlers are imported\n"
     assert health == (200, {"status": "ok"})
     for refused in others:
         assert (refused.status, refused.body["error"]["code"]) == (503, "not_ready")
         assert "the server starts" in refused.body["error"]["message"]
-    assert runs == []
-
-
-def test_a_body_that_comes_while_it_starts_is_there_for_the_api(tmp_path: Path) -> None:
-    """Its head came to a server that was starting, and its end to one that had."""
-    body = b'{"pipeline": "notes", "input": {}}'
-    head = f"POST /runs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    with (
-        starting(tmp_path, WHOLE) as (_, api),
-        socket.create_connection(("127.0.0.1", api.port), timeout=30) as caller,
-    ):
-        caller.sendall(f"{head}\r\nHost: 127.0.0.1:{api.port}\r\n\r\n".encode() + body[:10])
-        (tmp_path / "go-on").touch()
-        until(lambda: api.ask("GET", "/ready").status == 200)
-        caller.sendall(body[10:])
-        answer = caller.recv(100)
-
-    assert answer.startswith(b"HTTP/1.1 201")
-
-
-def test_the_dev_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
-    with starting(tmp_path, WHOLE, "dev") as (process, api):
-        assert process.stdout is not None
-        (tmp_path / "go-on").touch()
-        answers = [api.ask("GET", "/health"), api.ask("GET", "/ready")]
-        said = process.stdout.readline()
-        answers += [api.ask("GET", "/ready")]
-        started = api.ask("POST", "/runs", {"pipeline": "notes", "input": {}})
-
-    assert [answer.status for answer in answers] == [200, 503, 200]
-    assert said == f"ready http://127.0.0.1:{api.port}\n"
+    assert is_ready == f"ready http://127.0.0.1:{api.port}\n"
+    assert (ready.status, runs) == (200, [])
+    assert begun.startswith(b"HTTP/1.1 201") or command == "dev"
     assert started.status == 201
 
 
@@ -159,3 +146,44 @@ def test_what_takes_long_to_import_is_imported_after_it_answers(tmp_path: Path) 
     )
 
     assert found.stdout.split() == []
+
+
+#: A catalog that notes each look for garbage.
+_LOOKING = """
+import gc, pathlib
+gc.callbacks.append(lambda *_: pathlib.Path("looked").touch())
+from tests.chaos.bundle.catalog import *
+"""
+
+
+def test_it_looks_for_garbage_while_its_store_is_away(tmp_path: Path) -> None:
+    """It answers meanwhile, maybe for hours: each answer kept 7 KB for good."""
+    away = {
+        "LEASEHOLD_STORE": "firestore://demo-away/(default)",
+        "LEASEHOLD_ARTIFACTS_SHARED": "yes",
+        "FIRESTORE_EMULATOR_HOST": f"127.0.0.1:{own_port()}",
+    }
+    looked = tmp_path / "looked"
+    with starting(tmp_path, _LOOKING, **away) as (_, api):
+        until(lambda: api.ask("GET", "/nothing")[0] == 404)
+        looked.unlink(missing_ok=True)
+
+        until(lambda: api.ask("GET", "/nothing") and looked.exists())
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_on"), [("gc.disable()", "False"), ("gc.set_threshold(50_000)", "True 50000")]
+)
+def test_a_project_may_say_when_to_look_for_garbage(chosen: str, is_on: str) -> None:
+    """Its word, given while it is imported, stays, though no look is made meanwhile."""
+    program = (
+        "import gc; from leasehold.imports import without_looks_for_garbage\n"
+        f"with without_looks_for_garbage(): {chosen}\n"
+        "print(gc.isenabled(), gc.get_threshold()[0])\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+
+    assert done.stdout.startswith(is_on)

@@ -39,6 +39,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     project.close()
 
 
+@pytest.mark.sandboxed
 def test_a_worker_that_thaws_after_its_lease_pays_for_no_further_call(project: Project) -> None:
     """Its threads go on all at once, and the one that looks at the clock may not be the first."""
     project.of_steps(a="")

@@ -90,7 +90,7 @@ def test_a_waiting_command_says_once_that_no_server_works_and_goes_on_waiting(
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
 
-    line = next(line for line in lines if "server" in line)
+    line = next(line for line in lines if "no server" in line)
 
     assert line == "no server works on this store; type `leasehold serve`. Waiting for one.\n"
     assert process.poll() is None

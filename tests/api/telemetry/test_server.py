@@ -11,6 +11,7 @@ from tests.api.server.servers import servers
 from tests.worlds.otlp import facts_of, otlp_receiver
 
 
+@pytest.mark.sandboxed
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_server_sends_what_it_has_at_sigterm_and_waits_for_no_receiver_that_hangs(
     tmp_path: Path, hangs: bool

@@ -125,6 +125,15 @@ def test_the_event_before_the_wait_is_not_lost(engine: InProcessEngine) -> None:
     assert "wait_timed_out" not in [event.type for event in engine.trace(run_id)]
 
 
+def test_a_place_hands_a_large_signal_on(engine: InProcessEngine) -> None:
+    """Its value lies beside the run: the next step would be given nothing in place of it."""
+    run_id = engine.start("ends", {}).run_id
+    engine.signal(run_id, "receipt", "x" * 50_000)
+
+    assert state(engine, run_id).status is RunStatus.COMPLETED
+    assert engine.output(run_id) == "x" * 50_000
+
+
 def test_a_pipeline_may_begin_with_a_wait(engine: InProcessEngine) -> None:
     run_id = engine.start("begins", {}).run_id
     waiting = engine.show(run_id)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import logging
 import multiprocessing
 import os
+import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +155,33 @@ def exits(ctx: StepContext, given: Any) -> Any:
     return given
 
 
+def _listens(descriptor: Path) -> bool:
+    """Return whether it is a socket of a server."""
+    try:
+        with socket.socket(fileno=os.dup(int(descriptor.name))) as one:
+            return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        return False
+
+
+def looks(_ctx: StepContext, _given: Any) -> Any:
+    """Return what its process has of the one that started it."""
+    taken = [one.name for one in signal.Signals if callable(signal.getsignal(one))]
+    dies_with_parent = ctypes.c_int()
+    if not os.fork():
+        ctypes.CDLL(None).prctl(2, ctypes.byref(dies_with_parent))
+        os._exit(dies_with_parent.value)
+    return {
+        "signals": sorted(taken),
+        "blocked": len(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "dies_with_parent": os.waitstatus_to_exitcode(os.wait()[1]),
+        "listens": any(map(_listens, Path("/proc/self/fd").iterdir())),
+        "server": [name for name in sys.modules if name.startswith("execute_step")],
+        "loggers": [type(one).__name__ for one in logging.root.handlers],
+        "forked": "waitress" in sys.modules,
+    }
+
+
 def refuse(_ctx: GateContext, _output: Any) -> None:
     """Have each run wait for a person."""
     raise GatePolicyFailure(check_id="closed", finding="It is closed.", remediation="Open it.")
@@ -159,7 +191,7 @@ def refuse(_ctx: GateContext, _output: Any) -> None:
 SIGNALLED = ("listens", "listens_later", "polls", "ignores", "waits_for_child", "joins")
 
 #: Step types whose handler is the function of that name; the others note their call.
-HANDLERS = (*SIGNALLED, "exits", "pools")
+HANDLERS = (*SIGNALLED, "exits", "pools", "looks")
 
 #: Those that run in their worker's own process: one is to end it, one to be frozen with it.
 INLINE = {"exits": "exits", "polls_inline": "polls"}
@@ -181,7 +213,7 @@ STEPS = Registry(
             isolation="inline" if name in INLINE else "process",
             gates=("closed",) if name == "gated" else (),
         )
-        for name in ("one", "two", "three", "gated", "pools", *INLINE, *SIGNALLED)
+        for name in ("one", "two", "three", "gated", "pools", "looks", *INLINE, *SIGNALLED)
     ],
 )
 GATES = Registry("gates", [GateEntry(name="closed", check="tests.chaos.bundle.catalog:refuse")])
@@ -190,6 +222,7 @@ PIPELINES = Registry(
     [
         PipelineEntry(name="exits", steps=("exits",)),
         PipelineEntry(name="pools", steps=("pools",)),
+        PipelineEntry(name="looks", steps=("looks",)),
         PipelineEntry(name="gated", steps=("gated",)),
         PipelineEntry(name="notes", steps=("one", "two", "three")),
         *(PipelineEntry(name=name, steps=(name, "three")) for name in (*SIGNALLED, "polls_inline")),

@@ -138,4 +138,6 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     yield begin
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()  # unread: one that it left behind may have it open forever

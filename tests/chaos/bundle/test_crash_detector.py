@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from leasehold.devserver.cloud_tasks import HttpTask
 from leasehold.devserver.server import DevOptions, DevServer
 from tests.chaos.bundle.conftest import Api, calls, dev_server, settings
 from tests.worlds.ports import own_port
-from tests.worlds.processes import is_running, parent_of
+from tests.worlds.processes import is_running
 from tests.worlds.waiting import freeze, until
 
 SOON = 30.0  # far below the 600 s of a lease; in truth it takes some tenths
@@ -171,21 +170,3 @@ def test_a_connection_that_drops_while_its_worker_lives_changes_nothing(
     release(held, "two")
     api.ended(run_id)
     assert terminations(api, run_id) == []
-
-
-def test_the_steps_of_a_killed_server_run_again_once_it_is_back(api: Api, held: Path) -> None:
-    """Its workers die with it."""
-    run_id = api.start()
-    until(lambda: times_called(held, run_id, "two") == 1)
-    worker = worker_of(api.call(f"/runs/{run_id}"))
-    master = parent_of(worker)
-
-    began = time.monotonic()
-    os.kill(master, signal.SIGKILL)
-    until(lambda: times_called(held, run_id, "two") == 2, SOON)
-    release(held, "two")
-    api.ended(run_id)
-
-    assert time.monotonic() - began < SOON + 5
-    assert terminations(api, run_id) == [GONE]
-    assert api.story(run_id) == STORY

@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,12 +37,18 @@ from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
 
 MANY = 6
-#: Those at which a server waits for no request, and where its handlers run.
-QUICK = [
-    *itertools.product((signal.SIGINT, signal.SIGQUIT), ("master", "worker"), ("inline",)),
-    (signal.SIGINT, "worker", "process"),
-    (signal.SIGQUIT, "master", "process"),
-]
+#: Those at which a server waits for no request, and where its handlers run: each two of these meet.
+#: The gate has each signal, each that is told to end, and each isolation.
+QUICK = {
+    "gate": [(signal.SIGQUIT, "worker", "inline"), (signal.SIGINT, "master", "process")],
+    "others": [
+        (signal.SIGINT, "master", "inline"),
+        (signal.SIGINT, "worker", "process"),
+        (signal.SIGQUIT, "master", "process"),
+    ],
+}
+#: Where handlers run in the instance without a queue.
+DEAF = {"gate": ["inline"], "others": ["process"]}
 #: What a handler that hears nobody is given.
 WITHIN = {"inline": AT_ONCE, "process": timedelta(seconds=8)}
 
@@ -115,28 +121,40 @@ def add(region: Region, isolation: str, threads: int) -> Bundle:
     return region.add(Function("execute_step", own_port(), threads=threads), **settings)
 
 
+def in_parts(name: str, of: Mapping[str, Iterable[Any]]) -> pytest.MarkDecorator:
+    """Have a test look at each case of the gate, and of the nightly job at the others."""
+    cases = [
+        pytest.param(part, case, marks=[pytest.mark.nightly] if part == "others" else [])
+        for part in of
+        for case in of[part]
+    ]
+    return pytest.mark.parametrize(("endings", name), cases, indirect=["endings"], scope="module")
+
+
 @pytest.fixture(scope="module")
-def endings(folder: Path) -> Iterator[Endings]:
-    """All side by side, because those that ignore a signal are waited for."""
-    region = Region(folder)
+def endings(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Endings]:
+    """All of a part side by side, because those that ignore a signal are waited for."""
+    region = Region(tmp_path_factory.mktemp(request.param))
     try:
-        deaf = {isolation: add(region, isolation, 8) for isolation in WITHIN}
-        quick = {key: add(region, key[2], 1) for key in QUICK}
+        deaf = {isolation: add(region, isolation, 8) for isolation in DEAF[request.param]}
+        quick = {key: add(region, key[2], 1) for key in QUICK[request.param]}
         region.wait_until_ready()
-        request = StartRequest("ignores", {"n": 1})
+        ignores = StartRequest("ignores", {"n": 1})
         yield end(
             region,
             {
-                key: [start_run(it.engine, request).manifest.run_id for _ in range(MANY)]
+                key: [start_run(it.engine, ignores).manifest.run_id for _ in range(MANY)]
                 for key, it in deaf.items()
             },
-            {key: start_run(it.engine, request).manifest.run_id for key, it in quick.items()},
+            {key: start_run(it.engine, ignores).manifest.run_id for key, it in quick.items()},
         )
     finally:
         region.close(at_once=True)
 
 
-@pytest.mark.parametrize("isolation", [*WITHIN])
+@in_parts("isolation", DEAF)
 def test_all_leases_are_given_back_in_time_while_the_queue_is_down(
     endings: Endings, isolation: str
 ) -> None:
@@ -150,18 +168,18 @@ def test_all_leases_are_given_back_in_time_while_the_queue_is_down(
         assert (ended.run.status, ended.run.position.dispatch.generation) == ("PENDING", 2)
 
 
-@pytest.mark.parametrize(("number", "target", "isolation"), QUICK)
+@in_parts("key", QUICK)
 def test_a_server_that_ends_where_it_stands_interrupts_a_step_and_fails_none(
-    endings: Endings, number: signal.Signals, target: str, isolation: str
+    endings: Endings, key: Quick
 ) -> None:
     """Its handler of the signal raises in the main thread, where a sync worker runs the step.
 
     An inline handler ends there; one in its own process is asked to end, and then killed.
     """
-    ended = endings.quick[number, target, isolation]
+    ended = endings.quick[key]
 
     attempts = ended.run.steps["ignores"].attempts
     assert [str(event.type) for event in ended.events] == STORY
     assert ended.terminated.reason == "instance_shutdown"
-    assert ended.terminated.at - ended.stop_sent_at < WITHIN[isolation]
+    assert ended.terminated.at - ended.stop_sent_at < WITHIN[key[2]]
     assert (attempts.interrupted, attempts.failed, attempts.expired) == (1, 0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -56,6 +57,21 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing(
     assert before["steps"][step]["attempts"]["expired"] == 1
     assert before["steps"][step]["output"].endswith('"begun_at":2}')
     assert [call[0] for call in calls(folder, run_id)] == ["three"]
+
+
+def test_a_process_that_is_forked_for_a_worker_has_nothing_of_its_server(api: Api) -> None:
+    """As tests fork it: see `tests/worlds/warm_starts.py`. One that is started has nothing."""
+    run = api.ended(api.start(pipeline="looks"))
+
+    assert json.loads(run["steps"]["looks"]["output"]) == {
+        "signals": ["SIGCHLD", "SIGHUP", "SIGINT", "SIGTERM"],
+        "blocked": 0,
+        "dies_with_parent": 0,
+        "listens": False,
+        "server": [],
+        "loggers": ["ChildLogs"],
+        "forked": True,
+    }
 
 
 @pytest.fixture

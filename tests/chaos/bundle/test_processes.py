@@ -52,22 +52,35 @@ def hold(folder: Path, step: str) -> Path:
     return held
 
 
-def test_a_run_goes_on_after_everything_was_killed(begin: Begin, tmp_path: Path) -> None:
-    """The store is all that is left; a second start takes the run up where it was."""
-    process, api = begin()
+def test_runs_go_on_after_everything_was_killed_and_no_holder_keeps_it_from_starting(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """The store is all that is left; a second start takes the run up where it was.
+
+    Remote workers choose their own names, and one may be taken for one of this host.
+    """
+    process, api = begin(**INLINE)
     held = hold(tmp_path, "two")
     run_id = api.start()
-    until(lambda: any(call[0] == "two" for call in calls(tmp_path, run_id)))
+    odd = {api.start(): pid for pid in ("²", "9" * 5000, "1\0", "")}
+    until(lambda: all(calls(tmp_path, it)[1:] for it in (run_id, *odd)))
     everything = servers_of(process)
 
-    for pid in everything:
-        with contextlib.suppress(ProcessLookupError):  # it ended with one before it
-            os.kill(pid, signal.SIGKILL)
+    process.kill()  # first: it would end the lease of a worker that dies before it
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none is to hear of the death of another
+        for pid in everything:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
     until(lambda: not running(everything))
+    for other, holder in odd.items():
+        set_holder(tmp_path, other, f"{host_name()}/{holder}@x")
     held.unlink()
-    _, api = begin()
+    process, api = begin(**INLINE)
     run = api.ended(run_id)
 
+    assert process.poll() is None
+    assert [api.call(f"/runs/{other}")["runId"] for other in odd] == [*odd]
+    assert "resuming 5 live runs" in (tmp_path / "log").read_text()
     assert run["steps"]["three"]["output"] == '{"done":["one","two","three"]}'
     assert [call[0] for call in calls(tmp_path, run_id)] == ["one", "two", "two", "three"]
     story = api.story(run_id)
@@ -76,31 +89,6 @@ def test_a_run_goes_on_after_everything_was_killed(begin: Begin, tmp_path: Path)
         "step_handed_off two",
     ]
     assert "step_terminated two" in story
-    said = (tmp_path / "log").read_text()
-    assert f" INFO run={run_id} step=two attempt=2 leasehold.step: noted\n" in said
-
-
-def test_no_holder_keeps_it_from_starting(begin: Begin, tmp_path: Path) -> None:
-    """Remote workers choose their own names, and one may be taken for one of this host."""
-    process, api = begin(**INLINE)
-    hold(tmp_path, "two")
-    odd = {api.start(): pid for pid in ("²", "9" * 5000, "1\0", "")}
-    until(lambda: all(calls(tmp_path, run_id)[1:] for run_id in odd))
-    everything = servers_of(process)
-    process.kill()  # first: it would end the lease of a worker that dies before it
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # none is to hear of the death of another
-        for running_ in everything:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(running_, number)
-    until(lambda: not running(everything))
-    for run_id, pid in odd.items():
-        set_holder(tmp_path, run_id, f"{host_name()}/{pid}@x")
-
-    process, api = begin(**INLINE)
-
-    assert process.poll() is None
-    assert [api.call(f"/runs/{run_id}")["runId"] for run_id in odd] == [*odd]
-    assert "resuming 4 live runs" in (tmp_path / "log").read_text()
 
 
 def set_holder(folder: Path, run_id: str, holder: str) -> None:
@@ -114,9 +102,12 @@ def set_holder(folder: Path, run_id: str, holder: str) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )
-def test_a_signal_drains_it_and_leaves_no_process(begin: Begin, number: signal.Signals) -> None:
+def test_a_signal_drains_it_and_leaves_no_process(
+    begin: Begin, tmp_path: Path, number: signal.Signals
+) -> None:
     process, api = begin()
-    api.ended(api.start())
+    run_id = api.start()
+    api.ended(run_id)
     everything = servers_of(process)
 
     process.send_signal(number)
@@ -125,11 +116,37 @@ def test_a_signal_drains_it_and_leaves_no_process(begin: Begin, number: signal.S
     assert code == 0
     assert len(everything) > 4
     assert running(everything) == set()
+    said = (tmp_path / "log").read_text()
+    assert f" INFO run={run_id} step=two attempt=1 leasehold.step: noted\n" in said
 
 
-def test_a_killed_dev_server_takes_its_servers_along(begin: Begin) -> None:
-    process, _ = begin()
+def test_a_function_server_that_dies_is_started_again_and_a_killed_dev_server_takes_all_along(
+    begin: Begin, tmp_path: Path
+) -> None:
+    """Its workers die with it, and their leases of 600 s are not waited for."""
+    process, api = begin(PIPELINE_LEASE_TTL_S="600", **INLINE)
+    held = hold(tmp_path, "two")
+    run_id = api.start()
+    until(lambda: calls(tmp_path, run_id)[1:])
+    worker = int(calls(tmp_path, run_id)[1][2])
+    masters = children(process.pid)
+    master = next(pid for pid in masters if worker in children(pid))
+
+    os.kill(master, signal.SIGKILL)
+    until(lambda: children(process.pid) - masters)
+    until(lambda: calls(tmp_path, run_id)[2:])
+    held.unlink()
+    run = api.ended(run_id)
+
+    assert run["steps"]["two"]["attempts"]["expired"] == 1
+    assert [call[0] for call in calls(tmp_path, run_id)] == ["one", "two", "two", "three"]
+    events = api.call(f"/runs/{run_id}/trace")["events"]
+    ended = [event["detail"] for event in events if event["type"] == "step_terminated"]
+    assert ended == ["The holder's process is gone."]
+    assert api.story(run_id).count("step_handed_off two") == 1
+    assert "execute_step ended with -9; it starts again" in (tmp_path / "log").read_text()
     everything = servers_of(process)
+    check_nothing_listens_beyond_loopback(everything)
 
     process.kill()
 
@@ -137,27 +154,9 @@ def test_a_killed_dev_server_takes_its_servers_along(begin: Begin) -> None:
     until(lambda: not running(everything))
 
 
-def test_a_function_server_that_dies_is_started_again(begin: Begin, tmp_path: Path) -> None:
-    process, api = begin(**INLINE)
-    first = api.start()
-    api.ended(first)
-    worker = int(calls(tmp_path, first)[0][2])
-    masters = children(process.pid)
-    master = next(pid for pid in masters if worker in children(pid))
-
-    os.kill(master, signal.SIGKILL)
-    until(lambda: children(process.pid) - masters)
-    again = api.start()
-    run = api.ended(again)
-
-    assert run["status"] == "COMPLETED"
-    assert "execute_step ended with -9; it starts again" in (tmp_path / "log").read_text()
-
-
-def test_nothing_listens_beyond_loopback(begin: Begin) -> None:
-    process, _ = begin(**INLINE)
+def check_nothing_listens_beyond_loopback(servers: set[int]) -> None:
     inodes = set()
-    for pid in servers_of(process):
+    for pid in servers:
         for link in Path(f"/proc/{pid}/fd").iterdir():
             target = str(link.readlink()) if link.is_symlink() else ""
             if target.startswith("socket:["):
@@ -166,10 +165,9 @@ def test_nothing_listens_beyond_loopback(begin: Begin) -> None:
     listening = [
         line.split()
         for table in ("tcp", "tcp6")
-        for line in Path(f"/proc/{process.pid}/net/{table}").read_text().splitlines()[1:]
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
         if line.split()[3] == "0A" and line.split()[9] in inodes
     ]
-
     assert len(listening) >= 4
     assert {fields[1].partition(":")[0] for fields in listening} == {"0100007F"}
 

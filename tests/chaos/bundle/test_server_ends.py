@@ -13,7 +13,7 @@ import pytest
 
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.devserver.server_process import running_processes
-from leasehold.worker.stopping.shutdown import ENDING
+from leasehold.worker.stopping.system_signals import ENDING
 from tests.chaos.bundle.conftest import INLINE, Api, calls, settings
 from tests.chaos.bundle.test_many_workers import children_of
 from tests.worlds.ports import own_port

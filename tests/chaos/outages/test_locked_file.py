@@ -53,6 +53,7 @@ def lease_of(file: Path) -> object:
     return lease
 
 
+@pytest.mark.sandboxed
 def test_serve_ends_and_the_next_one_goes_on(tmp_path: Path) -> None:
     with servers(tmp_path) as begin:
         process, api = begin()

@@ -17,7 +17,7 @@ from leasehold.attempt.stop import StopSignal
 from leasehold.domain.status import Termination
 from leasehold.testing import InProcessEngine, step_context
 from leasehold.testing.contexts import RecordingContext
-from leasehold.worker.stopping.shutdown import ShutdownCoordinator
+from leasehold.worker.stopping.system_signals import ShutdownCoordinator
 from tests.chaos.outages.catalog import CALLS, ENTERED, GO_ON
 from tests.chaos.outages.conftest import Make, cancel, reasons
 from tests.worlds.waiting import until
@@ -74,7 +74,8 @@ def held_until_renewed(engine: InProcessEngine, run_id: str) -> bool:
 
 def test_a_lease_that_is_lost_stops_its_handler_while_no_thread_can_be_had(make: Make) -> None:
     called = threading.Event()
-    with make() as engine:
+    often = {"PIPELINE_LEASE_TTL_S": "600", "PIPELINE_HEARTBEAT_S": "1"}
+    with make(**often) as engine:  # it hears of that with a heartbeat, and at no lease's end
         run_id = held(engine)
         (working,) = engine.held_runs()
         working.stop.on_stop(called.set)
@@ -82,6 +83,7 @@ def test_a_lease_that_is_lost_stops_its_handler_while_no_thread_can_be_had(make:
             cancel(engine, run_id)
             until(lambda: working.stop.is_requested)
         assert called.wait(60), "once there are threads again, the callback is called"
+        GO_ON[run_id].set()
 
 
 def test_a_step_that_nothing_can_watch_over_is_deferred(make: Make) -> None:

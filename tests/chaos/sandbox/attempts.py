@@ -20,7 +20,7 @@ from leasehold.testing.contexts import LEASE, MemoryEngine, checkpoint_of, run_a
 from leasehold.worker.context.checkpoints import IncrementalState
 from leasehold.worker.handler.call import InlineRunner
 from leasehold.worker.sandbox.sandbox import Sandbox
-from leasehold.worker.stopping.shutdown import Interrupts
+from leasehold.worker.stopping.system_signals import Interrupts
 from tests.worlds.builders import at_position
 
 

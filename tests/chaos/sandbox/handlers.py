@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -499,3 +500,10 @@ def pays_twice(ctx: StepContext, given: float) -> None:
     ctx.once("first", pay, "first")
     wait_until(given)
     ctx.once("second", pay, "second")
+
+
+def may_open_nothing_more(ctx: StepContext, given: Any) -> Any:
+    """Call, and return more than goes at once, with no descriptor to be had."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    ctx.checkpoint(1, "kept")
+    return "x" * 100_000

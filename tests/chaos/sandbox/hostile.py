@@ -527,10 +527,10 @@ async def is_cancelled(ctx: StepContext, given: Any) -> Any:
 
 @hostile
 def prints(ctx: StepContext, given: Any) -> Any:
-    """Five million bytes to each stream, some of them not text, some past Python."""
+    """A million bytes to each stream, some of them not text, some past Python."""
     print("the first line of stdout", flush=True)  # noqa: T201 - hostile
     garbage = bytes(range(256)) * 40
-    for _ in range(500):
+    for _ in range(50):
         os.write(1, garbage)
         os.write(2, garbage)
     sys.stderr.write("y" * 2**20)

@@ -44,16 +44,16 @@ IN_C: Final = ("blocks_in_c", "holds_the_interpreter")
 HANG_AT_A_LINE: Final = (
     *IN_C,
     "awaits",
-    "backtracks",
     "hangs_in_a_callback",
     "ignores_signals",
     "sleeps",
     "spins",
-    "spins_in_a_coroutine",
     "swallows",
     "takes_signals_over",
     "waits_for_a_thread",
 )
+#: Each of these takes a processor to itself, as `spins` does.
+SPIN: Final = ("backtracks", "spins_in_a_coroutine")
 HANG: Final = (
     "never_ends_its_output",
     "raises_what_hangs",
@@ -67,6 +67,7 @@ HANG: Final = (
 #: that is busy is not what they are about.
 _HURRIED: Final = (
     *HANG_AT_A_LINE,
+    *SPIN,
     *HANG,
     "becomes_another_program",
     "breaks_what_carries_its_answer",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import threading
 import time
 from pathlib import Path
 
 from leasehold import SoftTimeoutError, StepContext
+
+_C_WITH_THE_LOCK = ctypes.PyDLL(None)
 
 
 def sleeps(ctx: StepContext, given: str) -> str:
@@ -32,11 +35,17 @@ def _is_there(given: str) -> bool:
     return Path(given).exists()
 
 
-def computes_in_c(ctx: StepContext, given: str) -> str:
-    """Hold the lock of the interpreter for seconds at a time: no other thread runs meanwhile."""
+def waits_in_c(ctx: StepContext, given: str) -> str:
+    """Hold the lock of the interpreter for seconds at a time: no other thread runs meanwhile.
+
+    It waits for a mutex that is locked: no signal ends the call, and it takes no processor.
+    """
+    mutex, until = ctypes.create_string_buffer(64), (ctypes.c_long * 2)()
+    _C_WITH_THE_LOCK.pthread_mutex_lock(mutex)
     ctx.progress(0.1, str(os.getpid()))
     while not Path(given).exists():
-        sum(range(10**8))  # the line it computes on
+        until[0] = int(time.time()) + 3  # noqa: TID251 - C goes by this clock
+        _C_WITH_THE_LOCK.pthread_mutex_timedlock(mutex, until)  # the line it waits on in C
     return "went on"
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from leasehold import SoftTimeoutError, StepContext
+from leasehold.worker.sandbox.forking import footprint
 from leasehold.worker.sandbox.wire.frames import encoded
 from leasehold.worker.sandbox.wire.messages import LogLine
 
@@ -32,6 +33,14 @@ def _leave_a_process() -> None:
 
 def _leave_an_orphan() -> None:
     subprocess.run(["/bin/sh", "-c", "setsid sleep 600 &"], check=True)
+
+
+def _hide_a_process() -> None:
+    def none(*_: object) -> None:
+        raise ChildProcessError
+
+    _leave_a_process()
+    footprint._WAITID = none  # noqa: SLF001 - the process then says that nothing is left in it
 
 
 def _change_a_limit() -> None:
@@ -47,6 +56,7 @@ LEAVES: Final[dict[str, Callable[[], object]]] = {
     "threads": lambda: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),
     "processes": _leave_a_process,
     "processes (an orphan)": _leave_an_orphan,
+    "processes (that are hidden)": _hide_a_process,
     "open files": lambda: _kept.append(os.dup(0)),
     "exit functions": lambda: atexit.register(int),
     "resource limits": _change_a_limit,

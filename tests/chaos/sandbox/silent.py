@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import time
@@ -29,6 +30,13 @@ def is_deaf(ctx: StepContext, given: Any) -> None:
     while True:
         with suppress(BaseException):
             time.sleep(600)
+
+
+def holds_the_interpreter(ctx: StepContext, given: Any) -> None:
+    """A mutex that is locked twice, in a call of C during which no other thread can run."""
+    mutex, c = ctypes.create_string_buffer(64), ctypes.PyDLL(None)
+    c.pthread_mutex_lock(mutex)
+    c.pthread_mutex_lock(mutex)  # it is in C here
 
 
 def cleans_up(ctx: StepContext, given: Any) -> str:

@@ -6,14 +6,24 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from leasehold.errors import InvalidRequestError
 from leasehold.worker.sandbox import call_server
 from leasehold.worker.sandbox.call_server import CallServer
 from leasehold.worker.sandbox.wire.frames import Channel, GarbledError, encoded
-from leasehold.worker.sandbox.wire.messages import Answer, GetCall, ProgressNote, PutCall
+from leasehold.worker.sandbox.wire.messages import (
+    MAX_CALLS,
+    Answer,
+    CheckBudgetCall,
+    CheckLeaseCall,
+    GetCall,
+    ProgressNote,
+    PutCall,
+)
 from tests.worlds.waiting import until
 
 
@@ -106,6 +116,88 @@ def test_a_child_that_sends_files_faster_than_they_are_stored_has_to_wait() -> N
     answered: list[object] = []
     until(lambda: answered.extend(desk.look()) or len(answered) == 2)
     assert not desk.is_full
+
+
+def test_words_of_an_error_are_cut_to_what_a_message_carries_and_its_code_stays() -> None:
+    """A header has an end; what is longer would end the process in place of the call."""
+
+    class Failing:
+        def check_lease(self) -> None:
+            raise InvalidRequestError(field="x" * 2**20, value="y", allowed="z")
+
+        def check_budget(self) -> None:
+            raise ValueError("x" * 2**20)
+
+    calls: Any = Failing()
+    desk = CallServer(calls, wake=lambda: None)
+
+    desk.take(CheckLeaseCall(call=1), b"")
+    desk.take(CheckBudgetCall(call=2), b"")
+
+    answered: list[Any] = []
+    until(lambda: answered.extend(desk.look()) or len(answered) == 2)
+    known, other = sorted((message for message, _ in answered), key=lambda one: one.call)
+    assert (known.code, len(known.message)) == ("invalid_request", 2000)
+    assert (other.code, other.type, len(other.message)) == (None, "ValueError", 2000)
+
+
+def test_a_child_with_more_calls_than_its_link_makes_is_none_of_ours() -> None:
+    calls: Any = _SlowCalls()
+    desk = CallServer(calls, wake=lambda: None)
+    for number in range(1, MAX_CALLS + 1):
+        desk.take(PutCall(call=number, name="a"), b"")
+
+    with pytest.raises(GarbledError):
+        desk.take(PutCall(call=MAX_CALLS + 1, name="a"), b"")
+
+    calls.files.go_on.set()
+
+
+def test_a_call_that_no_thread_can_be_had_for_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: Any = _SlowCalls()
+    desk = CallServer(calls, wake=lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(call_server, "start_thread", lambda *_: None)
+        desk.take(GetCall(call=1, name="a"), b"")
+        assert (desk.has_waiting, desk.look()) == (True, [])
+
+    answered: list[Any] = []
+    until(lambda: answered.extend(desk.look()) or answered)
+    assert answered == [(Answer(call=1), b"a")]
+    assert not desk.has_waiting
+
+
+def test_a_conversation_is_at_rest_once_all_of_it_was_whole(
+    ends: tuple[Channel, socket.socket],
+) -> None:
+    """Half a frame of one attempt would be the beginning of what the next one says."""
+    channel, far = ends
+    frame = encoded(ProgressNote(fraction=0.5, message=""))
+
+    far.send(frame[:-1])
+    assert list(channel.received()) == []
+    assert not channel.is_at_rest
+
+    far.send(frame[-1:])
+    assert len(list(channel.received())) == 1
+    assert channel.is_at_rest
+
+
+def test_a_long_answer_arrives_whole_and_once(ends: tuple[Channel, socket.socket]) -> None:
+    channel, far = ends
+    message, body = Answer(call=1), bytes(range(256)) * 2**13
+    arrived = bytearray()
+
+    channel.send(message, body)
+    for _ in range(200):  # more than it takes
+        with suppress(BlockingIOError):
+            arrived += far.recv(2**16)
+        channel.flush()
+    with suppress(BlockingIOError):
+        while data := far.recv(2**16):
+            arrived += data
+
+    assert arrived == encoded(message, body) + body
 
 
 def test_a_file_that_is_too_large_to_cross_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

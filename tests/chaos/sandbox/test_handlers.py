@@ -93,6 +93,11 @@ def test_a_large_file_crosses(attempts: Attempts) -> None:
     assert output_of(attempts.run("large_file", 48 * 1024 * 1024)) == "true"
 
 
+def test_a_handler_that_may_open_nothing_more_is_answered_and_heard(attempts: Attempts) -> None:
+    """Linux then refuses to poll even what is open."""
+    assert output_of(attempts.run("may_open_nothing_more")) == f'"{"x" * 100_000}"'
+
+
 def test_many_threads_of_a_handler_may_call_at_once(attempts: Attempts) -> None:
     assert output_of(attempts.run("calls_of_threads", 40)) == "[]"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tests.chaos.sandbox.hostile_place import (
     IMPORTS,
     MEMORY_LIMIT,
     SOFT_S,
+    SPIN,
     HostilePlace,
     Story,
     lines_of,
@@ -91,8 +92,19 @@ def check_each_completed_at_once(stories: Mapping[str, Story], output: Any) -> N
 
 
 def test_what_does_not_end_is_ended_at_its_limit(place: HostilePlace) -> None:
+    check_each_is_ended_at_its_limit(place, HANG_AT_A_LINE, HANG)
+
+
+@pytest.mark.nightly
+def test_nor_do_others_that_spin(place: HostilePlace) -> None:
+    check_each_is_ended_at_its_limit(place, SPIN)
+
+
+def check_each_is_ended_at_its_limit(
+    place: HostilePlace, at_a_line: Sequence[str], elsewhere: Sequence[str] = ()
+) -> None:
     """Neither before it nor long after it, and with the line at which it hung."""
-    stories = place.run(*HANG_AT_A_LINE, *HANG)
+    stories = place.run(*at_a_line, *elsewhere)
 
     assert ways(stories) == all_alike(stories, "agent_timeout_exceeded")
     check_each_failed_once_and_went_on(stories)
@@ -100,7 +112,7 @@ def test_what_does_not_end_is_ended_at_its_limit(place: HostilePlace) -> None:
     assert {name: s for name, s in late.items() if not SOFT_S <= s < SOFT_S + LATE_S} == {}
     assert {
         name: stories[name].stacks
-        for name in HANG_AT_A_LINE
+        for name in at_a_line
         if not re.search(rf"hostile\.py.*\b({lines_of(name)})\b", stories[name].stacks)
     } == {}
     place.check_nothing_is_left()
@@ -229,7 +241,7 @@ def test_an_output_that_is_too_large_blocks_until_the_handler_is_another(
 def test_noise_is_kept_out_of_the_answer_and_bounded_in_the_log(
     place: HostilePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ten million bytes are printed; the log has the first lines."""
+    """Two million bytes are printed; the log has the first lines."""
     caplog.set_level("INFO")
 
     stories = place.run("prints")
@@ -326,6 +338,7 @@ def test_a_handler_whose_lease_is_lost_is_ended_and_records_nothing(place: Hosti
     place.check_nothing_is_left()
 
 
+@pytest.mark.nightly  # test_outages.py has one in the gate, whose attempts have no engine
 def test_a_worker_whose_fork_server_is_killed_works_on(alone: HostilePlace) -> None:
     """The handler kills its parent; the effect on others is not counted as a failure."""
     stories = alone.run("kills_its_parent")
@@ -338,6 +351,7 @@ def test_a_worker_whose_fork_server_is_killed_works_on(alone: HostilePlace) -> N
     alone.check_nothing_is_left()
 
 
+@pytest.mark.nightly  # as above
 def test_a_worker_whose_fork_server_is_frozen_works_on(alone: HostilePlace) -> None:
     """The leftovers of the handler are ended all the same, and so is a frozen process."""
     stories = alone.run("freezes_its_parent")

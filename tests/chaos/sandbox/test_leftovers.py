@@ -96,7 +96,9 @@ def test_a_killed_fork_server_takes_all_along_and_the_next_one_is_there(open_chi
     assert ending_of(open_child("do_nothing")) == Ending(exit_code=0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_a_killed_worker_takes_all_along(start_worker: Start, number: int) -> None:
     worker = start_worker("worker_with_leftovers")
     pids = [int(pid) for pid in worker.call.recv(1000).split()]

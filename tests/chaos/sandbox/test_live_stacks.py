@@ -53,7 +53,7 @@ def stack_with(held: Attempt, lines: list[str]) -> ThreadStack | None:
     [
         ("sleeps", ["the line it sleeps on"]),
         ("spins", ["while not _is_there(given):"]),
-        ("computes_in_c", ["the line it computes on"]),
+        ("waits_in_c", ["the line it waits on in C"]),
         ("awaits", ["the line it awaits on", "the line that its other task awaits on"]),
         ("has_threads", ["the line it joins on", "the line that its thread waits on"]),
     ],

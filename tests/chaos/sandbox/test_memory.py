@@ -95,6 +95,13 @@ def test_linux_tells_in_its_status_what_the_mappings_come_to() -> None:
     del own
 
 
+def test_what_is_swapped_out_is_taken_all_the_same() -> None:
+    """Else a step that eats all memory would be held to its limit only while there is no swap."""
+    status = "VmRSS:\t   900 kB\nRssAnon:\t   10 kB\nRssShmem:\t   2 kB\nVmSwap:\t    500 kB\n"
+
+    assert own_bytes(status, nothing) == 512 * KIB
+
+
 def test_what_gvisor_tells_are_mappings_alone() -> None:
     own = own_bytes(STATUS_IN_GVISOR, lambda: SMAPS_IN_GVISOR)
 

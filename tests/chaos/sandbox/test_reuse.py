@@ -68,30 +68,44 @@ def test_what_was_cleared_away_keeps_no_process_from_being_used_again(attempts: 
     assert len({run(attempts, "uses_much") for _ in range(4)}) == 1
 
 
-@pytest.mark.parametrize(
-    "what",
-    [pytest.param(it, marks=pytest.mark.cold if it == "memory" else ()) for it in reused.LEAVES],
-)
+@pytest.fixture
+def shared(sandbox: Sandbox, tmp_path: Path) -> Attempts:
+    """Attempts as above, whose fork server serves other tests as well."""
+    return Attempts(sandbox, tmp_path, reuse=10)
+
+
+@pytest.mark.parametrize("what", [it for it in reused.LEAVES if it != "memory"])
 def test_an_attempt_that_leaves_something_ends_its_process(
-    attempts: Attempts, what: str, caplog: pytest.LogCaptureFixture
+    shared: Attempts, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing of it reaches the next one, and the log says once why a step is not faster."""
+    check_it_ends_its_process(shared, what, caplog, 320)
 
-    def memory() -> Any:
-        # half of it is kept; a process begins with 20, and with 120 where it is forked in a test
-        return attempts.held(memory=(160 if what == "memory" else 320) * MIB)
 
-    first, second = (run(attempts, "leaves", given, held=memory()) for given in ("", what))
+@pytest.mark.cold  # a process begins with 20 MiB, and with 120 where it is forked in a test
+def test_an_attempt_that_leaves_half_of_its_memory_ends_its_process(
+    attempts: Attempts, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_it_ends_its_process(attempts, "memory", caplog, 160)
 
-    third = run(attempts, "leaves", "", held=memory())
+
+def check_it_ends_its_process(
+    attempts: Attempts, what: str, caplog: pytest.LogCaptureFixture, limit_mib: int
+) -> None:
+    step, limit = f"leaves {what}", limit_mib * MIB
+
+    first, second, third = (
+        run(attempts, "leaves", given, held=attempts.held(memory=limit), step_type=step)
+        for given in ("", what, "")
+    )
 
     assert first == second != third
     until(lambda: is_gone(first))
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     (warning,) = [text for text in warnings if "not used again" in text]
     assert warning == (
-        "the process of step step is not used again, whatever its reuse: its handler has left or "
-        f"changed {what.partition(' (')[0]}"
+        f"the process of step {step} is not used again, whatever its reuse: its handler has left "
+        f"or changed {what.partition(' (')[0]}"
     )
 
 
@@ -220,9 +234,8 @@ def test_a_sandbox_that_is_closed_ends_what_waits(attempts: Attempts) -> None:
     assert is_gone(first)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly  # test_leftovers.py kills one whose processes are at work
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_worker_takes_what_waits_along(start_worker: Start, number: int) -> None:
     worker = start_worker("worker_with_one_that_waits")
     pids = [int(pid) for pid in worker.call.recv(1000).split()]

@@ -22,7 +22,7 @@ from tests.worlds.processes import spawned
 from tests.worlds.waiting import until
 
 _TALK = ("prints", "has_a_child_that_prints", "logs", "progresses", "calls")
-_HANG = ("sleeps", "is_deaf", "cleans_up")
+_HANG = ("sleeps", "is_deaf", "holds_the_interpreter", "cleans_up")
 
 
 class AtLimit(NamedTuple):
@@ -70,6 +70,16 @@ def test_a_handler_that_hears_nothing_is_killed(at_limit: dict[str, AtLimit]) ->
     assert result.reason is Termination.SILENCE_LIMIT_EXCEEDED
     assert "in is_deaf" in result.stacks
     assert held.is_killed
+
+
+def test_the_stack_of_a_silent_handler_is_written_although_it_holds_the_interpreter(
+    at_limit: dict[str, AtLimit],
+) -> None:
+    """Its worker has to send a signal for it: its own clock is set for its time alone."""
+    result = at_limit["holds_the_interpreter"].result
+
+    assert isinstance(result, LimitExceeded)
+    assert "c.pthread_mutex_lock(mutex)  # it is in C here" in result.stacks
 
 
 def test_a_handler_may_clean_up(at_limit: dict[str, AtLimit]) -> None:

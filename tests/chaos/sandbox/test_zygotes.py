@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.worker.sandbox.forking import children as children_module
 from leasehold.worker.sandbox.forking.child import Child, Ending
 from leasehold.worker.sandbox.forking.children import Children
 from tests.chaos.sandbox import programs
@@ -168,11 +169,14 @@ def test_a_zygote_that_is_killed_takes_its_children_along_and_is_replaced(
     assert _zygote(children, module) != zygote
 
 
-def test_the_zygote_that_was_used_longest_ago_makes_room(children: Children, write: Write) -> None:
+def test_the_zygote_that_was_used_longest_ago_makes_room(
+    children: Children, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children_module, "_MOST", 4)
     before = descriptors()
     first, second = (_zygote(children, module) for module in (write(""), write("")))
 
-    for _ in range(15):
+    for _ in range(3):
         children.note_fit(write(""))
 
     until(lambda: is_gone(first))

@@ -20,6 +20,7 @@ SEEDS = (1, 2, 3)
 KINDS = ["sqlite", "firestore"] if os.environ.get("LEASEHOLD_STORM") else ["sqlite"]
 
 
+@pytest.mark.nightly  # tests/conformance/test_wrong_deploys.py has the rules, without processes
 @pytest.mark.sandboxed
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_deployed_by_mistake_and_put_right_gives_no_run_up(

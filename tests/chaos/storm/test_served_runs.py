@@ -6,6 +6,8 @@ from contextlib import closing, suppress
 from http.client import HTTPException
 from pathlib import Path
 
+import pytest
+
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.delivery import Delivery, DeliveryState
@@ -24,6 +26,7 @@ PATIENCE_S = 90.0
 DELIVERIES = Query("deliveries")
 
 
+@pytest.mark.sandboxed
 def test_a_server_that_is_killed_as_it_announces_loses_no_announcement(tmp_path: Path) -> None:
     environ = settings_in(tmp_path) | {
         "LEASEHOLD_CATALOG": "tests.chaos.storm.function_catalog",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,14 @@ TIME_IN_IMAGE = 315532801
 
 #: The program `functions-framework`; as for any program, its working folder is not on its path.
 SERVER = ("-P", "-m", "functions_framework")
+
+#: Calls functions as that program has them, in one process: a server of each takes two.
+CALLER = """
+import functions_framework, json, sys
+for name, path, body in json.loads(sys.argv[1]):
+    app = functions_framework.create_app(name, "main.py")
+    print(json.dumps(app.test_client().post(path, json=body).json))
+"""
 
 
 @dataclass(frozen=True)
@@ -87,10 +96,11 @@ class Deployed:
     image: Image
     logs: Path
     settings: dict[str, str]
+    project: str
     ports: dict[str, int] = field(
         default_factory=lambda: {name: own_port() for name in FUNCTIONS.keys()}  # noqa: SIM118 - a registry
     )
-    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]}"
@@ -112,13 +122,42 @@ class Deployed:
         except OSError:
             return {}
 
-    def boot(self) -> None:
-        """Start every function of the table."""
-        for function in FUNCTIONS:
-            self.start(function)
+    def called(self, *calls: tuple[str, str, Any]) -> list[dict[str, Any]]:
+        """Return the answers of functions that no server was started for, in order.
 
-    def start(self, function: FunctionEntry, **further: str) -> subprocess.Popen[str]:
-        """Start one function, with the command of its image; `further` variables go first."""
+        Args:
+            calls: of each its function, a path and a body.
+        """
+        words = ("python", "-P", "-c", CALLER, json.dumps(calls))
+        done = self.image.environment.run(*words, cwd=self.image.bundle, **self.settings)
+        assert done.returncode == 0, done.stderr
+        (self.logs / "called").write_text(done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def published(self) -> list[dict[str, Any]]:
+        """Return what Eventarc's subscription would push of the messages that were published."""
+        asked = {"subscription": _subscription(self.project), "max_messages": 10}
+        with _subscriber() as client:
+            received = client.pull(asked, retry=None, timeout=5.0).received_messages
+        return [
+            {
+                "message": {
+                    "data": base64.b64encode(one.message.data).decode(),
+                    "attributes": dict(one.message.attributes),
+                    "messageId": one.message.message_id,
+                },
+                "subscription": _subscription(self.project),
+            }
+            for one in received
+        ]
+
+    def boot(self, names: Iterable[str]) -> None:
+        """Start these functions."""
+        for name in names:
+            self.start(FUNCTIONS[name])
+
+    def start(self, function: FunctionEntry) -> None:
+        """Start one function, with the command of its image."""
         environ = {
             "FUNCTION_TARGET": function.name,
             "HOST": "127.0.0.1",
@@ -129,20 +168,19 @@ class Deployed:
             process = subprocess.Popen(
                 [self.image.environment.folder / "bin" / "python", *SERVER],
                 cwd=self.image.bundle,
-                env=self.image.environment.environ | self.settings | environ | further,
+                env=self.image.environment.environ | self.settings | environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 text=True,
             )
-        self.processes.append(process)
-        return process
+        self.processes[function.name] = process
 
     def stop(self) -> None:
-        for process in self.processes:
+        for process in self.processes.values():
             process.terminate()
-        for process in self.processes:
+        for process in self.processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
             with contextlib.suppress(ProcessLookupError):
@@ -151,8 +189,10 @@ class Deployed:
 
 
 @contextlib.contextmanager
-def deployed(image: Image, logs: Path) -> Iterator[Deployed]:
-    """Boot the functions of an image, and stop them in the end."""
+def deployed(
+    image: Image, logs: Path, names: Collection[str], **further: str
+) -> Iterator[Deployed]:
+    """Boot functions of an image, with `further` variables, and stop them in the end."""
     project = f"p-{secrets.token_hex(8)}"
     with storage_bucket() as (storage, bucket), CloudTasksDouble() as tasks:
         settings = {
@@ -165,12 +205,14 @@ def deployed(image: Image, logs: Path) -> Iterator[Deployed]:
             "PUBSUB_EMULATOR_HOST": pubsub_host(),
             "STORAGE_EMULATOR_HOST": storage,
             "CLOUD_TASKS_EMULATOR_URL": tasks.start(),
+            **further,
         }
-        functions = Deployed(image, logs, settings)
+        functions = Deployed(image, logs, settings, project)
+        pushed_to = functions.url("deliver_notification") if "deliver_notification" in names else ""
         settings["LEASEHOLD_FUNCTION_URL"] = functions.url("execute_step")
         try:
-            with subscription(project, functions.url("deliver_notification")):
-                functions.boot()
+            with subscription(project, pushed_to):
+                functions.boot(names)
                 yield functions
         finally:
             tasks.stop_deliveries()
@@ -179,16 +221,27 @@ def deployed(image: Image, logs: Path) -> Iterator[Deployed]:
 
 @contextlib.contextmanager
 def subscription(project: str, url: str) -> Iterator[None]:
-    """Have the emulator of Pub/Sub push what is published, as Eventarc's subscription does."""
-    name = f"projects/{project}/subscriptions/eventarc-runs"
+    """Have the emulator of Pub/Sub push what is published, as Eventarc's subscription does.
+
+    Where there is no URL it keeps that until it is pulled.
+    """
     topic: dict[str, Any] = {"name": f"projects/{project}/topics/runs"}
     with grpc.insecure_channel(pubsub_host()) as channel:
         PublisherClient(transport=PublisherGrpcTransport(channel=channel)).create_topic(
             topic, **ONE_TRY
         )
-        subscriber = SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
-        subscriber.create_subscription(
-            {"name": name, "topic": topic["name"], "push_config": {"push_endpoint": url}}, **ONE_TRY
-        )
+    name, push = _subscription(project), {"push_config": {"push_endpoint": url}} if url else {}
+    with _subscriber() as client:
+        client.create_subscription({"name": name, "topic": topic["name"], **push}, **ONE_TRY)
         yield
-        subscriber.delete_subscription({"subscription": name}, **ONE_TRY)
+        client.delete_subscription({"subscription": name}, **ONE_TRY)
+
+
+@contextlib.contextmanager
+def _subscriber() -> Iterator[SubscriberClient]:
+    with grpc.insecure_channel(pubsub_host()) as channel:
+        yield SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
+
+
+def _subscription(project: str) -> str:
+    return f"projects/{project}/subscriptions/eventarc-runs"

@@ -97,6 +97,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "c.py": (lambda it: it.write_bytes(b"\xff = 1"), "pipelines/c.py"),
     "d.py": (lambda it: it.write_text("(" * 500), "pipelines/d.py:1: too many nested"),
     "signing.pem": (lambda it: it.write_text("x"), "is by its name a file of secrets"),
+    "OLD.PEM": (lambda it: it.write_text("x"), "is by its name a file of secrets"),
     "id_rsa": (lambda it: it.write_text("x"), "is by its name a file of secrets"),
     "service-account-7.json": (lambda it: it.write_text("x"), "is by its name a file of secrets"),
     "prod.env": (lambda it: it.write_text("x"), "is by its name a file of secrets"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import pip
 import pytest
 
 from leasehold.registry.function_table import FUNCTIONS
@@ -16,27 +16,15 @@ from tests.deploy.bundle.deployed import Deployed, Image, deployed
 from tests.worlds.emulators import need_firestore, need_pubsub
 from tests.worlds.waiting import until
 
-
-@pytest.fixture
-def functions(image: Image, tmp_path: Path) -> Iterator[Deployed]:
-    need_firestore()
-    need_pubsub()
-    (tmp_path / "logs").mkdir()
-    with deployed(image, tmp_path / "logs") as functions:
-        yield functions
+#: The functions that a run needs, with both kinds of gunicorn's workers.
+NEEDED = ("execute_step", "serve_api")
 
 
 def test_all_that_its_requirements_need_is_among_them(image: Image) -> None:
-    """`pip check`, which a build fails with."""
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(image.environment.folder / "bin" / "python"),
-    )
+    """`pip check`, which a build fails with; pip is a guest, as `pip --python` has it."""
+    program = str(Path(pip.__file__).parent)
 
-    checked = image.environment.run(*pip, "check", cwd=image.environment.folder)
+    checked = image.environment.run("python", program, "check", cwd=image.environment.folder)
 
     assert checked.stdout == "No broken requirements found.\n", checked.stdout + checked.stderr
 
@@ -73,51 +61,73 @@ def test_its_byte_code_outlives_the_times_that_files_get_in_an_image(image: Imag
     assert {path.read_bytes()[4:8] for path in compiled} == {b"\3\0\0\0"}
 
 
+@pytest.mark.parametrize(
+    "served",
+    [NEEDED, pytest.param((*FUNCTIONS.keys(),), marks=pytest.mark.nightly)],
+    ids=["those of a run", "all"],
+)
 def test_each_function_boots_from_it_and_does_its_part_of_a_run(
-    functions: Deployed, tmp_path: Path
+    image: Image, tmp_path: Path, served: tuple[str, ...]
 ) -> None:
     """A run is started, its steps are executed, it is swept, asked a lease for, and announced."""
+    need_firestore()
+    need_pubsub()
+    (tmp_path / "logs").mkdir()
+    # A server that is told this number ends each worker that is silent for longer.
+    with deployed(image, tmp_path / "logs", served, CLOUD_RUN_TIMEOUT_SECONDS="1") as functions:
+        check_run(functions, tmp_path, served)
+        check_that_workers_outlive_an_idle_instance(functions)
+
+
+def check_run(functions: Deployed, tmp_path: Path, served: tuple[str, ...]) -> None:
     (tmp_path / "page.md").write_text("# Page\n\nEach queue keeps 7 days of messages at most.\n")
     start = {"pipeline": "review", "input": {"folder": str(tmp_path)}}
     call = functions.answer
 
     run_id = until(lambda: call("serve_api", "/runs", start).get("runId"), 60)
     until(lambda: call("serve_api", f"/runs/{run_id}").get("status") == "COMPLETED", 60)
-    until(lambda: call("sweep_dead_letters", "/", {}).get("deadLettered") == 0)
-    acquire = {"runId": run_id, "holder": "vm-1"}
-    refused = f"Nothing to claim: run {run_id} is COMPLETED."
-    until(lambda: refused in str(call("manage_lease", "/leases:acquire", acquire)))
-    until(lambda: f'"{run_id}"' in functions.log("deliver_notification"))
+    others = (
+        ("sweep_dead_letters", "/", {}),
+        ("manage_lease", "/leases:acquire", {"runId": run_id, "holder": "vm-1"}),
+        ("derive_budgets", "/", {}),
+    )
+    if served == NEEDED:
+        (message,) = until(functions.published)
+        announcement = ("deliver_notification", "/", message)
+        swept, leased, derived, _ = functions.called(*others, announcement)
+        assert f'"{run_id}"' in functions.log("called")
+    else:
+        until(lambda: f'"{run_id}"' in functions.log("deliver_notification"))
+        swept, leased, derived = (until(partial(call, *other), 60) for other in others)
 
+    assert swept["deadLettered"] == 0
+    assert leased["error"]["message"] == f"Nothing to claim: run {run_id} is COMPLETED."
+    assert "error" not in derived
     assert until(lambda: call("serve_api", f"/runs/{run_id}/output").get("verdict"))
 
 
-@pytest.mark.parametrize("name", ["execute_step", "serve_api"])  # gunicorn's two kinds of workers
-def test_a_worker_outlives_that_its_instance_was_idle_without_cpu(
-    image: Image, tmp_path: Path, name: str
-) -> None:
-    """The arbiter wakes up first, as it may: it kills no worker that was silent for too long."""
-    store = {
-        "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/files",
-    }
-    function = Deployed(image, tmp_path, store)
-    try:
-        arbiter = function.start(FUNCTIONS[name], CLOUD_RUN_TIMEOUT_SECONDS="1").pid
-        until(lambda: function.answer(name, "/health"), 60)
-        (worker,) = children(arbiter)
+def check_that_workers_outlive_an_idle_instance(functions: Deployed) -> None:
+    """Have instances go without CPU, with both of gunicorn's kinds of workers.
 
+    The arbiter wakes up first, as it may: it kills no worker that was silent for too long.
+    """
+    names = ("execute_step", "serve_api")
+    arbiters = [functions.processes[name].pid for name in names]
+    workers = [worker for arbiter in arbiters for worker in children(arbiter)]
+    assert len(workers) == len(arbiters)
+
+    for arbiter in arbiters:
         os.killpg(arbiter, signal.SIGSTOP)
-        until(lambda: states(arbiter, worker) == "TT")
+    until(lambda: set(states(*arbiters, *workers)) == {"T"})
+    for arbiter in arbiters:
         os.kill(arbiter, signal.SIGCONT)
-        over = time.monotonic() + 4  # it looks at its workers once a second
-        until(lambda: time.monotonic() > over)
+    over = time.monotonic() + 4  # it looks at its workers once a second
+    until(lambda: time.monotonic() > over)
+    for arbiter in arbiters:
         os.killpg(arbiter, signal.SIGCONT)
 
-        assert function.answer(name, "/health")
-        assert children(arbiter) == [worker]
-    finally:
-        function.stop()
+    assert all(functions.answer(name, "/health") for name in names)
+    assert [worker for arbiter in arbiters for worker in children(arbiter)] == workers
 
 
 def children(pid: int) -> list[int]:

@@ -313,8 +313,8 @@ def test_a_store_of_a_newer_version_is_found_and_left_as_it_is(shell: Shell) -> 
 
 
 def test_damage_is_found(shell: Shell) -> None:
-    for number in range(300):
-        put(shell, Ref("runs", f"r-{number}"), {"pipeline": "x" * 200})
+    for number in range(30):
+        put(shell, Ref("runs", f"r-{number}"), {"pipeline": "x" * 2000})
     file = shell.folder / STORE
     content = bytearray(file.read_bytes())
     middle = len(content) // 2 // 4096 * 4096

@@ -11,6 +11,8 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
 from leasehold.integrations.adk import model
+from leasehold.integrations.adk.model import _used
+from leasehold.integrations.prices import Used
 
 CONFIG = {
     "audio_timestamp", "audio_transcription_config", "automatic_continuation",
@@ -63,6 +65,19 @@ def test_what_differs_in_each_attempt_is_no_other_request() -> None:
 
     assert model.request_of(one) == model.request_of(other)
     assert model.request_of(one) != model.request_of(third)
+
+
+def test_tokens_of_a_cache_and_of_thoughts_are_counted_as_such() -> None:
+    """They have other prices."""
+    usage = types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=5,
+        tool_use_prompt_token_count=1,
+        cached_content_token_count=3,
+        candidates_token_count=7,
+        thoughts_token_count=11,
+    )
+
+    assert _used("m", usage) == Used("m", 6, 18, cache_read_tokens=3)
 
 
 def test_a_request_with_bytes_and_schemas_is_json() -> None:

@@ -21,10 +21,13 @@ from pydantic import BaseModel
 from leasehold.errors import (
     ContinuedError,
     InvalidRequestError,
+    LeaseholdError,
     LeaseLostError,
+    StoreUnavailableError,
     UnrestorableResultError,
 )
 from leasehold.integrations.langgraph import LeaseholdMiddleware, durable
+from leasehold.integrations.prices import Used
 from leasehold.testing import FrozenClock, RecordingContext, step_context
 from tests.integrations.langgraph.answering import ScriptedModel
 
@@ -231,6 +234,38 @@ def test_an_agent_within_a_tool_has_its_own_calls(in_threads: bool) -> None:
     assert texts[2:4] == ["salt 1, salt 2", "iron 1, iron 2"]
 
 
+def test_a_call_under_the_id_of_an_earlier_one_is_another_call() -> None:
+    """Some models number the calls of each message anew."""
+    made = []
+
+    @tool
+    def look() -> str:
+        """Look."""
+        made.append("look")
+        return f"seen {len(made)}"
+
+    called = {"name": "look", "args": {}, "id": "call-0"}
+    _, second = twice(
+        lambda turn: AIMessage("Done.") if turn == 2 else AIMessage("", tool_calls=[called]), [look]
+    )
+
+    assert [each.text for each in second["messages"] if each.type == "tool"] == ["seen 1", "seen 2"]
+
+
+def test_tokens_of_a_cache_are_counted_as_such() -> None:
+    """They have other prices."""
+    details = {"cache_read": 3, "cache_creation": 2}
+    usage = {"input_tokens": 9, "output_tokens": 7, "total_tokens": 16}
+    said = AIMessage("Done.", usage_metadata={**usage, "input_token_details": details})
+    used: list[Used] = []
+
+    with step_context() as ctx, durable(ctx, price=lambda each: float(used.append(each) or 0)):
+        agent = create_agent(Answers(says=lambda _: said), [], middleware=[LeaseholdMiddleware()])
+        invoked(agent, "Go.", in_threads=False)
+
+    assert used == [Used("gpt-4o", 9, 7, cache_read_tokens=3, cache_write_tokens=2)]
+
+
 @in_both_ways
 def test_a_call_that_failed_does_not_move_the_others(in_threads: bool) -> None:
     """The second attempt has no failure, and the same results."""
@@ -277,7 +312,10 @@ def test_outside_of_a_step_an_agent_runs_as_without_it(in_threads: bool) -> None
 
 
 @in_both_ways
-def test_a_lost_lease_passes_a_middleware_that_tries_tools_again(in_threads: bool) -> None:
+@pytest.mark.parametrize("ends_with", [LeaseLostError, StoreUnavailableError])
+def test_what_ends_an_attempt_passes_a_middleware_that_tries_tools_again(
+    in_threads: bool, ends_with: type[LeaseholdError]
+) -> None:
     """Each further try would be one more paid call."""
     clock, called = FrozenClock(skips_waits=True), []
 
@@ -285,12 +323,14 @@ def test_a_lost_lease_passes_a_middleware_that_tries_tools_again(in_threads: boo
     def search(words: str) -> str:
         """Search."""
         called.append(words)
+        if ends_with is StoreUnavailableError:  # as a call of the context in the tool meets it
+            raise StoreUnavailableError(store="store", problem="it is away")
         clock.advance(timedelta(days=366))
         return "found"
 
     again = ToolRetryMiddleware(max_retries=3, initial_delay=0.0)
     asked = asks(("search", {"words": "a"}))
-    with step_context(clock=clock) as ctx, pytest.raises(LeaseLostError):
+    with step_context(clock=clock) as ctx, pytest.raises(ends_with):
         run(ctx, asked, [search], middleware=[again], in_threads=in_threads)
 
     assert called == ["a"]

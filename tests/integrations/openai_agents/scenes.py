@@ -39,7 +39,7 @@ class Told(ScriptedModel):
     """A model that calls each of these tools in turn, and then says what they returned."""
 
     def __init__(self, name: str, *calls: tuple[str, dict[str, Any]]) -> None:
-        super().__init__([ModelStep.respond(self._answer)] * 100)
+        super().__init__([ModelStep.respond(self._answer)] * (len(calls) + 1))
         self._name, self._tools = name, calls
 
     def _answer(self, call: Any) -> ModelStep:
@@ -154,6 +154,13 @@ async def agent_as_tool(_: dict[str, Any]) -> Any:
     return (await Runner.run(outer, "Go")).final_output
 
 
+async def handed_over(_: dict[str, Any]) -> Any:
+    """The second agent has its own model; to it, the hand-off is a first result."""
+    second = agent(("transfer_to_second", {}), ("fetch", {"page": 1}), name="second")
+    first = agent(("transfer_to_second", {}), name="first", handoffs=[second])
+    return (await Runner.run(first, "Go")).final_output
+
+
 async def guarded(_: dict[str, Any]) -> Any:
     @input_guardrail
     async def check(*_: Any) -> GuardrailFunctionOutput:
@@ -230,6 +237,12 @@ async def at_once(_: dict[str, Any]) -> Any:
     return await asyncio.gather(*map(one, [1, 2, 3, 3]))
 
 
+async def excused(_: dict[str, Any]) -> Any:
+    """Go on, whatever becomes of an agent."""
+    going = Runner.run(agent(("fetch", {"page": 0})), "Go")
+    return [str(result) for result in await asyncio.gather(going, return_exceptions=True)]
+
+
 async def unnamed(_: dict[str, Any]) -> Any:
     return (await Runner.run(agent(name=" "), "Go")).final_output
 
@@ -295,6 +308,11 @@ PLAYED: list[tuple[str, list[str], object]] = [
         "agent_as_tool",
         ["outer 1", "inner 1", "fetch 1", "inner 2", "outer 2"],
         """outer: ["inner: ['page 1']"]""",
+    ),
+    (
+        "handed_over",
+        ["first 1", "second 2", "fetch 1", "second 3"],
+        """second: ['{"assistant": "second"}', 'page 1']""",
     ),
     (
         "guarded",

@@ -51,6 +51,17 @@ def test_an_attempt_ends_in_time_although_a_call_of_another_agent_is_under_way(
     assert len(MADE) == len(set(MADE)) == (9 + 10) + (1 + 2)
 
 
+def test_an_outage_defers_an_attempt_that_goes_on_whatever_becomes_of_its_agents(
+    engine: InProcessEngine, tmp_path: Path
+) -> None:
+    """Else its output lacks what an agent was about to find."""
+    DOES.append(lambda: engine.faults.store_away(27))  # as the attempt has to end, of its 30 s
+    run = played(engine, "excused", tmp_path)
+
+    assert (run.status, run.steps["scene"].attempts.deferred) == ("COMPLETED", 1)
+    assert "page 0" in str(output_of(run))
+
+
 def test_a_tool_that_no_agent_has_is_said_to_be_unknown(
     engine: InProcessEngine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,8 +14,12 @@ import pytest
 from agents import ModelSettings, Tool
 from agents.items import TResponseInputItem, TResponseOutputItem
 from agents.models.interface import Model
+from agents.usage import Usage
+from openai.types.responses.response_usage import InputTokensDetails
 
 from leasehold.integrations.openai_agents import request
+from leasehold.integrations.openai_agents.model import _used
+from leasehold.integrations.prices import Used
 
 #: The types of items that were looked at, and whose fields are all of these.
 ITEMS = {
@@ -93,6 +97,14 @@ def test_what_differs_in_each_attempt_is_no_other_request(
 ) -> None:
     assert _request(ModelSettings(**one)) == _request(ModelSettings(**other))
     assert _request(ModelSettings()) != _request(ModelSettings(temperature=0.5))
+
+
+def test_tokens_of_a_cache_are_counted_as_such() -> None:
+    """They have another price."""
+    details = InputTokensDetails.model_construct(cached_tokens=3)
+    usage = Usage(input_tokens=5, input_tokens_details=details, output_tokens=7)
+
+    assert _used("m", usage) == Used("m", 5, 7, cache_read_tokens=3)
 
 
 def _request(settings: ModelSettings) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An MCP server with one tool: `python library_server.py FILE` notes in a file what it is asked."""
+"""An MCP server with one tool: `python -m library_server FILE` notes in FILE what it is asked."""
 
 import sys
 from pathlib import Path

@@ -10,10 +10,10 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
-from fastmcp.client.transports import StdioTransport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -32,7 +32,6 @@ from pydantic_ai import (
 from pydantic_ai.capabilities import Instrumentation
 from pydantic_ai.durable_exec import JSON_CODEC
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -41,14 +40,16 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.instrumented import InstrumentationSettings
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, DynamicToolset, ToolsetTool
 from pydantic_ai.usage import RequestUsage
+from pydantic_core import SchemaValidator, core_schema
 
 from leasehold.errors import InvalidRequestError, UnrestorableResultError
 from leasehold.integrations.durable import warn_of_version
 from leasehold.integrations.pydantic_ai import LeaseholdDurability, durable
 from leasehold.integrations.pydantic_ai.durability import without_defaults
 from leasehold.testing import RecordingContext, step_context
-from tests.integrations.pydantic_ai import library_server
 from tests.worlds.waiting import until
 
 Work = Callable[[RecordingContext], Awaitable[Any]]
@@ -330,9 +331,99 @@ def test_an_agent_within_a_tool_keeps_its_own_calls() -> None:
     assert made == ["model", "model", "look", "model", "delegated", "delegated", "model"]
 
 
+def test_tools_that_a_function_makes_are_not_made_again_for_what_is_recorded() -> None:
+    made: list[str] = []
+
+    def tools(ctx: RunContext[None]) -> FunctionToolset[None]:
+        def look(n: int) -> str:
+            made.append(f"look {n}")
+            return f"page {n}"
+
+        made.append("tools")
+        return FunctionToolset([look], id="shelf")
+
+    agent = Agent(
+        script(call("look", n=3), text("seen"), made=made),
+        name="reader",
+        toolsets=[DynamicToolset(tools, id="library")],
+        capabilities=[LeaseholdDurability()],
+    )
+    once: list[list[str]] = []
+
+    async def work(ctx: RecordingContext) -> str:
+        output = (await agent.run("Look!")).output
+        once.append(list(made))
+        return output
+
+    assert attempts(work) == ["seen"] * 2
+    assert once[0] == once[1]
+    assert {"tools", "look 3"} <= set(made)
+
+
+class Server(AbstractToolset[None]):
+    """A server of tools, as the library takes one, without its client.
+
+    Args:
+        made: notes each start, and each call of the tool.
+    """
+
+    id = "library"
+    cache_tools = include_instructions = False
+
+    def __init__(self, made: list[str]) -> None:
+        self._made = made
+
+    async def __aenter__(self) -> Self:
+        self._made.append("started")
+        return self
+
+    def tool_for_tool_def(
+        self,
+        tool_def: ToolDefinition,
+        *,
+        ctx: RunContext[None],  # noqa: ARG002 - the library's
+    ) -> ToolsetTool[None]:
+        any_arguments = SchemaValidator(core_schema.dict_schema())
+        return ToolsetTool(
+            toolset=self, tool_def=tool_def, max_retries=1, args_validator=any_arguments
+        )
+
+    async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
+        return {"look": self.tool_for_tool_def(ToolDefinition(name="look"), ctx=ctx)}
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], *_: Any) -> str:
+        self._made.append(f"{name} {tool_args['n']}")
+        return f"page {tool_args['n']}"
+
+
+def test_a_server_of_tools_is_not_started_for_what_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    monkeypatch.setitem(sys.modules, "pydantic_ai.mcp", SimpleNamespace(MCPToolset=Server))
+    agent = Agent(
+        script(call("look", n=3), text("seen")),
+        name="reader",
+        toolsets=[Server(made)],
+        capabilities=[LeaseholdDurability()],
+    )
+
+    async def work(ctx: RecordingContext) -> str:
+        return (await agent.run("Look!")).output
+
+    assert attempts(work) == ["seen"] * 2
+    assert made == ["started", "look 3"]
+
+
+@pytest.mark.nightly  # to import its client takes two seconds of CPU
 def test_a_server_of_tools_is_not_started_again_for_what_is_recorded(tmp_path: Path) -> None:
+    from fastmcp.client.transports import StdioTransport  # noqa: PLC0415 - see the mark
+    from pydantic_ai.mcp import MCPToolset  # noqa: PLC0415
+
+    from tests.integrations.pydantic_ai import library_server  # noqa: PLC0415
+
     noted = tmp_path / "noted"
-    transport = StdioTransport(sys.executable, [library_server.__file__, str(noted)])
+    transport = StdioTransport(sys.executable, ["-m", library_server.__name__, str(noted)])
     agent = Agent(
         script(call("look", n=3), text("seen")),
         name="reader",

@@ -161,7 +161,7 @@ def test_an_attempt_that_is_asked_to_stop_ends_before_the_next_call() -> None:
 
 def test_a_store_that_is_away_delays_an_agent_and_fails_no_attempt(tmp_path: Path) -> None:
     with testing.engine(away, tmp_path) as engine:
-        away.DOES.append(lambda: engine.faults.store_away(3600))
+        away.DOES.append(lambda: engine.faults.store_away(300))
         run = engine.start("away", None)
         done = engine.run_until_settled(run.run_id)
 

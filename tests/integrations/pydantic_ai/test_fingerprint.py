@@ -185,7 +185,12 @@ def test_each_field_that_a_model_can_be_sent_is_decided_on() -> None:
 
 
 def asked(
-    attempt: int, *, instructions: str = "Be brief.", prompt: str = "Look!", **settings: Any
+    attempt: int,
+    *,
+    system: str = "You look.",
+    instructions: str = "Be brief.",
+    prompt: str = "Look!",
+    **settings: Any,
 ) -> dict[str, object]:
     """Return what a model is asked in an attempt: one differs from another in times and ids."""
     at = datetime(2026, 1, attempt, tzinfo=UTC)
@@ -193,7 +198,7 @@ def asked(
     generated = f"pyd_ai_{attempt}"
     messages: list[ModelMessage] = [
         ModelRequest(
-            [SystemPromptPart("You look.", timestamp=at), UserPromptPart(prompt, timestamp=at)],
+            [SystemPromptPart(system, timestamp=at), UserPromptPart(prompt, timestamp=at)],
             timestamp=at,
             instructions=instructions,
             metadata={"attempt": attempt},
@@ -222,6 +227,7 @@ def test_what_differs_in_each_attempt_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
+        ({"system": "You hear."}, "instructions"),
         ({"instructions": "Be long."}, "instructions"),
         ({"prompt": "Look away!"}, "messages"),
         ({"temperature": 0.5}, "settings"),

@@ -9,10 +9,22 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models import test
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from leasehold import AgentClientError, PermanentError
 from leasehold.domain.manifest import Manifest
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.unit.pipelines.model_server import ModelServer, Reply, refusing, saying
+from pipelines.review.library_agent import failure_of
+from tests.unit.pipelines.model_server import (
+    ModelServer,
+    Reply,
+    good_answer,
+    refusing,
+    saying,
+)
 from tests.worlds.builders import environ_of
 
 CLAIM = "A worker must renew its lease every 10 seconds."
@@ -56,18 +68,81 @@ def reviewed(tmp_path: Path, clock: FrozenClock) -> Iterator[Callable[[], Manife
         yield review
 
 
-def test_a_model_reviews_and_the_report_names_it(
+@pytest.mark.nightly
+def test_a_model_of_a_provider_reviews_and_the_report_names_it(
     server: ModelServer, reviewed: Callable[[], Manifest]
 ) -> None:
     run = reviewed()
 
-    report = Path(json.loads(run.steps["publish"].output or "")["report"]).read_text()
-    assert run.status == "COMPLETED"
-    assert "| Agent | openai-chat:small-1 |" in report
-    assert f"1. {CLAIM} [a.md:3](" in report
+    assert_reviewed(run, by="openai-chat:small-1")
     assert len(server.questions) == 8
 
 
+def test_a_model_reviews_and_the_report_names_it(
+    reviewed: Callable[[], Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library knows this model by its name, and has to import no client for it."""
+    questions: list[str] = []
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        questions.append(str(messages[-1].parts[-1].content))
+        return ModelResponse([TextPart(json.dumps(good_answer(json.loads(questions[-1]))))])
+
+    monkeypatch.setattr(test, "TestModel", lambda: FunctionModel(answer))
+    monkeypatch.setenv("REVIEW_AGENT", "pydantic-ai")
+    monkeypatch.setenv("REVIEW_MODEL", "test")
+
+    run = reviewed()
+
+    assert_reviewed(run, by="test")
+    assert len(questions) == 8
+
+
+def assert_reviewed(run: Manifest, by: str) -> None:
+    """Look at the report, which cites the one claim."""
+    assert run.status == "COMPLETED"
+    report = Path(json.loads(run.steps["publish"].output or "")["report"]).read_text()
+    assert f"| Agent | {by} |" in report
+    assert f"1. {CLAIM} [a.md:3](" in report
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (UnexpectedModelBehavior("no JSON"), AgentClientError, "invalid_answer"),
+        (ModelAPIError("small-1", "reset"), AgentClientError, "unreachable"),
+        (ModelHTTPError(429, "small-1"), AgentClientError, "rate_limited"),
+        (ModelHTTPError(503, "small-1"), AgentClientError, "provider_error"),
+        (ModelHTTPError(408, "small-1"), AgentClientError, "provider_error"),
+        (ModelHTTPError(401, "small-1"), PermanentError, "unauthorized"),
+        (ModelHTTPError(400, "small-1"), PermanentError, "bad_request"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_error_of_the_library_has_a_meaning_for_the_step(
+    error: Exception, kind: type[Exception], code: str
+) -> None:
+    """Of each provider: the client of one takes a second to import, and is asked nightly."""
+    failure = failure_of(error)
+
+    assert (type(failure), failure.code) == (kind, code)
+
+
+def test_an_answer_that_is_not_as_asked_is_tried_again(
+    reviewed: Callable[[], Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library has a model that answers any question with the same text."""
+    monkeypatch.setenv("REVIEW_AGENT", "pydantic-ai")
+    monkeypatch.setenv("REVIEW_MODEL", "test")
+
+    run = reviewed()
+
+    assert run.error is not None
+    assert run.error.code == "invalid_answer"
+    assert run.dead_letter_reason == "RETRIES_EXHAUSTED"
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("reply", "code", "is_retried"),
     [

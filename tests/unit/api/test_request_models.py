@@ -51,9 +51,9 @@ from leasehold.remote_workers.calls import (
     RenewBody,
     SpendingBody,
 )
-from leasehold.services.limits import MAX_INTEGER, MAX_KEY, MAX_NAME, MAX_PAGE, MAX_REASON
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
+from leasehold.services.request_bounds import MAX_INTEGER, MAX_KEY, MAX_NAME, MAX_PAGE, MAX_REASON
 from leasehold.services.start_run import StartRequest
 
 LEASE = {"runId": "r-1", "leaseId": "l-1", "fencingToken": 1}

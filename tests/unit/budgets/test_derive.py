@@ -111,7 +111,7 @@ def test_a_limit_that_is_too_long_goes_down_slowly() -> None:
 
 def test_a_limit_goes_down_though_each_hour_allows_less_than_its_rounding() -> None:
     """An hour allows 2 %, and the limit is rounded up to whole minutes: 720 s would stay 720 s."""
-    samples, in_force = drawn(1000, median_s=20), LimitInForce(Limit(720, 600), since=NOW)
+    samples, in_force = drawn(300, median_s=20), LimitInForce(Limit(720, 600), since=NOW)
     for hour in range(48):
         found = derive_budget(
             samples,
@@ -139,7 +139,7 @@ def test_a_handler_has_its_percentile_before_it_is_asked_to_end() -> None:
 def test_a_short_limit_goes_down_to_its_target_too() -> None:
     """A fifth of 240 s is less than the minute that limits are rounded up to."""
     settings = replace(APPLIED, safety_buffer=timedelta(seconds=10))
-    samples = drawn(200, median_s=10, sigma=0.2)
+    samples = drawn(100, median_s=10, sigma=0.2)
     totals, in_force = [], LimitInForce(Limit(240, 200), since=NOW)
     for hour in range(24 * 10):
         found = derive_budget(
@@ -265,6 +265,19 @@ def test_on_a_drift_the_last_day_counts() -> None:
     assert found.counts.learnt_from == 100
     assert 1080 <= found.applied.total_seconds <= 1320
     assert any(reason.startswith("Durations changed") for reason in found.reasons)
+
+
+def test_a_drift_is_seen_against_a_few_older_durations() -> None:
+    """Those of the last day are not among what they are compared with, and would hide it."""
+    before, today = drawn(40, days=(1, 7)), drawn(400, median_s=160, days=(0, 1), seed=2)
+
+    assert derived([*before, *today]).has_drifted
+
+
+def test_what_is_older_than_the_window_counts_no_more() -> None:
+    found = derived(drawn(100, median_s=1000, days=(7.1, 30)))
+
+    assert (found.counts.learnt_from, found.proposed) == (0, DECLARED)
 
 
 def test_a_small_window_keeps_the_limit_above_its_longest_success() -> None:

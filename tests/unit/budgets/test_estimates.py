@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.budgets import kaplan_meier, log_normal
+from leasehold.budgets import log_normal, survival
 from leasehold.budgets.phases import Phase, estimate
 from leasehold.budgets.proposal import BudgetSettings
 from leasehold.budgets.samples import AttemptSample, Observation, Outcome
@@ -38,21 +38,21 @@ def observed(recorded: dict[str, Any]) -> list[Observation]:
 
 @each_recorded
 def test_the_survival_curve_and_its_bound_are_those_of_lifelines(recorded: dict[str, Any]) -> None:
-    curve = {one.seconds: one for one in kaplan_meier.survival_curve(observed(recorded))}
+    curve = {one.seconds: one for one in survival.survival_curve(observed(recorded))}
 
-    for seconds, survival, upper in recorded["survival"]:
-        assert curve[seconds].survival == pytest.approx(survival, rel=1e-6)
+    for seconds, share, upper in recorded["survival"]:
+        assert curve[seconds].survival == pytest.approx(share, rel=1e-6)
         assert curve[seconds].upper(Z) == pytest.approx(upper, rel=1e-6)
 
 
 @each_recorded
 def test_percentiles_by_kaplan_and_meier_are_those_of_lifelines(recorded: dict[str, Any]) -> None:
-    curve = kaplan_meier.survival_curve(observed(recorded))
+    curve = survival.survival_curve(observed(recorded))
 
-    assert kaplan_meier.percentile(curve, 0.5) == recorded["p50"]
-    assert kaplan_meier.percentile_bound(curve, 0.5, Z) == recorded["p50_bound"]
-    assert kaplan_meier.percentile(curve, 0.75) == recorded["p75"]
-    assert kaplan_meier.percentile_bound(curve, 0.75, Z) == recorded["p75_bound"]
+    assert survival.percentile(curve, 0.5) == recorded["p50"]
+    assert survival.percentile_bound(curve, 0.5, Z) == recorded["p50_bound"]
+    assert survival.percentile(curve, 0.75) == recorded["p75"]
+    assert survival.percentile_bound(curve, 0.75, Z) == recorded["p75_bound"]
 
 
 @each_recorded
@@ -101,24 +101,34 @@ def test_lifelines_still_finds_what_is_recorded(tmp_path: Path) -> None:
 
 def test_a_percentile_beyond_all_data_is_unknown() -> None:
     """Four of ten attempts were clipped at 300 s, so the 95th percentile is unknown."""
-    curve = kaplan_meier.survival_curve(
+    curve = survival.survival_curve(
         [Observation(float(seconds)) for seconds in range(10, 70, 10)]
         + [Observation(300, True)] * 4
     )
 
-    assert kaplan_meier.percentile(curve, 0.6) == 60
-    assert kaplan_meier.percentile(curve, 0.95) is None
-    assert kaplan_meier.percentile_bound(curve, 0.6, Z) is None
+    assert survival.percentile(curve, 0.6) == 60
+    assert survival.percentile(curve, 0.95) is None
+    assert survival.percentile_bound(curve, 0.6, Z) is None
 
 
 def test_a_phase_that_is_censored_when_another_ends_was_at_risk_until_then() -> None:
-    curve = kaplan_meier.survival_curve([Observation(5), Observation(5, True), Observation(9)])
+    curve = survival.survival_curve([Observation(5), Observation(5, True), Observation(9)])
 
     assert [(one.seconds, one.survival) for one in curve] == [
         (5, pytest.approx(2 / 3)),
         (9, 0),
     ]
     assert curve[-1].upper(Z) == 1
+
+
+@pytest.mark.parametrize(("how_many", "seconds"), [(10, 9), (100, 90)])
+def test_a_percentile_is_not_missed_by_the_rounding_of_products(
+    how_many: int, seconds: float
+) -> None:
+    """Nine of ten ended, and their share is a product that is a trifle too large."""
+    curve = survival.survival_curve([Observation(one) for one in range(1, how_many + 1)])
+
+    assert survival.percentile(curve, 0.9) == seconds
 
 
 @pytest.mark.parametrize(

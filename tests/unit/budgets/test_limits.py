@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from leasehold.budgets import limits
-from leasehold.budgets.drift import has_drifted, log_rank_z
 from leasehold.budgets.phases import Phase, estimate, share_longer_than
 from leasehold.budgets.proposal import BudgetSettings, Limit, LimitInForce
 from leasehold.budgets.samples import AttemptSample, Observation, Outcome
+from leasehold.budgets.survival import has_drifted, log_rank_z
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 SETTINGS = BudgetSettings()
@@ -107,6 +107,12 @@ def test_a_limit_stays_on_the_time_ladder(limit: Limit, laddered: Limit) -> None
     assert limits.on_the_ladder(limit, SETTINGS) == laddered
 
 
+def test_a_limit_is_no_shorter_than_the_lowest_rung_however_finely_it_is_rounded() -> None:
+    fine = BudgetSettings(rounding_granularity=timedelta(seconds=1))
+
+    assert limits.on_the_ladder(Limit(3, 1), fine) == Limit(15, 1)
+
+
 def sample(outcome: Outcome, execution_s: float | None, **flags: bool) -> AttemptSample:
     return AttemptSample(NOW, outcome, 2.0, execution_s, **flags)
 
@@ -188,6 +194,20 @@ def test_a_limit_is_refuted_by_more_clips_than_the_percentile_leaves() -> None:
     assert share_longer_than([], Phase.EXECUTION, 300) == 0
 
 
+def test_a_limit_is_refuted_by_the_clips_of_its_execution_alone() -> None:
+    samples = [*[sample(Outcome.SUCCESS, 100.0)] * 9, sample(Outcome.SUCCESS, 600.0)]
+
+    assert limits.clips_too_many(Limit(1000, 300), samples, 0.95)
+    assert not limits.clips_too_many(Limit(1000, 700), samples, 0.95)
+
+
+def test_only_a_success_shows_how_long_a_result_takes() -> None:
+    """A limit above what was clipped would rise each time that it clips."""
+    found = limits.above_the_longest([CLIPPED, sample(Outcome.SUCCESS, 98.0)])
+
+    assert found == Limit(pytest.approx(110), pytest.approx(107.8))
+
+
 def test_a_cold_start_that_is_rare_is_estimated_apart() -> None:
     """One attempt in five is cold, with ten times the bootstrap: half of it would be clipped."""
     warm = [AttemptSample(NOW, Outcome.SUCCESS, 2 + one / 100, 60.0 + one) for one in range(100)]
@@ -212,6 +232,19 @@ def test_a_group_that_is_too_small_joins_the_largest() -> None:
 
     assert found is not None
     assert (found.group, found.observations) == ("first warm", 110)
+
+
+def test_retries_that_are_enough_are_estimated_apart() -> None:
+    """They take ten times as long; among the first attempts their time would be clipped."""
+    first = [AttemptSample(NOW, Outcome.SUCCESS, 2.0, 50.0 + one / 10) for one in range(100)]
+    again = [
+        AttemptSample(NOW, Outcome.SUCCESS, 2.0, 500.0 + one, retried=True) for one in range(20)
+    ]
+
+    found = estimate([*first, *again], Phase.EXECUTION, SETTINGS)
+
+    assert found is not None
+    assert (found.group, found.observations) == ("retried", 20)
 
 
 def test_an_attempt_that_was_clipped_in_its_execution_has_a_whole_bootstrap() -> None:

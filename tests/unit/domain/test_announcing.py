@@ -20,6 +20,7 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.manifest_parts import Block
 from leasehold.domain.notes import Notes
+from leasehold.domain.result import SignalRequest
 from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import DeadLetterReason, Outcome
 from leasehold.domain.stored import replace
@@ -359,6 +360,21 @@ def test_a_blocked_run_that_is_paused_announces_its_block_no_more(
     assert run.announcement is not None
     assert (change.changed, change.deliveries) == (True, ())
     assert change.manifest.announcement == run.announcement
+
+
+def test_a_wait_whose_time_is_over_is_told_once_more(runs: Runs, at: At, rules: Rules) -> None:
+    """People were told that a signal may come; now one of them has to decide."""
+    run = runs.leased()
+    wanted = SignalRequest("approval", timeout_s=60)
+    waiting = lifecycle.wait_for(run, at(5), rules=rules, fence=runs.fence(run), wanted=wanted)
+    generation = waiting.manifest.position.dispatch.generation
+
+    change = lifecycle.on_alarm(
+        waiting.manifest, at(66), rules=rules, generation=generation, in_queue=None
+    )
+
+    assert told(waiting)[0] == (BLOCKED, "1", "log")
+    assert told(change)[0] == (BLOCKED, "1.2", "log")
 
 
 def test_a_run_that_blocks_again_under_a_new_lease_is_told_under_its_token(

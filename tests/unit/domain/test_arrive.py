@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -15,9 +14,14 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.manifest_parts import Progress
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome, RunStatus
+from leasehold.domain.step_pause import PAUSE_OF_ALL, StepPause, pause_id
+from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
 from tests.worlds.builders import at_position
+
+#: What a person wants not to begin.
+PAUSE = StepPause(id=pause_id("draft"), why="the provider is down", set_by="ada")
 
 
 @pytest.fixture
@@ -180,6 +184,48 @@ def test_the_expired_attempt_of_a_paused_run_ends_and_nothing_is_dispatched(
     assert (run.position.dispatch.generation, change.owed) == (1, ())
 
 
+def test_the_expired_attempt_of_a_paused_step_ends_and_no_other_begins(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    change = arrive(runs.leased(), at(30), rules=with_pauses(runs, PAUSE))
+
+    assert (change.outcome, change.manifest.position.lease) == (Outcome.RETRY_SCHEDULED, None)
+
+
+def test_a_paused_step_gives_no_run_up_for_its_age(runs: Runs, arrive: Bound, at: At) -> None:
+    """Its time to recover is an hour, and the pause may be of a weekend."""
+    rules = with_pauses(runs, PAUSE)
+
+    change = arrive(runs.failed(), at(2 * 86_400), generation=2, rules=rules)
+
+    assert (change.outcome, change.manifest.is_terminal) == (Outcome.PARKED, False)
+
+
+def test_a_run_that_is_held_is_written_anew_only_by_another_pause(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    """The end of a pause lets go the runs that name it; all of them say since when."""
+    of_step, of_all = with_pauses(runs, PAUSE), with_pauses(runs, StepPause(id=PAUSE_OF_ALL))
+    pending = runs.pending()
+    lost = replace(pending.position.dispatch, redispatched=2, lost_since=at(0))
+    held = arrive(at_position(pending, dispatch=lost), at(1), rules=of_step).manifest
+
+    again = arrive(held, at(2), rules=of_step)
+    other = arrive(held, at(3), rules=of_all)
+
+    assert (again.outcome, again.changed) == (Outcome.PARKED, False)
+    kept = held.position.dispatch
+    assert (kept.redispatched, kept.lost_since) == (0, None)
+    holds = other.manifest.position.dispatch.held
+    assert (holds.pause, holds.since) == (PAUSE_OF_ALL, at(1))
+    assert lifecycle.release_hold(held, at(4), rules=runs.rules, pause=PAUSE.id).changed
+    assert not lifecycle.release_hold(held, at(4), rules=runs.rules, pause=PAUSE_OF_ALL).changed
+
+
+def with_pauses(runs: Runs, *pauses: StepPause) -> Rules:
+    return replace(runs.rules, pauses={one.id: one for one in pauses})
+
+
 def test_a_step_that_the_deploy_does_not_know_is_left_to_those_who_do(
     runs: Runs, arrive: Bound, at: At
 ) -> None:
@@ -283,3 +329,13 @@ def test_a_lease_whose_answer_was_lost_is_had_although_the_run_was_paused_since(
     assert (again.outcome, again.changed, again.events) == (Outcome.ACQUIRED, True, ())
     assert (again.manifest.position.lease, again.manifest.fencing_token) == (got.position.lease, 1)
     assert arrive(paused, at(33)).outcome is Outcome.PARKED  # it is over by then
+
+
+def test_a_run_that_a_deploy_allows_no_further_attempt_is_given_up_in_place_of_a_lease(
+    runs: Runs, arrive: Bound, at: At
+) -> None:
+    """The bound was lowered while the task was on its way."""
+    change = arrive(at_position(runs.pending(), interruptions=3), at(1))
+
+    assert (change.outcome, change.manifest.position.lease) == (Outcome.DEAD_LETTERED, None)
+    assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"

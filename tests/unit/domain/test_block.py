@@ -354,3 +354,11 @@ def test_a_clock_that_was_ahead_puts_no_look_off(runs: Runs, at: At) -> None:
     ).manifest
 
     assert repaired.status == "PENDING"
+
+
+def test_code_that_cannot_run_a_step_uses_up_no_retry(runs: Runs) -> None:
+    """A person's mistake costs a run nothing."""
+    blocked = runs.unable().manifest
+
+    assert (blocked.position.failures, blocked.position.interruptions) == (0, 0)
+    assert blocked.position.attempts.failed == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -12,10 +11,11 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.checkpoint import Checkpoint, KeptCounts, KeptValue, PhaseReached
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_checkpoint import MAX_PHASES
+from leasehold.domain.kept_checkpoint import MAX_PHASES, read_results
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from leasehold.errors import InvalidRequestError, LeaseLostError
 from tests.unit.domain.runs import At, Bound, Runs
 from tests.worlds.builders import at_position
@@ -240,6 +240,33 @@ def test_a_checkpoint_before_the_first_iteration_is_described_too(runs: Runs, at
     )
 
     assert change.events[1].model_dump()["iterationCount"] == 0
+
+
+def test_a_checkpoint_of_another_step_is_never_resumed_from(runs: Runs) -> None:
+    """As a run has it that was edited by hand: a step would go on with the work of another."""
+    run = runs.checkpointed(runs.leased(), at=1)
+    kept = run.position.checkpoint
+    assert kept is not None
+
+    own = read_results(run, kept, lambda value: value.text or "")
+    foreign = read_results(run, replace(kept, step="send"), lambda value: value.text or "")
+
+    assert (own.text, own.problem) == ('["Dear"]', "")
+    assert (foreign.text, foreign.problem) == ("", "It is of step send, trial 1.")
+
+
+def test_only_the_checkpoint_that_cannot_be_used_is_dropped(runs: Runs, at: At) -> None:
+    """Its worker has kept another one since."""
+    run = runs.checkpointed(runs.leased(), at=1)
+    kept = run.position.checkpoint
+    assert kept is not None
+    facts = {"rules": runs.rules, "fence": runs.fence(run), "why": "It is damaged."}
+
+    other = lifecycle.reject_checkpoint(run, at(2), rejected=replace(kept, phase="x"), **facts)
+    same = lifecycle.reject_checkpoint(run, at(2), rejected=kept, **facts)
+
+    assert (other.manifest.position.checkpoint, other.events) == (kept, ())
+    assert same.manifest.position.checkpoint is None
 
 
 def test_an_attempt_without_a_checkpoint_resumes_nothing(runs: Runs, at: At) -> None:

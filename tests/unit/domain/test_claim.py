@@ -217,3 +217,12 @@ def test_a_claim_whose_answer_was_lost_has_its_lease_although_the_run_was_paused
     again = claim(paused, at(5))
 
     assert (again.outcome, again.manifest.position.lease) == (Outcome.ACQUIRED, got.position.lease)
+
+
+def test_a_run_that_a_deploy_allows_no_further_attempt_is_given_up_in_place_of_a_lease(
+    elsewhere: Runs, claim: Bound, at: At
+) -> None:
+    """The bound was lowered while the step waited."""
+    change = claim(at_position(elsewhere.pending(), interruptions=3), at(1))
+
+    assert (change.outcome, change.manifest.position.lease) == (Outcome.DEAD_LETTERED, None)

@@ -156,8 +156,8 @@ def test_the_third_in_a_row_without_an_iteration_has_failed(runs: Runs, at: At) 
     assert (run.error.code, run.error.step, run.error.attempt) == ("no_progress", "draft", 3)
     assert run.error.message == (
         "Step draft was continued 3 times in a row without a new iteration, the last time in "
-        "attempt 3. Store more iterations (ctx.checkpoint) before ctx.continue_later, or let each "
-        "take less than the agent timeout of 120 s."
+        "attempt 3. Store more iterations (ctx.checkpoint) before ctx.continue_later, or make "
+        "each iteration shorter than the agent timeout of 120 s."
     )
     assert [event.type for event in change.events] == ["step_error"]
     assert run.position.last_settlement is not None

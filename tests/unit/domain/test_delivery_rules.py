@@ -136,6 +136,15 @@ def test_only_a_try_after_its_time_is_the_last_one() -> None:
     assert (after.alarm_at, after.unknown) == (None, 0)
 
 
+def test_a_try_that_fails_within_its_time_is_not_the_last_one() -> None:
+    """However long the wait is that follows it."""
+    one = claimed(give_up_at=NOW + timedelta(seconds=1))
+
+    after = rules_of.tried(one, NOW, error="503", wait=timedelta(minutes=10))
+
+    assert (after.state, after.not_before) == (DeliveryState.DUE, NOW + timedelta(minutes=10))
+
+
 def test_a_delivery_that_ends_every_sender_is_given_up_in_the_end() -> None:
     """A sender of the user's own may end its process."""
     late = NOW + 2 * A_DAY

@@ -89,6 +89,17 @@ def test_a_repeated_settlement_takes_no_second_lease(
     assert (again.outcome, again.changed, again.manifest) == (Outcome.HANDED_OFF, False, first)
 
 
+def test_a_repeated_settlement_leaves_the_lease_of_who_has_the_next_step(
+    runs: Runs, complete: Bound, eagerly: Callable[[Transition], Transition], at: At
+) -> None:
+    """Its own lease ran out before the answer came, and another worker took the step over."""
+    taken = runs.leased(complete(runs.leased(), at(5)).manifest, at=6, lease_id="lease-9")
+
+    again = eagerly(complete)(taken, at(7))
+
+    assert (again.changed, again.manifest) == (False, taken)
+
+
 def test_in_the_time_of_a_request_the_next_step_follows_and_no_further_attempt_of_the_same(
     runs: Runs, complete: Bound, rules: Rules, at: At
 ) -> None:

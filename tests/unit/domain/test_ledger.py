@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.domain.checkpoint import CallCount
+from leasehold.domain import lifecycle
+from leasehold.domain.checkpoint import CallCount, KeptValue
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import Attempts
@@ -42,6 +43,16 @@ def test_a_completed_run_in_figures(runs: Runs) -> None:
         "executionSeconds": 5.0,
         "attempts": {},
     }
+
+
+def test_the_commit_that_ends_a_run_has_its_entry(runs: Runs) -> None:
+    sending = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+    facts = {"rules": runs.rules, "fence": runs.fence(sending)}
+
+    change = lifecycle.complete(sending, runs.at(9), output=KeptValue(text="1"), **facts)
+
+    assert change.ledger is not None
+    assert change.ledger == ledger_of(change.manifest)
 
 
 def test_attempts_are_counted_by_how_they_ended_over_all_steps(runs: Runs) -> None:

@@ -14,7 +14,7 @@ from leasehold.domain.artifact_name import (
     step_folder,
     values_folder,
 )
-from leasehold.domain.lifecycle.purge import goes_with
+from leasehold.domain.lifecycle.purge import goes_with, purge
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
 from leasehold.errors import UnreadableRunError
 from tests.unit.domain.runs import FOLDER, At, Runs
@@ -88,6 +88,14 @@ def test_a_purge_deletes_the_rest_of_an_earlier_life_and_nothing_of_a_later_one(
     assert goes_with(run, "another", earlier.isoformat())
     assert not goes_with(run, "another", run.created_at)
     assert not goes_with(run, "another", at(9))
+
+
+def test_a_run_that_is_marked_is_marked_anew(runs: Runs, at: At) -> None:
+    """By that the purge that marked it before, if it is at work still, finds out in any store."""
+    ended, before = runs.archived(runs.cancelled(runs.pending())), at(100)
+    marked = purge(ended, at(200), ended_before=before).manifest
+
+    assert purge(marked, at(300), ended_before=before).manifest.purged_at == at(300)
 
 
 @pytest.mark.parametrize("edited", ["soon", None, 7])

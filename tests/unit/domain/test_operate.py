@@ -10,6 +10,7 @@ import pytest
 
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
+from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle import Operation
@@ -321,6 +322,25 @@ def test_a_retry_does_not_wait_for_the_backoff(
         at(8),
     )
     assert run.position.attempts.failed == 1
+
+
+def test_a_retry_of_a_person_begins_to_count_anew(runs: Runs, operate: Bound) -> None:
+    """Else the very next failure would give the run up."""
+    failed = at_position(runs.failed(), failures=2)
+
+    retried = operate(Operation.RETRY, failed).manifest
+
+    assert (failed.position.failures, retried.position.failures) == (2, 0)
+
+
+def test_the_next_step_is_given_the_output_that_a_person_has_edited(runs: Runs, at: At) -> None:
+    edited = KeptValue(text='"Dear Grace"')
+
+    approved = lifecycle.approve(
+        runs.blocked(), at(6), rules=runs.rules, actor="ada", reason="", edited=edited
+    ).manifest
+
+    assert (approved.current_step, approved.given) == ("send", edited)
 
 
 def test_a_retry_of_a_blocked_step_drops_what_was_kept(

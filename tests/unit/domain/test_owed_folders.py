@@ -155,3 +155,8 @@ def test_only_temporary_files_of_the_run_are_deleted(
     run = replace(runs.with_output(large, at=5), owed=(folder,))
 
     assert owed_effects(run)[1:] == (Deletion("r-1", ()),)
+
+
+def test_what_a_remote_worker_is_given_may_leave_a_file_from_then_on(elsewhere: Runs) -> None:
+    """The process that takes its checkpoint may be killed before the commit."""
+    assert elsewhere.claimed().owed == (DRAFT,)

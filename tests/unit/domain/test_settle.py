@@ -125,6 +125,34 @@ def test_the_last_output_completes_the_run(runs: Runs, complete: Bound, at: At) 
     assert change.owed == (ARCHIVE,)
 
 
+def test_a_completed_run_shows_no_error_of_an_attempt_before(
+    runs: Runs, complete: Bound, at: At
+) -> None:
+    sending = runs.leased(runs.handed_off(), at=6, lease_id="lease-2")
+    failed = runs.failed(sending, at=7)
+    again = runs.leased(failed, at=60, lease_id="lease-3")
+
+    done = complete(again, at(61), fence=Fence("lease-3", 3)).manifest
+
+    assert (failed.error is None, done.status, done.error, done.error_at) == (
+        False,
+        "COMPLETED",
+        None,
+        None,
+    )
+
+
+def test_a_run_that_says_how_often_to_retry_says_so_of_each_step(
+    runs: Runs, complete: Bound, rules: Rules, at: At
+) -> None:
+    run = lifecycle.start(None, at(0), rules=rules, new=runs.new(max_retries=0)).manifest
+
+    dispatch = complete(runs.leased(run), at(5)).manifest.position.dispatch
+
+    assert (dispatch.step, dispatch.max_retries) == ("send", 0)
+    assert dispatch.sources["maxRetries"] == "run"
+
+
 def test_the_output_of_a_paused_run_is_recorded_and_nothing_is_dispatched(
     runs: Runs, complete: Bound, at: At
 ) -> None:
@@ -427,6 +455,19 @@ def test_a_settlement_that_is_repeated_gets_its_first_answer(
 
     assert (again.outcome, again.changed, again.manifest) == (Outcome.HANDED_OFF, False, first)
     assert [task.generation for task in again.owed] == [2]
+
+
+def test_a_settlement_is_known_although_a_person_took_the_run_further_since(
+    runs: Runs, block: Bound, at: At
+) -> None:
+    """Whose answer was lost: it did not lose its lease."""
+    approved = lifecycle.approve(
+        block(runs.leased(), at(5)).manifest, at(6), rules=runs.rules, actor="ada", reason=""
+    ).manifest
+
+    again = block(approved, at(7))
+
+    assert (approved.current_step, again.outcome, again.changed) == ("send", Outcome.BLOCKED, False)
 
 
 @pytest.mark.parametrize("name", SETTLEMENTS)

@@ -12,8 +12,8 @@ import pytest
 
 from leasehold.domain.collections import RUNS
 from leasehold.domain.manifest import Manifest, manifest_of, to_document
+from leasehold.domain.manifest_parts import TrialRecord
 from leasehold.domain.stored import StoredDocument, make, replace
-from leasehold.domain.trial_record import TrialRecord
 from tests.unit.domain.runs import Runs
 
 STATES = ["pending", "leased", "failed", "blocked", "unknown", "completed", "dead_lettered"]

@@ -12,9 +12,9 @@ from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.manifest import Manifest
+from leasehold.domain.manifest_parts import TrialRule, TrialVerdict
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.summary import progress_of
-from leasehold.domain.trial_record import TrialRule, TrialVerdict
 from leasehold.domain.trials import findings_in, last_review, record_with_output
 from leasehold.errors import InvalidRequestError, InvalidVerdictError, PartialOutputError
 from tests.unit.domain.trial_runs import PLAN, RULE, RULES, TrialRun, review

@@ -14,12 +14,11 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import Block, ErrorRecord
+from leasehold.domain.manifest_parts import Block, ErrorRecord, TrialRule
 from leasehold.domain.notes import MadeOutput, Notes
 from leasehold.domain.status import BlockCode
 from leasehold.domain.timeline import timeline
 from leasehold.domain.trace import TraceEvent
-from leasehold.domain.trial_record import TrialRule
 from leasehold.domain.trials import verdict_in
 from tests.worlds.builders import new_run, rules_of, step_settings
 

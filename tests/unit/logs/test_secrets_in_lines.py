@@ -68,7 +68,7 @@ def test_what_is_logged_in_an_attempt(out: io.StringIO) -> None:
     log.warning("password=%s for %s", SECRET, "ada")
     log.info("postgres://ada:%s@db", SECRET)
     log.warning({"api_key": SECRET})
-    log.warning("said", stack_info=True)
+    log.warning("said", stack_info=True)  # whose frames show: password=hunter2-Zq8
 
     assert SECRET not in out.getvalue()
     assert "for ada" in out.getvalue()

@@ -56,13 +56,8 @@ class Call(BaseHTTPRequestHandler):
 
     @property
     def task(self) -> str:
-        """What is asked for: picks, objections, points of one document, or a digest of all."""
-        given = self.given
-        if "sentences" in given:
-            return "picks"
-        if "aspect" in given:
-            return "objections"
-        return "points" if "document" in given else "digest"
+        """What is asked for."""
+        return task_of(self.given)
 
     @property
     def given(self) -> Any:
@@ -85,20 +80,30 @@ class Call(BaseHTTPRequestHandler):
 
 def good(call: Call) -> None:
     """Answer as a model should."""
-    given = call.given
-    match call.task:
+    saying(json.dumps(good_answer(call.given)))(call)
+
+
+def task_of(given: Any) -> str:
+    """Return what is asked for: picks, objections, points of one document, or a digest of all."""
+    if "sentences" in given:
+        return "picks"
+    if "aspect" in given:
+        return "objections"
+    return "points" if "document" in given else "digest"
+
+
+def good_answer(given: Any) -> Any:
+    """Return what a model should answer."""
+    match task_of(given):
         case "picks":
             numbers = [each["number"] for each in given["sentences"]]
-            value: Any = {
-                "picks": [{"number": each, "kind": "rule", "weight": 0.5} for each in numbers]
-            }
+            return {"picks": [{"number": each, "kind": "rule", "weight": 0.5} for each in numbers]}
         case "objections":
-            value = {"objections": []}
+            return {"objections": []}
         case "points":
-            value = {"points": _points(given["claims"][:1])}
+            return {"points": _points(given["claims"][:1])}
         case _:
-            value = {"points": _points(given["claims"])}
-    saying(json.dumps(value))(call)
+            return {"points": _points(given["claims"])}
 
 
 def saying(content: str | None, finish: str = "stop", **message: Any) -> Reply:

@@ -17,6 +17,7 @@ LOOP = ROOT / "examples/demo/hanging_publish.py"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+@pytest.mark.nightly  # the gate has the demo without more kills: see test_demo.py
 def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_output(
     two_docs: Path, tmp_path: Path
 ) -> None:
@@ -56,9 +57,22 @@ def test_killed_and_stopped_workers_and_a_hung_step_cost_an_attempt_each_and_no_
     assert re.search(r"hanging_publish\.py\D+(\d+)", told[2])
     assert int(re.findall(r"hanging_publish\.py\D+(\d+)", told[2])[0]) in lines
     assert "The report: " in report
-    assert announced.startswith("Announced:    to log: run_completed\n")
-    assert "4 of 5 calls to the agent were not made again" in kill
+    assert [re.sub(r"pid \d+", "pid N", line.strip()) for line in kill.strip().splitlines()] == [
+        "The kill:     review was killed with iteration 4 of 5 kept (SIGKILL, pid N)",
+        "it went on with iteration 5: the trace says checkpoint_resumed",
+        "4 of 5 calls to the agent were not made again",
+    ]
+    assert [line.strip() for line in announced.strip().splitlines()[:3]] == [
+        "Announced:    to log: run_completed",
+        "its message was pushed twice, and the second push sent nothing:",
+        "the trace says announcement_sent once for each channel",
+    ]
+    assert done.stderr.count('"event": "RUN_COMPLETED"') == 1
     assert "read 2 documents" in done.stdout
+    (published,) = tmp_path.rglob("report.md")
+    assert "| Supervision | 5 iterations, 5 calls to the agent in 2 attempts; 4 of them made " in (
+        published.read_text()
+    )
 
 
 @pytest.mark.nightly  # the account of it is a function, and tested below

@@ -11,6 +11,7 @@ from examples.demo import run as demo
 from examples.demo.doubled_message import sent_to
 from examples.demo.kill_in_review import account
 from examples.demo.strikes import Hit
+from leasehold.bootstrap.catalog import load_catalog
 from leasehold.domain.trace import TraceEvent, TraceType
 from pipelines.review.models import Supervision
 from tests.unit.pipelines import demos
@@ -49,6 +50,10 @@ def test_the_worker_that_supervises_is_killed_and_the_next_one_goes_on(
     assert "| Supervision | 5 iterations, 5 calls to the agent in 2 attempts; 4 of them made " in (
         report.read_text()
     )
+
+
+def test_the_catalog_of_the_demo_is_there() -> None:
+    assert load_catalog(demo.CATALOG).pipelines.keys() == ("review",)
 
 
 def test_who_was_told_twice_is_seen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
@@ -109,6 +111,21 @@ def test_a_model_reviews_and_the_report_names_it(
     assert (run.status, published["verdict"]) == ("COMPLETED", "pass")
     assert f"| Agent | small-1 at 127.0.0.1:{server.server_address[1]} |" in report
     assert f"1. {CLAIM} [a.md:3](" in report
+
+
+def test_an_endpoint_without_a_trusted_certificate_gets_no_question(
+    server: ModelServer, reviewed: Callable[[], Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(of_server)
+    server.socket = of_server.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("http:", "https:"))
+
+    run = reviewed()
+
+    assert run.error is not None
+    assert (run.error.code, server.questions) == ("unreachable", [])
+    assert "CERTIFICATE_VERIFY_FAILED" in run.error.message
 
 
 def test_the_model_is_told_the_task_the_material_and_the_shape_of_the_answer(

@@ -157,16 +157,16 @@ def test_a_huge_line_is_read_but_is_no_sentence() -> None:
     assert [sentence.text for sentence in page.sentences] == ["The end is near."]
 
 
-def test_twenty_thousand_headings_are_no_trouble() -> None:
-    assert len(read_page("## a\n" * 20_000).sections) == 20_000
+def test_ten_thousand_headings_are_no_trouble() -> None:
+    assert len(read_page("## a\n" * 10_000).sections) == 10_000
 
 
 def test_a_heading_is_carried_short_and_its_anchor_is_whole() -> None:
     """What stands under a heading carries it along: 95,000 times, in one file that came in."""
-    page = read_page("# " + "a" * 500_000 + "\n" + "## b\n" * 10_000)
+    page = read_page("# " + "a" * 500_000 + "\n" + "## b\n" * 5_000)
 
     assert len(page.title or "") == 160
-    assert sum(len(part) for section in page.sections for part in section.path) < 2_000_000
+    assert sum(len(part) for section in page.sections for part in section.path) < 1_000_000
     assert "a" * 500_000 in page.anchors
 
 

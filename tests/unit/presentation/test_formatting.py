@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from leasehold.presentation.formatting import StyledText, ago, duration, one_line, stamp
+from leasehold.domain.printable import one_line
+from leasehold.presentation.formatting import StyledText, ago, duration, stamp
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold import Step, TrialPolicy
-from leasehold.domain.trial_record import TrialRule
+from leasehold.domain.manifest_parts import TrialRule
 from leasehold.errors import InvalidEntryError, UnknownPipelineError
 from leasehold.registry.dispatch import EnvOverrides, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog, PipelineEntry

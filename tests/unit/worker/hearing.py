@@ -6,6 +6,7 @@ Each says `ready` when it may be signalled, then in lines what it heard.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ import time
 from types import FrameType
 
 from leasehold.attempt.stop import StopSignal
-from leasehold.worker.stopping.shutdown import ShutdownCoordinator
+from leasehold.worker.stopping.system_signals import ShutdownCoordinator
 
 LONG_S = 300.0
 
@@ -47,6 +48,20 @@ def other_thread() -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     thread.join()
+
+
+def inside_a_call_of_c() -> None:
+    """No handler of Python can run in the main thread meanwhile."""
+    coordinator = ShutdownCoordinator()
+    coordinator.install()
+
+    def wait() -> None:
+        say("ready")
+        say(coordinator.wait_or_shutdown(LONG_S))
+        os._exit(0)
+
+    threading.Thread(target=wait).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 
 
 def coroutine() -> None:
@@ -96,7 +111,7 @@ def storm() -> None:
     signal.signal(signal.SIGTERM, count)
     coordinator.watch()
     say("ready")
-    while heard < 3000:
+    while heard < 2000:
         stop = StopSignal()
         stop.on_stop(list)()
         coordinator.on_stop(list)()

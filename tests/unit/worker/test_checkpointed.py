@@ -15,6 +15,7 @@ from leasehold import ContinuedError, IncrementalState
 from leasehold.errors import CheckpointMisusedError, InvalidRequestError
 from leasehold.testing import step_context
 from leasehold.testing.contexts import RecordingContext
+from leasehold.worker.context.checkpointed import Phases
 
 #: Goes through items in a context, and returns the results.
 Work = Callable[..., list[Any]]
@@ -94,6 +95,18 @@ def test_results_are_whatever_the_handler_makes_of_the_items(do: Work) -> None:
         left = list(loop)
 
     assert (left, loop.results) == ([3, 4, 5], [1, 2, 2])
+
+
+def test_what_was_made_of_an_item_that_is_not_done_is_not_kept() -> None:
+    """The next attempt does that item again, and its results would be there twice."""
+    phases = Phases()
+    phase = phases["pages"]
+    phase.results.append("of the first")
+    phase.finish_item()
+    phase.results.append("half of the second")
+
+    (kept,) = phases.to_json()["checkpointed"]
+    assert kept == {"phase": "pages", "done": 1, "isOver": False, "results": ["of the first"]}
 
 
 def test_items_may_come_from_anywhere(do: Work) -> None:

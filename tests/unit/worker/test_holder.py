@@ -52,6 +52,23 @@ def test_a_process_that_ended_is_gone() -> None:
     assert is_gone(holder, host=host_name())
 
 
+def test_a_process_that_has_the_pid_of_another_is_not_that_one() -> None:
+    """A pid is given again; the lease of the first one would wait for its end."""
+    assert is_gone(f"box+1a2b/{os.getpid()}@1", host="box+1a2b")
+
+
+def test_a_process_that_ended_is_gone_before_its_parent_asks() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    holder = holder_name(host_name(), process.pid)
+    assert process.stdin is not None
+
+    process.stdin.close()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+    assert is_gone(holder, host=host_name())
+    process.wait()
+
+
 @pytest.mark.parametrize("options", [("--mount-proc",), ()])
 def test_a_holder_among_other_pids_is_not_known_to_be_gone(options: tuple[str, ...]) -> None:
     """Two containers may have one host name: what runs in the one is not there in the other."""
@@ -63,6 +80,17 @@ def test_a_holder_among_other_pids_is_not_known_to_be_gone(options: tuple[str, .
     )
 
     assert child.stdout == "False\n"
+
+
+def test_a_process_that_sees_the_pids_of_others_names_no_scope() -> None:
+    """Without a /proc of its own it would find other processes under the pids that it knows."""
+    ask = "from leasehold.worker.stopping.holder import host_name; print(host_name())"
+
+    child = subprocess.run(
+        [*elsewhere(), sys.executable, "-c", ask], capture_output=True, text=True, check=True
+    )
+
+    assert child.stdout == f"{socket.gethostname()}\n"
 
 
 def test_the_host_of_a_holder_begins_with_its_name() -> None:

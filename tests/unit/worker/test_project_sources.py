@@ -19,14 +19,27 @@ LIMITS = {"agent_timeout": timedelta(seconds=5), "dispatch_deadline": timedelta(
 STEPS = Registry("dispatch", [StepDispatchEntry(step_type="a", handler="app.steps:a", **LIMITS)])
 PIPELINES = Registry("pipelines", [PipelineEntry(name="p", steps=("a",))])
 """
+#: What the catalog's package reaches; of `late`, only once a function is called.
+REACHED = {
+    "lib/words": "def words():\n    from late import WORDS\n    return WORDS\n",
+    "late": "WORDS = 1\n",
+}
+#: Each folder has a process that imported nothing of a project before.
 HASH = """
-import sys
+import os, sys
 from leasehold.bootstrap import boot
-bundle = boot()
-print(bundle.engine.process.code_hash)
-print(",".join(sorted({"app.steps", "beside", "lib.words"} & sys.modules.keys())), end="")
-bundle.close()
+for folder in sys.argv[1:]:
+    if not os.fork():
+        os.chdir(folder)
+        bundle = boot()
+        imported = sorted({"app.steps", "beside", "lib.words", "late"} & sys.modules.keys())
+        print(bundle.engine.process.code_hash, *imported, flush=True)
+        bundle.close()
+        os._exit(0)
+    if os.wait()[1]:
+        sys.exit(1)
 """
+CHANGES = ("app/catalog", "app/steps", "app/never_imported", "late")
 
 
 def write(folder: Path, **texts: str) -> Path:
@@ -37,49 +50,43 @@ def write(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def booted(folder: Path) -> tuple[str, str]:
-    """Return the hash of a new process, and what it imported of the project's handlers."""
+def plain(folder: Path) -> Path:
+    return write(folder, **REACHED)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a process of each folder says: its hash, and what it imported of the handlers."""
+    folder = tmp_path_factory.mktemp("projects")
+    folders = {"before": plain(folder / "a longer name"), "same": plain(folder / "same")}
+    write(folders["same"], beside="Y = 2\n", **{"app/__pycache__/x": "", "app/.hidden/x": ""})
+    (folders["same"] / "app" / "notes.txt").write_text("not code")
+    for number, changed in enumerate(CHANGES):
+        folders[changed] = plain(folder / str(number))
+        with (folders[changed] / f"{changed}.py").open("a") as file:
+            file.write("# more\n")
     done = subprocess.run(
-        [sys.executable, "-c", HASH],
-        cwd=folder,
+        [sys.executable, "-c", HASH, *map(str, folders.values())],
         env={"LEASEHOLD_CATALOG": "app.catalog", "LEASEHOLD_STORE": "sqlite:///runs.db"},
         capture_output=True,
         text=True,
         check=True,
     )
-    found, imported = done.stdout.split("\n")
-    return found, imported
+    return dict(zip(folders, done.stdout.splitlines(), strict=True))
 
 
-@pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The hash of a folder in which nothing is changed, and what was imported for it."""
-    return booted(write(tmp_path_factory.mktemp("a longer name"), **{"lib/words": "WORDS = 1\n"}))
+def test_two_folders_with_the_same_sources_have_the_same_hash(found: dict[str, str]) -> None:
+    """Files that no handler can reach make no difference, and nothing is imported for it."""
+    assert found["same"] == found["before"]
+    assert len(found["same"]) == 16
 
 
-def test_two_folders_with_the_same_sources_have_the_same_hash(
-    before: tuple[str, str], tmp_path: Path
-) -> None:
-    """Files that no handler can reach make no difference."""
-    folder = write(tmp_path, beside="Y = 2\n", **{"lib/words": "WORDS = 1\n"})
-    write(folder, **{"app/__pycache__/x": "", "app/.hidden/x": ""})
-    (folder / "app" / "notes.txt").write_text("not code")
-
-    one, imported = booted(folder)
-
-    assert (one, len(one), imported) == (before[0], 16, "")
-
-
-@pytest.mark.parametrize("changed", ["app/catalog", "app/steps", "app/never_imported", "lib/words"])
+@pytest.mark.parametrize("changed", CHANGES)
 def test_a_change_of_what_handlers_may_import_changes_the_hash(
-    before: tuple[str, str], tmp_path: Path, changed: str
+    found: dict[str, str], changed: str
 ) -> None:
-    folder = write(tmp_path, **{"lib/words": "WORDS = 1\n"})
-
-    with (folder / f"{changed}.py").open("a") as file:
-        file.write("# more\n")
-
-    assert booted(folder)[0] != before[0]
+    assert len(found[changed]) == 16
+    assert found[changed] != found["before"]
 
 
 def test_only_the_project_is_hashed() -> None:

@@ -20,10 +20,20 @@ import requests
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.domain.manifest_parts import RetryRule
-from leasehold.errors import AgentClientError, PermanentError
+from leasehold.errors import (
+    AgentClientError,
+    BodyEncodingError,
+    CheckpointMisusedError,
+    PermanentError,
+)
 from leasehold.worker.failures.error_chain import outage_in
 from leasehold.worker.failures.failures import record_of
-from leasehold.worker.failures.retry_hints import is_permanent, is_rate_limited, retry_after_of
+from leasehold.worker.failures.retry_hints import (
+    is_mistake,
+    is_permanent,
+    is_rate_limited,
+    retry_after_of,
+)
 
 
 class ClientError(Exception):
@@ -92,7 +102,18 @@ def test_one_error_of_a_group_decides_for_all() -> None:
 
     assert is_permanent(group, listing("ClientError"))
     assert is_permanent(ExceptionGroup("1 failed", [PermanentError("no")]))
+    assert is_permanent(
+        ExceptionGroup("1 failed", [BodyEncodingError(header="Content-Encoding", encoding="gzip")])
+    )
     assert not is_permanent(group, listing("KeyError"))
+
+
+def test_one_wrong_use_of_the_context_decides_for_a_group() -> None:
+    """A task of the handler made it; no later attempt would make another."""
+    mistake = CheckpointMisusedError(problem="two loops at once", remedy="Make one of them")
+
+    assert is_mistake(ExceptionGroup("2 failed", [ValueError(), ExceptionGroup("1", [mistake])]))
+    assert not is_mistake(ExceptionGroup("1 failed", [ValueError()]))
 
 
 @pytest.mark.parametrize(
@@ -220,6 +241,12 @@ def test_a_date_is_counted_from_that_of_the_answer() -> None:
     assert retry_after_of(ProviderError(headers)) == 60
 
 
+def test_a_date_without_a_zone_is_of_utc() -> None:
+    headers = {"Date": "Wed, 21 Oct 2015 07:27:00 GMT", "Retry-After": "Wed, 21 Oct 2015 07:28:00"}
+
+    assert retry_after_of(ProviderError(headers)) == 60
+
+
 def test_a_date_without_one_of_the_answer_is_counted_from_now() -> None:
     soon = format_datetime(SystemClock().now() + timedelta(minutes=10), usegmt=True)
 
@@ -293,6 +320,20 @@ _DOWN = openai.InternalServerError(
 )
 
 
+def _told_by_its_answer(status: int) -> BaseException:
+    answer = requests.Response()
+    answer.status_code = status
+    return requests.HTTPError("no", response=answer)
+
+
+def _too_deep() -> BaseException:
+    """Return groups in causes of members of groups: in the end, none is looked at."""
+    error: BaseException = ValueError("a mistake")
+    for _ in range(6):
+        error = _raised(ValueError("no"), ExceptionGroup("some", [error]))  # type: ignore[list-item]
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "is_limit"),
     [
@@ -301,6 +342,9 @@ _DOWN = openai.InternalServerError(
         (AgentClientError("busy", code="rate_limited"), True),
         (_raised(AgentClientError("busy", code="busy"), _BUSY), True),
         (HTTPError("https://api.test", 429, "busy", Message(), None), True),
+        (_told_by_its_answer(429), True),
+        (_told_by_its_answer(503), False),
+        (_too_deep(), False),
         (ExceptionGroup("both", [_BUSY, AgentClientError("busy", code="rate_limited")]), True),
         (ExceptionGroup("one of them", [_BUSY, ValueError("a mistake")]), False),
         (_DOWN, False),

@@ -58,7 +58,14 @@ def heard(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTER
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    "scene", [hearing.main_thread, hearing.other_thread, hearing.coroutine, hearing.callback]
+    "scene",
+    [
+        hearing.main_thread,
+        hearing.other_thread,
+        hearing.inside_a_call_of_c,
+        hearing.coroutine,
+        hearing.callback,
+    ],
 )
 def test_a_signal_wakes_a_wait_of_five_minutes_at_once(
     begin: Begin, scene: Callable[[], None], number: signal.Signals

@@ -79,8 +79,9 @@ def test_a_call_within_a_call_spends_for_itself_alone() -> None:
         add_to_call(CENT)
         with collecting(lambda _: None) as inner:
             add_to_call(Spend(usd=5.0))
+        assert add_to_call(CENT)
 
-    assert (outer.spend, inner.spend) == (CENT, Spend(usd=5.0))
+    assert (outer.spend, inner.spend) == (CENT.plus(CENT), Spend(usd=5.0))
 
 
 def test_a_call_that_raises_has_spent_all_the_same() -> None:

@@ -168,7 +168,9 @@ def test_a_cycle_of_causes_ends_where_it_began() -> None:
         first.__cause__, second.__cause__ = second, first
         raise first
 
-    assert told(circle).count("ValueError: ") == 2
+    traceback = told(circle)
+    assert traceback.count("ValueError: ") == 2
+    assert traceback.count("the direct cause of") == 1
 
 
 def test_of_many_causes_the_nearest_are_told_and_the_others_are_counted() -> None:
@@ -374,3 +376,15 @@ def test_the_traceback_of_a_remote_worker_keeps_its_ends() -> None:
     assert len(long.encode()) <= TRACEBACK_LIMIT
     assert long.endswith("worker.js:999)")
     assert "\n[lines left out]\n" in long
+
+
+def test_the_error_of_a_remote_worker_is_kept_without_its_secrets() -> None:
+    details = {"api_key": "opensesame"}
+
+    record = record_of_report(
+        "E", "e", "no, token=hunter2, nor opensesame", details, "Error: opensesame is no key\n"
+    )
+
+    assert record.message == "no, token=[redacted], nor [redacted]"
+    assert record.details == '{"api_key":"[redacted]"}'
+    assert record.traceback == "Error: [redacted] is no key"

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import urllib3
 from google.api_core.exceptions import BadRequest, Conflict, NotFound
 from google.cloud.tasks_v2 import CloudTasksClient
 
@@ -326,12 +327,16 @@ def test_each_delivery_has_its_own_connection(client: CloudTasksClient, target: 
     assert len({delivery.peer for delivery in target.deliveries}) == 5
 
 
-def test_hundreds_of_tasks_pass_in_seconds(client: CloudTasksClient, target: Target) -> None:
+def test_hundreds_of_tasks_pass_in_seconds(
+    client: CloudTasksClient, target: Target, url: str
+) -> None:
     client.update_queue(queue={"name": QUEUE})
     client.pause_queue(name=QUEUE)
     began = time.monotonic()
-    for _ in range(200):
-        create(client, target)
+    task = {"task": {"httpRequest": {"url": target.url}}}
+    with urllib3.PoolManager() as caller:  # the client takes most of the time for each
+        for _ in range(200):
+            assert caller.request("POST", f"{url}/v2/{QUEUE}/tasks", json=task).status == 200
     created = time.monotonic()
     client.resume_queue(name=QUEUE)
 

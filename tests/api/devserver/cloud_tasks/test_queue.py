@@ -7,7 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from leasehold.devserver.cloud_tasks.faults import Fault, OrderedFault
-from leasehold.devserver.cloud_tasks.queue import Queue, QueueSettings, RateLimits
+from leasehold.devserver.cloud_tasks.queue import (
+    Queue,
+    QueueSettings,
+    RateLimiter,
+    RateLimits,
+)
 from leasehold.devserver.cloud_tasks.request import ApiError
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, RetryConfig
 
@@ -175,6 +180,11 @@ def test_many_429_at_once_count_as_one_and_retry_after_is_considered() -> None:
         steps.finished(attempt, DeliveryResult(429, retry_after=seconds(30)), NOW)
 
     assert steps.next_time() == NOW + seconds(30)
+
+    limiter = RateLimiter(RateLimits(), NOW)
+    for _ in range(3):
+        limiter.finished(DeliveryResult(429), NOW)
+    assert limiter.opens_at() == NOW + seconds(1)
 
 
 def test_a_task_deleted_while_it_is_delivered_does_not_come_again() -> None:

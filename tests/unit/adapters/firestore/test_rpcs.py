@@ -1,14 +1,18 @@
 """What a call costs: each RPC is a way to the store and back, reads and writes are billed."""
 
+import re
+import threading
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
+from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.firestore import FirestoreDocuments
 from leasehold.domain.stored import Document, Ref, Write
 from leasehold.ports.documents import Query
 from tests.conformance.stores import one_more, put
-from tests.unit.adapters.firestore.wire import Wire
+from tests.unit.adapters.firestore.wire import Place, Wire
 
 
 class RefusedError(Exception):
@@ -112,3 +116,41 @@ def test_what_fits_is_counted_in_one_call_and_no_document_is_sent(
 
     assert documents.count(Query(trace), 1000) == 1
     assert wire.calls == ["RunAggregationQuery"]
+
+
+def test_no_call_starts_a_thread(monkeypatch: pytest.MonkeyPatch, place: Place, ref: Ref) -> None:
+    """One for each read doubled what a read costs this process."""
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", place.host)
+    documents = FirestoreDocuments(place.project, "(default)", SystemClock())
+    started: set[str] = set()
+    try:
+        threading.setprofile(lambda *_: started.add(threading.current_thread().name))
+        event = Ref(f"{ref}/trace", "000000")
+        documents.transact(event, one_more)
+        assert documents.count(Query(f"{ref}/trace"), 9) == 1
+        assert [found.ref for found in documents.query(Query(f"{ref}/trace"))] == [event]
+    finally:
+        threading.setprofile(None)
+        documents.close()
+
+    assert started == set()
+
+
+def test_no_count_keeps_memory(monkeypatch: pytest.MonkeyPatch, place: Place, ref: Ref) -> None:
+    """A stream that is left before its end is kept as long as the channel: 21 KB for each count."""
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", place.host)
+    documents = FirestoreDocuments(place.project, "(default)", SystemClock())
+
+    def memory_after(counts: int) -> int:
+        for _ in range(counts):
+            documents.count(Query(f"{ref}/trace"), 9)
+        (kib,) = re.findall(r"^VmRSS:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+        return int(kib)
+
+    try:
+        before = memory_after(100)
+        after = memory_after(200)
+    finally:
+        documents.close()
+
+    assert after - before < 1000, f"{before} KiB, then {after} KiB"

@@ -21,10 +21,10 @@ class Place:
 
 @dataclass
 class Fault:
-    """The fault of the next call of an RPC."""
+    """The fault of the next call of an RPC; without a code it is what happens before the call."""
 
     rpc: str
-    code: grpc.StatusCode
+    code: grpc.StatusCode | None
     after: bool = False  # the store did what it was asked; only its answer is lost
     meanwhile: Callable[[], object] = lambda: None
 
@@ -79,4 +79,8 @@ class Wire(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
         if fault.after:
             continuation(details, request).result()
         fault.meanwhile()
+        if fault.code is None:
+            return continuation(details, request)
+        if fault.code is grpc.StatusCode.OK:
+            return iter(())  # of what streams: nothing more comes
         raise LostError(fault.code)
