@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Most tests wait for a process, an emulator or a lease, so more of them run at once than there are
 # cores; see tests/worlds/forked_tests.py.
-TESTS_AT_ONCE ?= 6
+TESTS_AT_ONCE ?= 8
 export INPUT ?= .
 export CHAOS ?=
 # What Python compiled is kept: the tests start hundreds of processes, and each would compile it all.
@@ -24,7 +24,7 @@ dev: .venv/.runtime ## serve the whole bundle on this machine, until Ctrl-C
 	@$(BIN)/leasehold dev
 
 .PHONY: test
-test: .venv/.dev ## run the tests, and report which share of the rules' lines they run
+test: .venv/.dev .venv/.browser ## run the tests, and report which share of the rules' lines they run
 	@$(BIN)/python -m tests.worlds.emulators $(BIN)/python -m pytest -p tests.worlds.line_coverage -m 'not nightly' --forks $(TESTS_AT_ONCE)
 
 .PHONY: check
@@ -34,24 +34,26 @@ check: .venv/.dev ## the whole gate: format, lint, types, import contract, fresh
 # The integrations of agent libraries, each in its own environment: see tests/integrations/.
 INTEGRATIONS ?= $(patsubst tests/integrations/%/requirements.txt,%,$(wildcard tests/integrations/*/requirements.txt))
 # A program between two makes does not hand on what they share of their jobs, so there is none.
-TEST_INTEGRATIONS = MAKEFLAGS= $(BIN)/python -m tests.worlds.emulators $(MAKE) --no-print-directory test-integrations INTEGRATIONS="$(INTEGRATIONS)"
+# Only what is nightly needs an emulator.
+TEST_INTEGRATIONS = MAKEFLAGS= $(if $(1),$(BIN)/python -m tests.worlds.emulators) $(MAKE) --no-print-directory \
+  test-integrations INTEGRATIONS="$(INTEGRATIONS)" TYPES=$(1)
 .PHONY: integrations
 integrations: .venv/.dev ## test the integrations of agent libraries, or those of INTEGRATIONS="adk langgraph", with the pinned versions; TYPES=1 adds what is nightly, and their types
-	@$(TEST_INTEGRATIONS) KIND=integrations TYPES=$(TYPES)
+	@$(call TEST_INTEGRATIONS,$(TYPES)) KIND=integrations
 
 .PHONY: integrations-newest
 integrations-newest: .venv/.dev ## as integrations with TYPES=1, with the releases that are the newest now
 	@rm -rf .venv/integrations-newest
-	@$(TEST_INTEGRATIONS) KIND=integrations-newest TYPES=1
+	@$(call TEST_INTEGRATIONS,1) KIND=integrations-newest
 
-# All of them are tested, whatever one of them says; the output of each comes at its end. Beside the
-# other tests of the gate one process is enough: each further one imports the library once more.
+# All of them are tested, whatever one of them says; the output of each comes at its end. In the gate
+# one process runs them, without plugins, and forks what they start: to import a library takes seconds.
 .PHONY: test-integrations
 test-integrations:
 	@failed=; for name in $(INTEGRATIONS); do \
 	  python=.venv/$(KIND)/$$name/bin/python; \
 	  output=$$({ $(MAKE) -s --no-print-directory .venv/$(KIND)/$$name/.made && \
-	    $$python -m pytest $(if $(TYPES),,-m 'not nightly') --forks $(if $(TYPES),2,1) tests/integrations \
+	    $$python -m pytest --disable-plugin-autoload $(if $(TYPES),--forks 2,-m 'not nightly') tests/integrations \
 	    $(if $(TYPES),&& $(BIN)/mypy --python-executable $$python shared/leasehold/integrations/$$name); } 2>&1) || failed="$$failed $$name"; \
 	  echo "$(KIND)/$$name: $$output"; \
 	done; [ -z "$$failed" ] || { echo "error: these integrations failed:$$failed" >&2; exit 1; }
@@ -84,10 +86,16 @@ pythons: ## run the tests of ROOMS with each of PYTHONS, by default all that are
 	done
 
 .PHONY: nightly
-nightly: .venv/.dev ## what is too long for the gate: all cases of its matrices, many more examples of its property tests, workers killed at every point (an hour)
+nightly: .venv/.dev .venv/.browser ## what is too long for the gate: all cases of its matrices, many more examples of its property tests, workers killed at every point (an hour)
 	@$(BIN)/python -m tests.worlds.emulators $(BIN)/pytest -m nightly --forks 2 tests
 	@$(MAKE) --no-print-directory integrations TYPES=1
 	@$(MAKE) --no-print-directory storm
+
+# Lists of tests/planted/ by name, as "leases signals"; without one, all of them.
+STORIES ?=
+.PHONY: planted
+planted: .venv/.dev .venv/.browser ## plant each fault of tests/planted, or of STORIES="leases signals", in a copy and see that a test of the gate finds it (an hour)
+	@$(BIN)/python -m tests.worlds.emulators $(BIN)/python -m tools.planted_faults $(STORIES)
 
 .PHONY: coverage
 coverage: .venv/.dev ## list the lines of the rules that the tests of ROOMS do not run (minutes)
@@ -160,7 +168,7 @@ docs: .venv/.docs ## build the documentation as a site, in build/site
 	@$(BIN)/zensical build --clean
 
 .PHONY: pictures
-pictures: .venv/.dev ## take the pictures of docs/dashboard.md anew
+pictures: .venv/.dev .venv/.browser ## take the pictures of docs/dashboard.md anew
 	@mkdir -p docs/pictures
 	@DASHBOARD_PICTURES=docs/pictures $(BIN)/pytest tests/api/dashboard/test_incident.py
 
@@ -177,12 +185,15 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 install = $(BIN)/uv pip install --quiet --python $(1)/bin/python $(2) 2>/dev/null || \
   $(PIP) --python $(1)/bin/python install --no-compile $(2)
 
-# The tests of the dashboard drive the Chromium of the system; where it can be installed, it is.
+# The tests of the dashboard drive the Chromium of the system; where it can be installed, it is. The
+# headless shell has the same engine, and takes half of the CPU.
 APT := DEBIAN_FRONTEND=noninteractive apt-get -qq
-install_browser = for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
-  { $(APT) install --yes --no-install-recommends chromium || \
-    { $(APT) update && $(APT) install --yes --no-install-recommends chromium; }; } >/dev/null 2>&1 || \
-  echo "warning: THERE IS NO CHROMIUM, so no page of the dashboard is tested; on Debian: apt install chromium" >&2
+install_browser = command -v chromium-headless-shell >/dev/null && exit; \
+  get() { $(APT) install --yes --no-install-recommends "$$@"; }; \
+  { get chromium-headless-shell || { $(APT) update && get chromium-headless-shell; }; } >/dev/null 2>&1 && exit; \
+  for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
+  get chromium >/dev/null 2>&1 || \
+  echo "warning: THERE IS NO CHROMIUM, so no page of the dashboard is tested; on Debian: apt install chromium-headless-shell" >&2
 
 # What users run needs the run-time dependencies alone; the gate needs the development ones as well.
 RUNTIME := functions,serve,google,channels,review
@@ -193,9 +204,12 @@ RUNTIME := functions,serve,google,channels,review
 
 .venv/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into .venv (once)"
-	@{ $(install_browser); } & \
-	{ $(call install,.venv,-c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS))); } && wait
+	@$(call install,.venv,-c constraints.txt -e '.[dev]' $(addprefix -r ,$(REQUIREMENTS)))
 	@touch $@ .venv/.runtime
+
+.venv/.browser: | .venv/bin/python
+	@$(install_browser)
+	@touch $@
 
 .venv/python%/.dev: pyproject.toml constraints.txt $(REQUIREMENTS) | .venv/bin/python
 	@echo "installing Leasehold and its development tools into $(@D) (once)"

@@ -22,7 +22,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.worker.stopping.holder import holder_name, host_name
 
-LOOK_EVERY_S: Final = 0.03
+LOOK_EVERY_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,16 @@ is counted here, because the client's own limit begins anew with each byte that 
 """
 
 import asyncio
+import functools
 import json
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import httpx2
 import openai
 from pydantic import BaseModel, Field, ValidationError
 
@@ -112,7 +115,11 @@ class OpenAIAgent(ModelAgent):
     async def _response(self, task: str, material: str) -> str:
         """Return the body of the response, whatever it is."""
         async with openai.AsyncOpenAI(
-            api_key=self._endpoint.key, base_url=self._endpoint.url, timeout=None, max_retries=0
+            api_key=self._endpoint.key,
+            base_url=self._endpoint.url,
+            timeout=None,
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(verify=_trusted()),
         ) as client:
             raw = await client.chat.completions.with_raw_response.create(
                 model=self._endpoint.model,
@@ -121,7 +128,13 @@ class OpenAIAgent(ModelAgent):
                     {"role": "user", "content": material},
                 ],
             )
-        return raw.http_response.text
+        return str(raw.http_response.text)
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Return whom to trust; it is read once, as that takes far longer than all else of a client."""
+    return httpx2.create_ssl_context()
 
 
 def endpoint_of(environ: Mapping[str, str]) -> Endpoint:
