@@ -21,11 +21,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import pytest
 
@@ -51,14 +51,31 @@ _JAVA: Final = (
 )
 _LOOPBACK: Final = "127.0.0.1"
 _START_S: Final = 60.0
-_LENT: Final = "FIRESTORE_EMULATOR_OF_TESTS"  # its host and port; tests set what clients read
+#: Their host, process and log, as `Emulator` has them; tests set what clients read.
+_LENT: Final = "FIRESTORE_EMULATOR_OF_TESTS"
 _LENT_PUBSUB: Final = "PUBSUB_EMULATOR_OF_TESTS"
+#: So many characters of its log say why an emulator ended.
+_END_OF_LOG: Final = 4000
 _PR_SET_PDEATHSIG: Final = 1
 _LOGS: Final[list[Any]] = []
 
 
 class MissingEmulatorError(Exception):
     """A package that an emulator needs is missing."""
+
+
+class Emulator(NamedTuple):
+    """An emulator that was started, perhaps by another process.
+
+    Args:
+        host: its host and port.
+        pid: its process.
+        log: the file that it writes to.
+    """
+
+    host: str
+    pid: int
+    log: str
 
 
 @functools.cache
@@ -70,12 +87,7 @@ def firestore_host() -> str:
     Raises:
         MissingEmulatorError: the jar or Java is not there.
     """
-    if lent := os.environ.get(_LENT):
-        until(lambda: _listens(lent), _START_S)  # nobody has waited for it yet
-        return lent
-    host, emulator, log = _start("firestore", _JAR, _MAIN, "start")
-    _wait_for(host, emulator, log)
-    return host
+    return _lent(_LENT) or _waited_for(*_start("firestore", _JAR, _MAIN, "start"))
 
 
 @contextlib.contextmanager
@@ -85,12 +97,11 @@ def own_firestore() -> Iterator[tuple[str, int]]:
     Raises:
         MissingEmulatorError: as `firestore_host`.
     """
-    host, emulator, log = _start("firestore", _JAR, _MAIN, "start")
+    emulator, process = _start("firestore", _JAR, _MAIN, "start")
     try:
-        _wait_for(host, emulator, log)
-        yield host, emulator.pid
+        yield _waited_for(emulator, process), emulator.pid
     finally:
-        _end(emulator)
+        _end(process)
 
 
 @functools.cache
@@ -100,18 +111,11 @@ def pubsub_host() -> str:
     Raises:
         MissingEmulatorError: the jar or Java is not there.
     """
-    if lent := os.environ.get(_LENT_PUBSUB):
-        until(lambda: _listens(lent), _START_S)  # as above
-        return lent
-    host, emulator, log = _start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN)
-    _wait_for(host, emulator, log)
-    return host
+    return _lent(_LENT_PUBSUB) or _waited_for(*_start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN))
 
 
-def _start(
-    name: str, jar: str, main: str, *words: str
-) -> tuple[str, subprocess.Popen[bytes], Path]:
-    """Start an emulator; return its host and port, its process, and what it writes to."""
+def _start(name: str, jar: str, main: str, *words: str) -> tuple[Emulator, subprocess.Popen[bytes]]:
+    """Start an emulator; return it, and its process."""
     how = _HOW.format(name=name)
     java = shutil.which("java")
     if java is None:
@@ -121,7 +125,7 @@ def _start(
         prefix=f"{name}-emulator-", suffix=".log"
     )
     address = [f"--host={_LOOPBACK}", f"--port={host.rpartition(':')[2]}"]
-    emulator = subprocess.Popen(
+    process = subprocess.Popen(
         [java, *_JAVA, "-cp", str(_jar(jar, how)), main, *words, *address],
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -129,9 +133,9 @@ def _start(
         start_new_session=True,  # Ctrl-C is for pytest; it ends the emulator when it is done
         preexec_fn=_end_with_the_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - before any thread
     )
-    atexit.register(_end, emulator)
+    atexit.register(_end, process)
     _LOGS.append(log)  # it is deleted when it is closed
-    return host, emulator, Path(log.name)
+    return Emulator(host, process.pid, log.name), process
 
 
 def need_firestore() -> None:
@@ -198,16 +202,36 @@ def _end_with_the_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _wait_for(host: str, emulator: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until the emulator listens."""
-    end = time.monotonic() + _START_S
-    while emulator.poll() is None and time.monotonic() < end:
-        if _listens(host):
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            emulator.wait(0.05)
-    _end(emulator)
-    pytest.fail(f"the emulator did not start:\n{log.read_text()}", pytrace=False)
+def _lent(name: str) -> str | None:
+    """Return the host of the emulator that runs for all processes, if it does, once it listens."""
+    if (words := os.environ.get(name)) is None:
+        return None
+    host, pid, log = words.split(maxsplit=2)
+    emulator = Emulator(host, int(pid), log)
+    return _host_of(emulator, lambda: not _exists(emulator.pid))
+
+
+def _waited_for(emulator: Emulator, process: subprocess.Popen[bytes]) -> str:
+    """Return the host of an emulator of this process, once it listens."""
+    return _host_of(emulator, lambda: process.poll() is not None)
+
+
+def _host_of(emulator: Emulator, has_ended: Callable[[], bool]) -> str:
+    """Return its host once it listens; if it does not, fail the test with the end of its log."""
+    with contextlib.suppress(AssertionError):
+        until(lambda: _listens(emulator.host) or has_ended(), _START_S)
+    if _listens(emulator.host):
+        return emulator.host
+    end = Path(emulator.log).read_text(errors="replace")[-_END_OF_LOG:]
+    pytest.fail(f"the emulator did not start; its log ends:\n{end}", pytrace=False)
+
+
+def _exists(pid: int) -> bool:
+    """Return whether a process is there: one that has ended is reaped by the one that lends it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
 
 
 def _listens(host: str) -> bool:
@@ -262,14 +286,20 @@ def _keep_preconditions_of_deletions() -> None:
             methods[server.DELETE] = delete_if_unchanged
 
 
+def _lend(name: str, emulator: Emulator, process: subprocess.Popen[bytes]) -> None:
+    """Name an emulator to all processes that this one starts; they see at once when it ends."""
+    os.environ[name] = f"{emulator.host} {emulator.pid} {emulator.log}"
+    threading.Thread(target=process.wait, daemon=True).start()
+
+
 def main() -> int:
     """Run a command whose processes share the emulators; return its exit code."""
     with contextlib.suppress(MissingEmulatorError):  # its tests say so
         if _LENT_PUBSUB not in os.environ:
-            os.environ[_LENT_PUBSUB] = _start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN)[0]
+            _lend(_LENT_PUBSUB, *_start("pubsub", _PUBSUB_JARS, _PUBSUB_MAIN))
     with contextlib.suppress(MissingEmulatorError):
         if _LENT not in os.environ:
-            os.environ[_LENT] = _start("firestore", _JAR, _MAIN, "start")[0]
+            _lend(_LENT, *_start("firestore", _JAR, _MAIN, "start"))
     command = subprocess.Popen(sys.argv[1:])
     while True:
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is for the command as well
