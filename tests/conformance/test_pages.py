@@ -144,18 +144,20 @@ def test_a_token_that_is_none_of_ours_is_refused(engine: Engine, token: str) -> 
         list_runs(engine, RunFilter(), page_token=token)
 
 
-def test_a_token_whose_time_no_calendar_has_is_refused(engine: Engine, label: str) -> None:
-    """It has the mark of its query, so that its time is looked at."""
+def test_a_token_of_a_place_that_no_document_has_is_refused(engine: Engine, label: str) -> None:
+    """It has the mark of its query, so that its time and its id are looked at."""
     wanted = RunFilter(label=label)
     for _ in range(2):
         start(engine, label)
     given = list_runs(engine, wanted, limit=1).next_page_token
     assert given is not None
-    _, run_id, mark = json.loads(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)))
+    kept, run_id, mark = json.loads(base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)))
 
-    for at in ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00", "x", 7, None, "9" * 5_000):
+    times = ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00", "x", 7, None, "9" * 5_000)
+    ids = ("", "a/b", "__a__", ".", "9" * 1_501, 7, None)
+    for place in [({"at": at}, run_id) for at in times] + [(kept, id_) for id_ in ids]:
         with pytest.raises(InvalidRequestError, match="nextPageToken"):
-            list_runs(engine, wanted, page_token=token_of({"at": at}, run_id, mark))
+            list_runs(engine, wanted, page_token=token_of(*place, mark))
 
 
 def test_the_audit_and_a_start_get_past_odd_times(
