@@ -90,6 +90,33 @@ def test_bad_input_changes_nothing_and_gets_one_line(
     assert shell.json("override") == {"overrides": []}
 
 
+def test_a_deadline_that_cloud_tasks_does_not_wait_for_is_not_set(shell: Shell) -> None:
+    deployed = {
+        "LEASEHOLD_TASKS": "cloud-tasks://p/l",
+        "LEASEHOLD_FUNCTION_URL": "https://execute-step.example",
+        "LEASEHOLD_TASK_ACCOUNT": "tasks@p.iam.gserviceaccount.com",
+    }
+    words = ("override", "charge", "--deadline-s", "2000", "--until", "2h", "--why", "slow day")
+
+    refused = shell.run(*words, **deployed)
+    on_one_machine = shell.run(*words)
+
+    assert "deadlineS is 2000; allowed: " in refused.stderr
+    assert (refused.returncode, on_one_machine.returncode) == (2, 0)
+
+
+def test_a_key_in_a_reason_is_not_kept(shell: Shell) -> None:
+    """All who may look read it, until a person clears it."""
+    why = "the key sk-proj-0123456789 is spent"
+    shell.run(*SET[:-1], why)
+    shell.run("pause", "--step", "reserve", "--why", why)
+
+    (override,) = shell.json("override")["overrides"]
+    pause = shell.json("resume", "--step", "reserve")["pause"]
+
+    assert (override["why"], pause["why"]) == ("the key [redacted] is spent",) * 2
+
+
 def test_what_is_set_can_be_read_without_the_catalog(shell: Shell) -> None:
     shell.run(*SET)
     (shell.folder / "shop.py").unlink()
@@ -97,6 +124,41 @@ def test_what_is_set_can_be_read_without_the_catalog(shell: Shell) -> None:
     (one,) = shell.json("override")["overrides"]
 
     assert (one["stepType"], one["state"], one["problem"]) == ("charge", "in_force", None)
+
+
+def test_the_override_of_a_step_that_is_gone_is_refused_and_can_be_cleared(shell: Shell) -> None:
+    shell.run(*SET)
+    catalog = (shell.folder / "shop.py").read_text()
+    (shell.folder / "shop.py").write_text(catalog.replace('"charge"', '"bill"'))
+
+    (one,) = shell.json("override")["overrides"]
+    cleared = shell.run("override", "charge", "--clear")
+
+    problem = "overrides/charge refused: this deploy has no such step."
+    assert (one["state"], one["problem"]) == ("refused", problem)
+    assert only_line(cleared.stderr).startswith("cleared: override of charge by ")
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "until", "state", "problem"),
+    [
+        (100, "2999-01-01T00:00:00Z", "refused", "overrides/charge timeoutS refused: "),
+        (20, "2020-01-01T00:00:00Z", "over", ""),
+    ],
+)
+def test_an_override_that_was_typed_into_the_store_has_its_state(
+    shell: Shell, timeout_s: int, until: str, state: str, problem: str
+) -> None:
+    shell.run(*SET)
+    typed = {"timeoutS": timeout_s, "until": until}
+    store = SqliteDocuments(shell.folder / ".leasehold/leasehold.db", SystemClock())
+    store.transact(override_ref("charge"), lambda _, __: Write(None, typed))
+    store.close()
+
+    (one,) = shell.json("override")["overrides"]
+
+    assert one["state"] == state
+    assert (one["problem"] or "").startswith(problem)
 
 
 def test_replacing_an_override_reports_its_author(shell: Shell) -> None:

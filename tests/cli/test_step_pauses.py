@@ -29,12 +29,14 @@ def test_a_step_is_paused_seen_and_resumed(shell: Shell) -> None:
 def test_all_steps_are_paused_and_json_says_what_was_before(shell: Shell) -> None:
     first = shell.json("pause", "--all", "--why", "one")
     second = shell.json("pause", "--all", "--why", "two")
+    overrides = shell.json("override")
     resumed = shell.json("resume", "--all")
 
     assert first["replaced"] is None
     assert (second["pause"]["step"], second["pause"]["why"]) == (None, "two")
     assert second["replaced"]["why"] == "one"
     assert resumed["pause"]["why"] == "two"
+    assert overrides == {"overrides": []}
 
 
 @pytest.mark.parametrize(

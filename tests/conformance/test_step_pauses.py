@@ -268,6 +268,7 @@ def test_a_pause_that_was_deleted_by_hand_holds_nothing_after_the_next_look(
     sweep(engine, among={run.run_id})
 
     assert get_run(engine, run.run_id).held is None
+    assert pause_id(unique) not in [one.id for one in list_pauses(engine)]
 
 
 def test_a_pause_that_is_set_again_as_the_one_before_is_forgotten_holds(

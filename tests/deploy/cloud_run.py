@@ -29,6 +29,7 @@ class CloudRun:
         public: the services that any caller may call.
         unasked: those without a check by IAM, which refuse strangers themselves.
         not_yet: to how many calls with a token it still refuses.
+        moved: where it sends who is let in; empty: nowhere.
         url: for LEASEHOLD_FUNCTIONS_EMULATOR.
         called: each call that was let in.
     """
@@ -37,6 +38,7 @@ class CloudRun:
     public: set[str] = field(default_factory=set)
     unasked: set[str] = field(default_factory=set)
     not_yet: int = 0
+    moved: str = ""
     url: str = ""
     called: list[str] = field(default_factory=list)
 
@@ -53,6 +55,8 @@ class CloudRun:
         if not is_let_in:
             return flask.Response("<html>Forbidden</html>", 403)
         self.called.append(f"{request.method} {service}/{rest}")
+        if self.moved:
+            return flask.Response(status=307, headers={"Location": f"{self.moved}/{path}"})
         if service != "serve-api" or not self.api:
             return flask.Response(status=404)
         return self._passed_on(rest)

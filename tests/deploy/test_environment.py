@@ -61,6 +61,14 @@ def test_a_function_starts_with_its_environment(function: FunctionEntry, catalog
     assert environment["LOG_EXECUTION_ID"] == "false"
 
 
+def test_settings_that_its_function_would_not_start_with_are_refused(catalog: Catalog) -> None:
+    function = FUNCTIONS["execute_step"]
+    environment = environment_of(function, PLACE, catalog)
+
+    with pytest.raises(SettingError, match="LEASEHOLD_TASKS is 'in-process'"):
+        settings_command.check(function, environment | {"LEASEHOLD_TASKS": "in-process"})
+
+
 def test_each_function_believes_who_calls_it_alone(catalog: Catalog) -> None:
     callers = {
         function.name: environment_of(function, PLACE, catalog)["LEASEHOLD_CALLERS"]

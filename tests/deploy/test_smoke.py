@@ -19,6 +19,7 @@ import pytest
 from google.cloud import scheduler_v1
 from google.cloud.scheduler_v1 import Job
 
+from leasehold import PipelineEntry, Registry, Wait
 from leasehold.cli.deploy import smoke
 from leasehold.cli.deploy.smoke import EMULATOR, Answer, ServiceCalls, Smoke, SmokeError
 from leasehold.deploy.installation import Installation
@@ -42,8 +43,10 @@ RUN = ("--pipeline=three", '--input={"n": 1}')
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
+    asks = PipelineEntry(name="asks", steps=("add", Wait("consent")))
+    pipelines = Registry("pipelines", [*PIPELINES, asks])
     environ = environ_of(tmp_path)
-    with InProcessEngine(STEPS, PIPELINES, environ=environ, workers=2) as engine:
+    with InProcessEngine(STEPS, pipelines, environ=environ, workers=2) as engine:
         yield engine
 
 
@@ -143,12 +146,15 @@ def test_a_sweep_that_nothing_calls_is_found(
     assert paused[1][after].endswith("is PAUSED: no sweep comes.")
 
 
+@pytest.mark.parametrize(("pipeline", "is_"), [("refuses", "ERROR: "), ("asks", "BLOCKED")])
 def test_a_run_that_does_not_complete_is_reported_with_its_error(
-    call: Callable[..., tuple[int, list[str]]],
+    call: Callable[..., tuple[int, list[str]]], pipeline: str, is_: str
 ) -> None:
-    _, lines = call("--pipeline=refuses", '--input={"n": 1}')
+    code, lines = call(f"--pipeline={pipeline}", '--input={"n": 1}', "--timeout=20")
 
+    assert code == 1
     assert lines[-1].startswith("failed  run r-")
+    assert f" of {pipeline} is {is_}" in lines[-1]
     assert "look at it: leasehold why r-" in lines[-1]
 
 
@@ -216,6 +222,15 @@ def test_something_else_at_the_address_is_found(run: CloudRun) -> None:
 
         with pytest.raises(SmokeError, match=r"answered by something else: \{\}"):
             found.check_api()
+
+
+def test_a_token_does_not_follow_to_where_its_service_sends_it(run: CloudRun) -> None:
+    with cloud_run(run.api) as other:
+        run.moved = other.url
+        with pytest.raises(SmokeError, match="answered by something else: null"):
+            smoke_of(run, lambda _: None).check_api()
+
+    assert other.called == []
 
 
 @pytest.mark.parametrize("text", ["<html>", '{"runId": null}', '{"runId": 1}'])

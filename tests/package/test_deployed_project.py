@@ -167,16 +167,20 @@ def test_a_package_that_the_pipelines_newly_need_gets_its_version_and_its_hash(
 ) -> None:
     """A build would take the newest one, without a hash: two builds of a commit would differ."""
     pin = f"annotated-types=={version('annotated-types')}"
-    for name in ("constraints.txt", "hashes.txt"):
+    kept = {"constraints.txt": "mine==1.0\n", "hashes.txt": f"mine==1.0 --hash=sha256:{'0' * 64}\n"}
+    for name, own in kept.items():
         lines = (folder / name).read_text().splitlines(keepends=True)
-        (folder / name).write_text("".join(line for line in lines if not line.startswith(pin)))
+        kept[name] = own + "".join(line for line in lines if not line.startswith(pin))
+        (folder / name).write_text(kept[name])
     (folder / "pipelines/requirements.txt").write_text("annotated-types\n")
 
     done = forking.run("leasehold", "deploy", "init", cwd=folder, PYTHONPATH=str(index))
 
     assert done.stdout == "written: constraints.txt, hashes.txt\n"
-    assert f"{pin}\n" in (folder / "constraints.txt").read_text()
-    assert f"{pin} --hash=sha256:" in (folder / "hashes.txt").read_text()
+    for name, before in kept.items():
+        (added,) = {*(folder / name).read_text().splitlines()} - {*before.splitlines()}
+        assert {*before.splitlines()} < {*(folder / name).read_text().splitlines()}
+        assert added.startswith(pin)
 
 
 def test_where_no_hash_can_be_looked_up_the_rest_is_written(

@@ -6,7 +6,6 @@ process does what the row says, with an engine that knows as much as the row nee
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import re
@@ -42,7 +41,7 @@ from leasehold.client.store import Store
 from leasehold.domain.manifest import is_run_id
 from leasehold.domain.summary import Summary
 from leasehold.errors import InvalidRequestError, LeaseholdError, SettingError, UnknownRunError
-from leasehold.registry.setting_texts import NOT_SHOWN
+from leasehold.registry.setting_texts import NOT_SHOWN, is_loopback
 from leasehold.registry.settings import SETTINGS
 from leasehold.services.engine import Engine
 from leasehold.services.worker_notes import missing_server
@@ -120,18 +119,9 @@ def token_for(url: str, settings: Mapping[str, str], warn: Callable[[str], objec
         raise SettingError(name=setting.name, value=NOT_SHOWN, allowed=setting.allowed) from None
     token = str(tokens[0]) if tokens else ""
     parts = urlsplit(url)
-    if token and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+    if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         warn(f"LEASEHOLD_TOKEN is sent to {url} without encryption: https keeps it secret")
     return token
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class ServerConnection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -217,15 +218,29 @@ def tasks_address(text: str) -> str:
 
 def events_address(text: str) -> str:
     """Return the address of an event bus."""
-    if text == IN_PROCESS or _is_loopback(text):
+    if text == IN_PROCESS or _is_own_server(text):
         return text
     return pair("pubsub://")(text)
 
 
-def _is_loopback(text: str) -> bool:
+def _is_own_server(text: str) -> bool:
     """Return whether it is a server of this machine, which has no sign-in."""
     port = text.removeprefix("http://127.0.0.1:")
     return port != text and whole(1, _LAST_PORT)(port) > 0
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, by its name or its address, is this machine."""
+    return host == "localhost" or is_loopback_address(host)
+
+
+def is_loopback_address(text: str) -> bool:
+    """Return whether a text is an address of this machine, also one of IPv4 as IPv6 has it."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def public_url(text: str) -> str:

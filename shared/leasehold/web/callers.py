@@ -7,7 +7,6 @@ Run has not checked is checked here (decision 0031).
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import re
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ from leasehold.errors import (
 )
 from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
-from leasehold.registry.setting_texts import ANYBODY, IAM, ROLES, Right
+from leasehold.registry.setting_texts import ANYBODY, IAM, ROLES, Right, is_loopback_address
 from leasehold.registry.settings import ON_CLOUD_RUN
 from leasehold.services.request_bounds import MAX_ACTOR
 from leasehold.web.entry import drop_rest, refuse_for
@@ -100,7 +99,7 @@ class CallerCheck:
             UnauthenticatedError, CallerNotAllowedError: it may not.
             CertificatesUnavailableError: that cannot be known now. Retryable.
         """
-        if not self.service and _is_loopback(environ.get("REMOTE_ADDR", "")):
+        if not self.service and is_loopback_address(environ.get("REMOTE_ADDR", "")):
             return ""
         header = next((environ[name] for name in _HEADERS if name in environ), None)
         if header is None:
@@ -238,16 +237,6 @@ def check_right(request: Request, right: Right, *, by_form: bool = False) -> Non
     error = CallerNotAllowedError(problem=problem)
     _LOG.warning("a call is refused: %s", error)
     raise error
-
-
-def _is_loopback(peer: str) -> bool:
-    """Return whether the connection itself comes from this machine, whatever headers say."""
-    try:
-        address = ipaddress.ip_address(peer)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 # Who asks for an operation, as the trace names them.

@@ -213,12 +213,28 @@ def test_runs_in_trouble_stand_first_and_none_stands_twice(reader: Reader, pages
         assert len(page.links(run_id)) == 1
     assert done not in in_trouble
     assert page.words.index("in trouble") < page.words.index(done)
+    older = reader.page(reader.page("/?limit=1").links("Older")[0])
+    assert "in trouble" not in older.words
 
     page.press(f"Recreate {dead}")
     page = reader.page("/")
 
     assert dead not in words_of(page.one(".//*[@id='in-trouble']"))
     assert page.rows(dead, "Went on as r-")
+
+
+def test_a_list_is_turned_over_page_by_page_and_back(reader: Reader, pages: Pages) -> None:
+    oldest, middle, newest = (pages.start("ok") for _ in range(3))
+
+    first = reader.page("/?pipeline=letters&limit=1")
+    second = reader.page(first.links("Older")[0])
+    third = reader.page(second.links("Older")[0])
+    back = reader.page(third.links("Newest")[0])
+
+    for page, run_id in ((first, newest), (second, middle), (third, oldest), (back, newest)):
+        assert [row.get("data-key") for row in page.rows("letters")] == [run_id]
+        assert page.one(".//input[@name='pipeline']").get("value") == "letters"
+    assert first.links("Newest") == []
 
 
 def test_a_filter_is_in_the_address_and_can_be_taken_back(reader: Reader, pages: Pages) -> None:

@@ -36,6 +36,7 @@ from tests.deploy.google_services.firestore import BEGUN, FirestoreAdmin
 from tests.deploy.google_services.operations import begun
 from tests.deploy.google_services.quotas import Quotas
 from tests.deploy.google_services.refusals import api_disabled, permission_denied
+from tests.deploy.google_services.run import CloudRun
 from tests.deploy.google_services.secrets import Secrets
 from tests.worlds.emulators import pubsub_host
 
@@ -144,6 +145,33 @@ def test_everything_that_is_spoilt_is_found_with_its_repair(
     }
     assert len(found) == 16
     assert installed.server.writes() == []
+
+
+def test_a_function_without_its_check_and_one_that_is_gone_are_found(
+    shell: Shell, installed: Installed
+) -> None:
+    services = installed.server.service(CloudRun).services
+    services[f"{LOCATION}/services/{API.service}"].invoker_iam_disabled = True
+    del services[f"{LOCATION}/services/{SWEEP.service}"]
+
+    found = {one["code"]: (one["message"], one["repair"]) for one in look(shell, installed)}
+
+    assert found["public_function"] == (
+        "EVERYONE may call function serve-api: its check by IAM is off.",
+        f"gcloud run services update serve-api {AT} --invoker-iam-check",
+    )
+    assert found["function_missing"][0].startswith("Function sweep-dead-letters is not deployed: ")
+
+
+def test_a_password_in_a_setting_of_a_function_is_not_shown(
+    shell: Shell, installed: Installed
+) -> None:
+    installed.function(API, {"LEASEHOLD_FUNCTION_URL": "https://ada:s3cret@old.run.app"})
+
+    done = shell.run(*LIVE, **installed.clients.environ)
+
+    assert "old.run.app" in done.stdout
+    assert "s3cret" not in done.stdout + done.stderr
 
 
 def test_steps_outside_of_the_second_generation_environment_are_warned_of(

@@ -42,6 +42,10 @@ def insert_and_raise(value: Any, error: BaseException) -> Work:
     return work
 
 
+def refuse(_: sqlite3.Connection) -> None:
+    raise ValueError
+
+
 def kept(path: Path) -> list[Any]:
     """Return what its own connection finds: what is durable."""
     reader = sqlite3.connect(path)
@@ -140,7 +144,7 @@ def test_a_change_sees_those_of_its_batch_that_came_before(commits: GroupCommit)
 
     futures = together(commits, *[count_up] * 5)
 
-    assert sorted(future.result() for future in futures) == [0, 1, 2, 3, 4]
+    assert [future.result() for future in futures] == [0, 1, 2, 3, 4]
 
 
 def test_a_change_that_raises_is_undone_and_its_neighbours_are_not(
@@ -163,9 +167,6 @@ def test_a_change_that_raises_before_it_writes_leaves_its_neighbours_their_commi
     """Such as one that comes too late: there is nothing to undo."""
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-
-    def refuse(_: sqlite3.Connection) -> None:
-        raise ValueError
 
     futures = together(commits, insert("before"), refuse, insert("after"))
 
@@ -219,7 +220,7 @@ def test_a_change_that_failed_by_itself_is_told_its_own_error(
         connection.execute("INSERT OR ROLLBACK INTO kept VALUES (1)")
         connection.execute("INSERT OR ROLLBACK INTO kept VALUES (1)")
 
-    futures = together(commits, insert_and_raise("bad", ValueError()), roll_back)
+    futures = together(commits, refuse, roll_back)
 
     assert errors_of(futures) == [ValueError, StoreUnavailableError]
 
@@ -248,7 +249,8 @@ def test_a_full_disk_is_told_to_the_whole_batch_and_can_be_got_over(
     futures = together(commits, insert("before"), insert("x" * 100_000), insert("after"))
 
     assert errors_of(futures) == [StoreUnavailableError] * 3
-    assert "full" in futures[0].exception().details["problem"]  # type: ignore[union-attr] # it is
+    for future in futures:
+        assert "full" in future.exception().details["problem"]  # type: ignore[union-attr] # it is
     assert kept(path) == []
     commits.run(insert("small"))
     assert kept(path) == ["small"]
@@ -271,6 +273,31 @@ def test_an_interrupt_ends_the_thread_it_came_to_and_tells_the_others(
     assert kept(path) == []
     commits.run(insert("next"))
     assert kept(path) == ["next"]
+
+
+def test_an_interrupt_between_the_changes_of_a_batch_that_was_undone_acknowledges_none_behind_it(
+    commits: GroupCommit, path: Path
+) -> None:
+    """Each of them gets its own transaction then; the last one never had it."""
+    futures = together(
+        commits, insert_and_raise("a", ValueError()), insert_and_raise("b", KeyboardInterrupt()),
+        insert("c"),
+    )  # fmt: skip
+
+    assert errors_of(futures)[2] in {StoreUnavailableError, KeyboardInterrupt}
+    assert kept(path) == []
+
+
+def test_an_error_of_a_time_that_was_undone_is_not_told(commits: GroupCommit, path: Path) -> None:
+    tries = iter([refuse, insert("second")])
+
+    def refuse_once(connection: sqlite3.Connection) -> None:
+        next(tries)(connection)
+
+    first, bad = together(commits, refuse_once, insert_and_raise("bad", ValueError()))
+
+    assert errors_of([first, bad]) == [None, ValueError]
+    assert kept(path) == ["second"]
 
 
 def test_a_connection_that_is_closed_acknowledges_nothing(

@@ -470,6 +470,19 @@ def test_what_waits_for_a_catalog_is_dropped_where_the_catalog_has_no_channel_fo
     assert (swept.deliveries, swept.manifest.announcement.pending) == ((), False)
 
 
+def test_a_block_is_told_where_its_repair_and_the_look_that_is_due_are_one_commit(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    """The run goes on from there, and no later change knows who was to be told."""
+    knowing_nothing = replace(rules, channels_for=lambda _pipeline, _event: None)
+    broken = replace(unable(runs, at, knowing_nothing).manifest, shard=99)
+
+    change = lifecycle.on_audit(broken, at(15), rules=rules, generation=1, in_queue=None)
+
+    assert (change.outcome, change.before) == (Outcome.LOOKED_AGAIN, broken)
+    assert told(change) == [(BLOCKED, "1", "log"), (BLOCKED, "1", "mail")]
+
+
 # -- texts of strangers ----------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Transition
 from leasehold.domain.checkpoint import KeptValue
-from leasehold.domain.dispatch import Rules
+from leasehold.domain.dispatch import Rules, dispatch_in_request
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome
+from leasehold.domain.stored import replace
 from tests.unit.domain.runs import At, Bound, Runs
+from tests.worlds.builders import step_settings
 
 
 @pytest.fixture
@@ -113,3 +116,34 @@ def test_in_the_time_of_a_request_the_next_step_follows_and_no_further_attempt_o
 
     assert (next_step.outcome, next_step.manifest.position.lease is None) == ("handed_off", False)
     assert (same_step.outcome, same_step.manifest.position.lease) == ("continued", None)
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "deadline_s", "left_s", "given"),
+    [
+        (60, 120, 90, (90, "request")),
+        (60, 120, 89.9, None),  # half a minute is to be left behind its timeout
+        (60, 600, 90, (90, "request")),  # and no more, however much its own deadline would leave
+        (10, 20, 15, (15, "request")),  # or half of what that would leave
+        (1, 20, 14, None),  # Cloud Tasks takes no such deadline
+        (60, 120, 300, (120, "entry")),
+    ],
+)
+def test_the_next_step_follows_where_the_rest_of_the_request_leaves_it_room(
+    runs: Runs, timeout_s: int, deadline_s: int, left_s: float, given: tuple[int, str] | None
+) -> None:
+    own = replace(
+        runs.pending().position.dispatch,
+        timeout_ms=timeout_s * 1000,
+        deadline_s=deadline_s,
+        sources={"dispatchDeadline": "entry"},
+    )
+
+    found = dispatch_in_request(own, step_settings(), timedelta(seconds=left_s), task_of=7)
+
+    if given is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.deadline_s, found.sources["dispatchDeadline"]) == given
+        assert found.task_of == 7

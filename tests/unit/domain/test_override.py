@@ -18,7 +18,7 @@ GOOD: dict[str, Any] = {"timeoutS": 1200, "deadlineS": 1500, "until": UNTIL}
 
 def test_what_is_set_is_read_as_it_was() -> None:
     override = Override(
-        timeout=timedelta(milliseconds=1500),
+        timeout=timedelta(milliseconds=1001),
         deadline=timedelta(seconds=20),
         until=UNTIL,
         why="slow day",
@@ -28,7 +28,7 @@ def test_what_is_set_is_read_as_it_was() -> None:
 
     stored = stored_override("extraction", to_document(override), NOW)
 
-    assert to_document(override)["timeoutS"] == 1.5
+    assert to_document(override)["timeoutS"] == 1.001
     assert (stored.override, stored.refused, stored.is_over) == (override, "", False)
 
 

@@ -70,7 +70,11 @@ class Network(SqliteDocuments):
             ref, decide, if_version=if_version, is_new=is_new, now=now, within=within
         )
         self.clock.advance(self.takes)
-        return committed
+        if committed.snapshot is None:
+            return committed
+        # as beyond a network: the time of the store is that of its commit, and ours of the answer
+        answered = committed.snapshot._replace(monotonic=self.clock.monotonic())
+        return committed._replace(snapshot=answered)
 
 
 @dataclass

@@ -453,6 +453,20 @@ def test_finished_work_waits_for_a_store_until_the_dispatch_deadline(world: Worl
     complete(world, held)
 
 
+def test_the_end_of_an_attempt_is_asked_of_a_store_until_the_dispatch_deadline(
+    world: World,
+) -> None:
+    """Long after its lease, which nothing renews: the first of the tries may have been written."""
+    held = world.held()
+    begun = world.clock.monotonic()
+    world.store.is_down, world.store.takes = True, 20
+
+    with pytest.raises(StoreUnavailableError):
+        complete(world, held)
+
+    assert world.clock.monotonic() - begun >= 100
+
+
 def test_where_the_lease_is_not_renewed_its_end_is_not_waited_for(world: World) -> None:
     """There must be time to say how the attempt ended."""
     held = world.held()

@@ -105,6 +105,7 @@ def test_of_many_threads_one_reads_and_the_others_get_what_it_read(
 def test_one_is_over_at_its_end_without_another_read(
     store: AskedStore, clock: FrozenClock, known: KnownOverrides
 ) -> None:
+    clock.advance(60)  # since the process began
     store.write("extraction", timeoutS=60, until=clock.now() + timedelta(seconds=5))
     known.refresh()
 

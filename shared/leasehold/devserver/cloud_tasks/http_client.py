@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import json
 import logging
 import re
@@ -18,6 +17,7 @@ from urllib3.util import parse_url
 
 from leasehold.devserver.cloud_tasks.request import invalid
 from leasehold.devserver.cloud_tasks.task import Attempt, DeliveryResult, HttpTask, OidcToken
+from leasehold.registry.setting_texts import is_loopback
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class AllowedHosts:
             raise invalid(
                 f"HttpRequest.url must start with 'http://' or 'https://'; it is '{url}'."
             )
-        if not _is_loopback(host) and host not in self._beyond:
+        if not is_loopback(host) and host not in self._beyond:
             raise invalid(
                 f"HttpRequest.url leads to '{host}'; the double delivers to this machine only. "
                 f"To allow it: leasehold dev --allow-target {host}."
@@ -95,15 +95,6 @@ def _host_of(url: str) -> str | None:
         return None
     fits = _URL.fullmatch(url) and parts.scheme in {"http", "https"} and parts.auth is None
     return (parts.host or "").lower().strip("[]") or None if fits and parts.port != 0 else None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_headers(headers: Mapping[str, str]) -> None:

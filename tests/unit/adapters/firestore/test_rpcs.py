@@ -69,6 +69,18 @@ def test_a_change_of_a_known_version_is_a_commit(
     assert wire.calls == ["Commit"]
 
 
+def test_more_documents_than_one_commit_takes_are_deleted_by_several(
+    documents: FirestoreDocuments, wire: Wire, ref: Ref
+) -> None:
+    documents.transact(ref, one_more)
+    wire.calls.clear()
+
+    documents.delete_all([*(Ref(f"{ref}/trace", f"{number}") for number in range(300)), ref])
+
+    assert wire.calls == ["Commit", "Commit"]
+    assert documents.get(ref) is None
+
+
 def test_nothing_is_committed_where_nothing_is_decided(
     documents: FirestoreDocuments, wire: Wire, ref: Ref
 ) -> None:
