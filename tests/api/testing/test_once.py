@@ -587,7 +587,19 @@ def test_threads_that_use_a_context_first_at_the_same_time_share_what_is_made_of
 # -- arguments ---------------------------------------------------------------------------------
 
 
-def ask(prompt: str, *, model: str = "small", pages: list[Page] | None = None) -> str:
+@dataclass
+class Size:
+    words: int = 100
+
+
+def ask(
+    prompt: str,
+    *,
+    model: str = "small",
+    pages: list[Page] | None = None,
+    page: Page | None = None,
+    size: Size | None = None,
+) -> str:
     ASKED.append(prompt)
     return f"{model}: {prompt}"
 
@@ -605,8 +617,19 @@ def test_arguments_are_given_by_name(ctx: RecordingContext) -> None:
     [
         ((5,), {}, "prompt of ask is 'int'; allowed: what it is annotated as: the value itself: "),
         ((object(),), {}, "prompt of ask is 'object'; allowed: what it is annotated as"),
+        ((iter("hi"),), {}, "prompt of ask is 'str_ascii_iterator'; allowed: what it is annotated"),
         (("hi",), {"model": None}, "model of ask is 'NoneType'; allowed: what it is annotated as"),
         (("hi",), {"pages": [{"pageTitle": "x"}, {}]}, "pages of ask is 'list'; allowed: what it"),
+        (
+            ("hi",),
+            {"page": {"pageTitle": "x"}},
+            "page of ask is 'dict'; allowed: what it is annotated as: an instance of Page",
+        ),
+        (
+            ("hi",),
+            {"size": {"words": 5}},
+            "size of ask is 'dict'; allowed: what it is annotated as: an instance of Size",
+        ),
         ((), {}, "arguments of ask is '0'; allowed: ask(prompt: 'str', *, model: 'str' = 'small'"),
         (("hi",), {"modell": "x"}, "got an unexpected keyword argument 'modell'"),
     ],

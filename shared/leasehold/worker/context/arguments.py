@@ -89,12 +89,12 @@ def _made(function: Any) -> Iterator[tuple[str, TypeAdapter[Any]]]:
 def _misfit(adapter: TypeAdapter[Any], value: Any) -> str | None:
     """Return why a value surely is not what it is annotated as; None: it is, or may be."""
     try:
-        adapter.validate_python(value, strict=True)
+        fitting = adapter.validate_python(value, strict=True)
     except ValidationError as error:
-        return None if isinstance(value, Iterator) else _misfit_of(adapter, value, error)
+        return _misfit_of(adapter, value, error)
     except Exception:  # noqa: BLE001 - a validator of the user's may raise anything
         return None
-    return None
+    return _not_made(fitting, value)
 
 
 def _misfit_of(adapter: TypeAdapter[Any], value: Any, strict: ValidationError) -> str | None:
@@ -108,5 +108,12 @@ def _misfit_of(adapter: TypeAdapter[Any], value: Any, strict: ValidationError) -
         return first_problem(lax)
     except Exception:  # noqa: BLE001 - as above
         return None
-    is_made = isinstance(fitting, BaseModel) or is_dataclass(fitting)  # the call would get a dict
-    return first_problem(strict) if is_made and type(fitting) is not type(value) else None
+    return _not_made(fitting, value)
+
+
+def _not_made(fitting: Any, value: Any) -> str | None:
+    """Return why a value that a model could be made of does not fit: the call would get a dict."""
+    is_made = isinstance(fitting, BaseModel) or is_dataclass(fitting)
+    if is_made and isinstance(value, _PLAIN):
+        return f"an instance of {type(fitting).__qualname__}"
+    return None
