@@ -116,7 +116,6 @@ def record_call(
         TooManyCallsError: there is no room for it. Nothing was changed.
         TooLargeError, and as `renew_lease`: nothing was changed.
     """
-    check_size("result", made.result, OUTPUT_BYTES)
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
     calls = recorded_calls_of(attempt)

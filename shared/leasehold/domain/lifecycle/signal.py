@@ -181,9 +181,8 @@ def _not_awaited(manifest: Manifest, sent: Signal, problem: str) -> SignalNotAwa
 
 def time_out(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
     """End a wait whose time is over, as its step or place in the plan says."""
-    until, wait = manifest.wait_until, manifest.waits_for
-    if until is None or wait is None or now < until:
-        return unchanged(manifest, Outcome.NOT_DUE)
+    wait = manifest.waits_for
+    assert wait is not None  # noqa: S101 - the alarm is for its end
     draft = Draft(manifest, now, rules)
     draft.trace(TraceType.WAIT_TIMED_OUT, reason=wait.name, detail=wait_words(wait))
     if wait.otherwise not in (Otherwise.CONTINUE.value, Otherwise.FAIL.value):

@@ -218,7 +218,8 @@ class MappedCalls(Generic[R]):
             except BaseException as error:  # noqa: BLE001 - it is raised in the handler's thread
                 wait = self._wait_after(error, tried)
                 if wait is None or not self._waited(wait):
-                    ends.put(self._failed_end(job, error, wait, begun))
+                    took_s = begun - self._calls.time_left()
+                    ends.put(_End(job, None, error, wait is not None, took_s))
                     return
             else:
                 ends.put(_End(job, result, took_s=begun - self._calls.time_left()))
@@ -281,7 +282,8 @@ class MappedCalls(Generic[R]):
             except BaseException as error:  # noqa: BLE001 - it is raised where the map is awaited
                 wait = self._wait_after(error, tried)
                 if wait is None or not await self._awaited(wait):
-                    return self._failed_end(job, error, wait, begun)
+                    took_s = begun - self._calls.time_left()
+                    return _End(job, None, error, wait is not None, took_s)
             else:
                 return _End(job, result, took_s=begun - self._calls.time_left())
 
@@ -351,12 +353,6 @@ class MappedCalls(Generic[R]):
 
     def _has_time_for(self, seconds: float) -> bool:
         return seconds < self._calls.time_left() - self._calls.facts.cleanup_s
-
-    def _failed_end(
-        self, job: _Job, error: BaseException, wait: float | None, begun: float
-    ) -> _End:
-        is_put_off = wait is not None and self._error is None
-        return _End(job, None, error, is_put_off, begun - self._calls.time_left())
 
     def _taken(self, end: _End) -> Mapped[R] | None:
         """Take the end of a job; return what became of it, unless that ends the map."""
