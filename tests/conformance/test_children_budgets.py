@@ -18,7 +18,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.api.each.lists import COSTS
+from tests.api.each.lists import COSTS, FAILS
 from tests.conformance.test_children import (  # noqa: F401 - fixtures
     Queue,
     ask_by_alarm,
@@ -113,6 +113,44 @@ def test_what_lanes_leave_over_goes_to_those_that_want_more(
 
     assert total(engine, run)[1] == 8
     assert get_run(engine, run.run_id).spend.tokens == 180
+
+
+def test_what_a_waiting_lane_has_left_is_given_to_no_other(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """Each of four lanes may spend 50: one has spent 60, two 20, and one waits after 10."""
+    run = start(engine, unique, count=8, tokens=200)
+    COSTS[unique, 0] = 60
+
+    def at_work() -> list[Manifest]:
+        return [lane for lane in lanes(engine, run) if lane.spend.tokens == PRICE]
+
+    drain(engine, queue, until=lambda: bool(at_work()))
+    pause = OperationRequest(lifecycle.Operation.PAUSE, actor="ada")
+    operate(engine, at_work()[0].run_id, pause)
+    drain(engine, queue)
+
+    spent = {lane.spend.tokens: lane.budget for lane in lanes(engine, run)}
+    assert sorted(spent) == [10, 20, 70]
+    assert spent[70] == Budget(tokens=60 + 200 - (60 + 2 * 20 + 10) - (50 - 10)).as_limit()
+
+
+def test_lanes_that_begin_later_share_what_those_before_have_left(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    FAILS[unique] = {1, 3, 6}
+    budget = Budget(tokens=400).as_limit()
+    request = StartRequest("paid-most", {"name": unique, "count": 8}, budget=budget)
+    run = start_run(engine, request).manifest
+    drain(engine, queue)
+    before = {lane.run_id for lane in lanes(engine, run)}
+
+    del FAILS[unique]
+    operate(engine, run.run_id, OperationRequest(lifecycle.Operation.RETRY, actor="ada"))
+    drain(engine, queue)
+
+    later = [lane.budget for lane in lanes(engine, run) if lane.run_id not in before]
+    assert later == [Budget(tokens=(400 - 8 * PRICE) // 3).as_limit()] * 3
 
 
 def test_a_run_whose_lanes_have_spent_its_budget_blocks_until_a_person_raises_it(

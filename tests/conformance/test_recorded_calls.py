@@ -202,6 +202,19 @@ def test_another_request_is_paid_again_from_there_on_and_the_trace_says_why(
     assert len(list_calls(engine, run_id).calls) == 3
 
 
+def test_a_changed_item_of_a_map_is_paid_again_under_the_key_that_it_has(engine: Engine) -> None:
+    run_id = begun(engine)
+
+    def mapped(ctx: StepContext, *texts: str) -> list[str]:
+        items = [{"id": text[0], "text": text} for text in texts]
+        return ctx.map(lambda item: pay(item["text"]), items, at_once=1, key=lambda one: one["id"])
+
+    first = mapped(worker(engine, run_id), "a", "b")
+    later = mapped(StepContext(AttemptCalls(next_attempt(engine, run_id))), "a again", "b")
+
+    assert (first, later) == (["a 1", "b 2"], ["a again 3", "b 2"])
+
+
 def attempts_of(engine: Engine, run_id: str) -> Manifest:
     """The run after all the attempts that are due."""
     while (run := get_run(engine, run_id)).status == "PENDING":

@@ -91,6 +91,24 @@ def test_a_call_that_was_recorded_by_a_process_that_died_is_counted_once(
     assert counted(engine, worker) == (CallCount(made=2), Spend(tokens=20, usd=0.5))
 
 
+def test_a_page_of_calls_has_no_more_bytes_than_an_answer_and_at_least_one_call(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.remote_workers.manage_lease._PAGE_BYTES", 8)
+    worker = leased(engine)
+    for key, result in (("a", '"123"'), ("b", "1"), ("c", '"0123456789"')):
+        record_call(engine, worker, MadeCall(key, "", result))
+
+    pages, token = [], None
+    while token is not None or not pages:
+        calls, token = recorded_calls(
+            engine, worker, key=None, request=None, limit=10, page_token=token
+        )
+        pages.append([call.key for call, _ in calls])
+
+    assert pages == [["a", "b"], ["c"]]
+
+
 def test_a_call_that_is_sent_again_needs_no_room(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

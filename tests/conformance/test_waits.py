@@ -252,6 +252,34 @@ def test_a_remote_worker_that_hears_no_answer_asks_again(remote: Engine) -> None
     assert shown(get_run(remote, run_id)) == ("BLOCKED", "waiting")
 
 
+def test_a_signal_that_a_remote_worker_refuses_is_dropped_and_its_step_waits_on(
+    remote: Engine,
+) -> None:
+    run_id = begun(remote, "away")
+    send(remote, run_id, "what?")
+    worker = claimed(remote, run_id)
+    found, _ = await_signal(remote, worker, Wanted("approval"))
+
+    again, ended = await_signal(remote, worker, Wanted("approval", refused="It says nothing."))
+
+    assert found is not None
+    assert (again, ended and ended.outcome.word) == (None, "blocked")
+    assert send(remote, run_id, "yes") == "signalled"
+
+
+def test_a_signal_that_a_remote_step_has_is_not_given_to_the_next_one(remote: Engine) -> None:
+    run_id = begun(remote, "far")
+    send(remote, run_id, "yes")
+    worker = claimed(remote, run_id)
+    found, _ = await_signal(remote, worker, Wanted("approval"))
+    complete_step(remote, worker, "1", "SUCCESS")
+
+    later, ended = await_signal(remote, claimed(remote, run_id), Wanted("approval"))
+
+    assert found is not None
+    assert (later, ended and ended.outcome.word) == (None, "blocked")
+
+
 def test_a_zombie_that_comes_back_takes_nothing(remote: Engine) -> None:
     run_id = begun(remote, "away")
     frozen = claimed(remote, run_id)

@@ -17,8 +17,9 @@ from leasehold.domain.worker_note import KEPT_FOR, LIVES_FOR, WorkerKind, remote
 from leasehold.errors import NothingToClaimError, StoreUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
-from leasehold.remote_workers.claim_step import claim_step
+from leasehold.remote_workers.claim_step import acquire_run, claim_step
 from leasehold.services.engine import Engine
+from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.worker_notes import (
     FORGOTTEN_AT_ONCE,
     Presence,
@@ -28,8 +29,10 @@ from leasehold.services.worker_notes import (
 )
 from leasehold.worker.stopping.holder import holder_name, host_name
 from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.conformance.remote_step import engine_of_remote_step
 from tests.conformance.swept import Clock, Queue
 from tests.worlds.builders import environ_of
+from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.one_store
 
@@ -42,10 +45,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def engine(documents: Documents, clock: Clock, tmp_path: Path) -> Iterator[Engine]:
+def engine(documents: Documents, clock: Clock, tmp_path: Path) -> Engine:
     environ = environ_of(tmp_path)
     catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    yield boot(environ, catalog=catalog, documents=documents, clock=clock, tasks=Queue()).engine
+    return boot(environ, catalog=catalog, documents=documents, clock=clock, tasks=Queue()).engine
+
+
+@pytest.fixture(autouse=True)
+def forget(documents: Documents) -> Iterator[None]:
+    yield
     for found in documents.query(Query("workers", limit=1000)):
         documents.delete(found.ref)
 
@@ -147,6 +155,22 @@ def test_a_remote_step_that_only_others_know_is_no_mistake_of_who_claims_it(
         claim_step(engine, "crop", "gpu-1")
     with pytest.raises(UnknownKeyError):
         claim_step(engine, "cropp", "gpu-1")
+
+
+@pytest.mark.parametrize("is_for_one_run", [False, True])
+def test_a_remote_worker_that_asks_for_a_step_is_noted(
+    documents: Documents, tmp_path: Path, is_for_one_run: bool
+) -> None:
+    with engine_of_remote_step(documents, tmp_path) as engine:
+        run_id = start_run(engine, StartRequest("away", {})).manifest.run_id
+        if is_for_one_run:
+            acquire_run(engine, run_id, "gpu-1")
+        else:
+            claim_step(engine, "away", "gpu-1")
+        until(lambda: noted(documents), SOON)
+
+    (note,) = noted(documents).values()
+    assert (note["process"], note["kind"], note["steps"]) == ("gpu-1", "remote", ["away"])
 
 
 def test_a_process_of_this_machine_that_was_killed_is_counted_no_more(engine: Engine) -> None:

@@ -76,6 +76,10 @@ class OtlpReceiver:
 
     def metric(self, name: str) -> Any:
         """A metric, as it came last; its points are sums since the start."""
+        return [metric for metric in self._metrics if metric.name == name][-1]
+
+    @property
+    def _metrics(self) -> list[Any]:
         return [
             metric
             for path, request in self._got
@@ -83,8 +87,13 @@ class OtlpReceiver:
             for resource in request.resource_metrics
             for scope in resource.scope_metrics
             for metric in scope.metrics
-            if metric.name == name
-        ][-1]
+        ]
+
+    @property
+    def series(self) -> list[dict[str, Any]]:
+        """The attributes of each series of all metrics."""
+        names = {metric.name for metric in self._metrics}
+        return [point.facts for name in sorted(names) for point in self.points(name)]
 
     def points(self, name: str) -> list[Point]:
         """The points of a metric, as they came last."""

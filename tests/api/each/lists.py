@@ -241,6 +241,10 @@ PIPELINES = Registry(
             ),
         ),
         PipelineEntry(name="paid", steps=("split", Each("pay", at_once=4), "merge")),
+        PipelineEntry(
+            name="paid-most",
+            steps=("split", Each("pay", at_once=4, tolerate=0.25), "merge_outcomes"),
+        ),
         PipelineEntry(name="outer", steps=("ask", Child("squares"), "say_total")),
         PipelineEntry(name="approved", steps=(Wait("approval", Asked), "ask")),
         PipelineEntry(name="asks-first", steps=("ask", Child("approved"), "count_up")),

@@ -301,6 +301,18 @@ def test_a_purged_run_leaves_no_lane_and_no_item(engine: InProcessEngine) -> Non
     assert not engine.engine.documents.query(Query(f"runs/{run.run_id}/items"))
 
 
+def test_a_purged_run_leaves_a_run_of_another_pipeline_that_it_waited_for(
+    engine: InProcessEngine,
+) -> None:
+    """It is in the lists by itself, and a person may have looked for it there."""
+    settled(engine, "outer", name="outer", count=2)
+    engine.advance(60)
+
+    purge(engine.engine, RunFilter(pipeline="outer"), ended_before=engine.clock.now())
+
+    assert [one.pipeline for one in engine.runs()] == ["squares"]
+
+
 def test_only_the_items_that_failed_are_done_for_a_recreated_run(engine: InProcessEngine) -> None:
     FAILS["later"] = {2, 5}
     first = settled(engine, "most", name="later", count=8)

@@ -22,10 +22,12 @@ from leasehold.domain.json_text import OUTPUT_BYTES
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
+from leasehold.domain.result import SignalRequest
 from leasehold.domain.spend import Spend
 from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.remote_workers.claim_step import acquire_run
+from leasehold.remote_workers.manage_lease import LeaseCredentials, await_signal
 from leasehold.services.engine import publish_owed
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import timeline_of
@@ -44,17 +46,18 @@ Stored = Callable[[], object]
 
 WORDS = (
     *("renew", "checkpoint", "complete", "fail", "release"),
-    *("recordCall", "calls", "putFile", "getFile", "listFiles"),
+    *("recordCall", "calls", "await", "putFile", "getFile", "listFiles"),
 )
 #: What each call needs beyond the lease.
 FURTHER: dict[str, dict[str, Any]] = {
     "renew": {},
-    "checkpoint": {"iterationCount": 1, "partialResults": {"n": 1}},
+    "checkpoint": {"iterationCount": 1, "partialResults": ["x" * 40_000]},
     "complete": {"output": {"n": 1}},
     "fail": {"error": {"message": "no"}},
     "release": {},
-    "recordCall": {"key": "ask", "result": {"n": 1}},
+    "recordCall": {"key": "ask", "result": ["x" * 40_000]},
     "calls": {},
+    "await": {"name": "approval"},
     "putFile": {"name": "a", "content": "YQ=="},
     "getFile": {"name": "a"},
     "listFiles": {},
@@ -112,6 +115,38 @@ def claimed(call: Call, step_type: str = "count") -> dict[str, Any]:
 
 def code_of(answer: Answer) -> tuple[int, str]:
     return answer[0], answer[1]["error"]["code"]
+
+
+# -- signals ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_is_given_the_signal_that_its_step_waited_for(
+    engine: InProcessEngine, call: Call
+) -> None:
+    run = engine.start("counts", {})
+    waits = call("await", **claimed(call), name="approval", timeoutS=60)
+    engine.signal(run.run_id, "approval", {"approved": True})
+    lease = claimed(call)
+
+    given = call("await", **lease, name="approval", timeoutS=60)
+
+    assert waits == (200, {"outcome": "blocked", "value": None})
+    assert given == (200, {"outcome": "found", "value": {"approved": True}})
+    assert call("complete", **lease, output={"n": 1})[0] == 200
+
+
+def test_a_worker_learns_that_its_step_waited_in_vain(
+    engine: InProcessEngine, long_ago: InProcessEngine, call: Call
+) -> None:
+    run = long_ago.start("counts", {})
+    fence = fence_of(acquire_run(long_ago.engine, run.run_id, "vm-1").manifest)
+    wanted = SignalRequest("approval", timeout_s=60, otherwise="continue")
+    await_signal(long_ago.engine, LeaseCredentials(run.run_id, fence), wanted)
+    sweep(engine.engine)
+
+    told = call("await", **claimed(call), name="approval", timeoutS=60, otherwise="continue")
+
+    assert told == (200, {"outcome": "missed", "value": None})
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -645,7 +680,7 @@ def test_a_late_checkpoint_changes_none_that_counts(
 def test_a_checkpoint_that_is_lost_is_begun_without(
     engine: InProcessEngine, call: Call, tmp_path: Path
 ) -> None:
-    engine.start("counts", {})
+    run = engine.start("counts", {})
     lease = claimed(call)
     call("checkpoint", **lease, iterationCount=1, partialResults=["a" * 40_000])
     call("release", **lease)
@@ -653,6 +688,7 @@ def test_a_checkpoint_that_is_lost_is_begun_without(
         path.unlink()
 
     assert call("claim", stepType="count", holder="vm-2")[1]["resume"] is None
+    assert engine.show(run.run_id).position.checkpoint is None
 
 
 # -- settlements ---------------------------------------------------------------------------------
@@ -1040,6 +1076,10 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("renew", {"progress": {"fraction": True}}, "progress.fraction", "0 to 1"),
     ("renew", {"progress": {"fraction": 1, "message": 5}}, "progress.message", "a text"),
     ("renew", {"progress": {"fraction": 1, "word": ""}}, "progress.word", "fraction, message"),
+    ("await", {"name": ""}, "name", "printable"),
+    ("await", {"name": "two\tnames"}, "name", "printable"),
+    ("await", {"timeoutS": 0.5}, "timeoutS", "at least 1 second"),
+    ("await", {"otherwise": "panic"}, "otherwise", "block, continue, fail"),
     ("checkpoint", {"iterationCount": None}, "iterationCount", "whole number"),
     ("checkpoint", {"iterationCount": -1}, "iterationCount", "whole number"),
     ("checkpoint", {"iterationCount": 2**63}, "iterationCount", "whole number"),
@@ -1132,11 +1172,14 @@ def test_a_body_that_is_not_json_is_refused_and_nothing_changes(
     assert stored() == before
 
 
-@pytest.mark.cover(1)
 @pytest.mark.parametrize(
-    ("word", "field"), [("complete", "output"), ("checkpoint", "partialResults")]
+    ("word", "field", "size"),
+    [
+        ("complete", "output", OUTPUT_BYTES),
+        ("complete", "output", OUTPUT_BYTES + 1024 * 1024),
+        ("checkpoint", "partialResults", OUTPUT_BYTES),
+    ],
 )
-@pytest.mark.parametrize("size", [16 * 1024 * 1024, 17 * 1024 * 1024])
 def test_what_is_too_large_is_a_413_and_nothing_changes(
     engine: InProcessEngine, call: Call, stored: Stored, word: str, field: str, size: int
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_lease_that_runs_out_is_counted_by_who_ends_it_and_by_who_lost_it(
         assert took_s == 30  # its lease, and not until someone looked
         assert receiver.counts("leasehold.attempts", "cause") == {("expired",): 1}
         assert receiver.counts("leasehold.lease_losses", "step_type") == {("draft",): 1}
+        assert run.run_id not in str(receiver.series)
 
 
 def test_a_run_that_is_given_up_is_counted_by_its_reason(tmp_path: Path) -> None:
@@ -129,6 +130,7 @@ def test_a_run_that_is_given_up_is_counted_by_its_reason(tmp_path: Path) -> None
             ("RETRIES_EXHAUSTED", "unknown"): 1
         }
         assert "no post today" not in receiver.texts
+        assert run.run_id not in str(receiver.series)
 
 
 def test_a_sampler_of_the_sdk_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,7 @@ def test_a_later_attempt_makes_only_the_calls_that_are_left(ctx: RecordingContex
     assert client.calls == {5: 1, 2: 1}
 
 
-def test_a_changed_item_under_the_same_key_is_paid_for_again(ctx: RecordingContext) -> None:
+def test_a_result_is_recorded_under_the_key_that_its_item_has(ctx: RecordingContext) -> None:
     def ask(item: dict[str, str]) -> str:
         return item["text"]
 
@@ -208,12 +208,14 @@ def test_siblings_end_and_are_recorded_before_an_error_is_raised(ctx: RecordingC
             raise ValueError("the second")
         failed.wait(30)
         time.sleep(0.05)
+        if number == 2:
+            raise ValueError("the third")
         return number
 
     with pytest.raises(ValueError, match="the second"):
-        ctx.map(ask, range(100), at_once=3)
+        ctx.map(ask, range(100), at_once=4)
 
-    assert sorted(ctx.recorded.calls.values()) == [0, 2]
+    assert sorted(ctx.recorded.calls.values()) == [0, 3]
 
 
 @in_a_loop
@@ -243,6 +245,53 @@ async def test_what_is_under_way_is_recorded_where_the_map_is_cancelled(
     assert len(client.calls) == len(ctx.recorded.calls) == 3
 
 
+def _end_after_the_first(call: Callable[[int], int], time_left: float) -> dict[str, Any]:
+    """Leave a map after its first result, with so much time left; return what is recorded."""
+    with step_context(time_left=60) as ctx:
+        ends = ctx.map_as_completed(call, [0, 1], at_once=2)
+        next(ends)
+        ctx.wait_or_shutdown(60 - time_left)
+        ends.close()  # type: ignore[attr-defined] # it is a generator
+        return dict(ctx.recorded.calls)
+
+
+def test_what_is_under_way_is_recorded_where_the_map_is_left() -> None:
+    client = Client(takes=0.1)
+
+    recorded = _end_after_the_first(lambda number: number and client.double(number), 30)
+
+    assert sorted(recorded.values()) == [0, 2]
+
+
+def test_what_is_under_way_does_not_take_the_last_of_the_time_to_clean_up() -> None:
+    """A quarter of its 5 s is the handler's, to say what it has."""
+    left = threading.Event()
+
+    recorded = _end_after_the_first(lambda number: int(number and left.wait(10)), 1)
+    left.set()
+
+    assert [*recorded.values()] == [0]
+
+
+@in_a_loop
+async def test_a_task_that_there_is_no_time_for_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def ask(number: int) -> int:
+        try:
+            return await asyncio.sleep(30 * number, number)
+        finally:
+            if number:
+                cancelled.set()
+
+    with step_context(time_left=60) as ctx:
+        async with aclosing(ctx.amap_as_completed(ask, [0, 1])) as ends:
+            await anext(ends)
+            ctx.wait_or_shutdown(59)
+        async with asyncio.timeout(10):
+            await cancelled.wait()
+
+
 def test_some_may_fail(ctx: RecordingContext) -> None:
     def ask(number: int) -> int:
         if number % 2:
@@ -253,7 +302,7 @@ def test_some_may_fail(ctx: RecordingContext) -> None:
 
     assert [str(one) for one in results] == ["0", "odd: 1", "2", "odd: 3", "4"]
     assert ctx.recorded.progress[-1].fraction == 1.0
-    assert ctx.recorded.progress[-1].message == "5 of 5, 2 failed"
+    assert messages(ctx)[-1] == "5 of 5, 2 failed"
 
 
 def test_of_items_that_are_not_counted_it_is_shown_how_many_are_done(
@@ -262,7 +311,7 @@ def test_of_items_that_are_not_counted_it_is_shown_how_many_are_done(
     ends = ctx.map_as_completed(Client().double, iter([1, 2]), at_once=1)
     next(ends)
 
-    assert ctx.recorded.progress[-1].message == "1 done"
+    assert messages(ctx)[-1] == "1 done"
     ends.close()  # type: ignore[attr-defined] # as above
 
 
@@ -289,6 +338,10 @@ def failing(times: int, error: Exception) -> tuple[Counter[int], Any]:
     return calls, ask
 
 
+def messages(ctx: RecordingContext) -> list[str]:
+    return [progress.message for progress in ctx.recorded.progress]
+
+
 def test_a_call_is_tried_again_within_its_attempt(ctx: RecordingContext) -> None:
     """In time that its waits move: 1 s and 2 s."""
     calls, ask = failing(2, OSError("busy"))
@@ -297,6 +350,7 @@ def test_a_call_is_tried_again_within_its_attempt(ctx: RecordingContext) -> None
     assert ctx.map(ask, [7], retry=3) == [7]
     assert calls == {7: 3}
     assert before - ctx.time_left() == timedelta(seconds=3)
+    assert messages(ctx) == ["0 of 1", "1 of 1"]  # one that waits is not silent
 
 
 @in_a_loop
@@ -308,6 +362,31 @@ async def test_in_a_loop_it_is_tried_again(ctx: RecordingContext) -> None:
 
     assert await ctx.amap(later, [7], retry=3) == [7]
     assert calls == {7: 3}
+    assert messages(ctx) == ["0 of 1", "1 of 1"]
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_no_try_is_waited_for_once_another_call_has_failed(
+    ctx: RecordingContext, is_later: bool
+) -> None:
+    failed = threading.Event()
+    before = ctx.time_left()
+
+    def ask(number: int) -> int:
+        if not number:
+            failed.set()
+            raise PermanentError("no")
+        failed.wait(30)
+        time.sleep(0.05)
+        raise OSError("busy")
+
+    async def handler() -> object:
+        return await ctx.amap(ask, [0, 1], retry=3)
+
+    with pytest.raises(PermanentError):
+        asyncio.run(handler()) if is_later else ctx.map(ask, [0, 1], retry=3)
+
+    assert ctx.time_left() == before
 
 
 def test_an_error_says_when_to_come_back(ctx: RecordingContext) -> None:
@@ -340,7 +419,7 @@ def test_what_no_try_repairs_is_not_tried_again(
 
 def test_a_wait_that_the_attempt_has_no_time_for_is_left_to_the_step() -> None:
     """Its error says when to come back; with results that are new, the attempt is continued."""
-    _, ask = failing(1, AgentClientError("busy", code="rate_limited", retry_after=3600))
+    _, ask = failing(1, AgentClientError("busy", code="rate_limited", retry_after=57))
 
     with step_context(time_left=60) as ctx, pytest.raises(AgentClientError, match="busy"):
         ctx.map(ask, [7], retry=3)
@@ -364,6 +443,33 @@ def test_an_attempt_whose_time_is_short_ends_between_items_with_all_recorded() -
             ctx.map(ask, range(100), at_once=1)
 
     assert sorted(ctx.recorded.calls.values()) == [0, 1, 2, 3]
+
+
+def test_a_long_call_beside_short_ones_says_how_much_time_the_next_one_may_take() -> None:
+    is_long_over, is_long_taken = threading.Event(), threading.Event()
+
+    with step_context(time_left=100) as ctx:
+
+        def ask(number: int) -> int:
+            if number == 0:
+                is_long_over.wait(30)
+                return number
+            if number == 6:
+                is_long_taken.wait(30)
+            ctx.wait_or_shutdown(10)  # moves the time
+            if number == 5:
+                is_long_over.set()
+            return number
+
+        def take_all() -> None:
+            for end in ctx.map_as_completed(ask, range(100), at_once=2):
+                if end.index == 0:
+                    is_long_taken.set()
+
+        with pytest.raises(ContinuedError):
+            take_all()
+
+    assert max(ctx.recorded.calls.values()) == 6
 
 
 def test_an_attempt_that_is_to_stop_begins_no_item(ctx: RecordingContext) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leasehold.adapters.folder import FolderArtifacts
 from leasehold.domain.json_text import MAX_DEPTH
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
@@ -180,19 +182,50 @@ def test_that_a_step_was_asked_for_in_vain_is_noted_once_a_grace(
     assert len(set(noted)) == 2
 
 
+class Away(FolderArtifacts):
+    """A store that says after two seconds that it is away; or that a part of it is."""
+
+    def __init__(self, root: Path, clock: FrozenClock, *part: str) -> None:
+        super().__init__(root, clock)
+        self.asked: list[str] = []
+        self._frozen, self._part = clock, part
+
+    def get(self, name: str) -> bytes:
+        if self._part and name not in self._part:
+            return super().get(name)
+        self.asked.append(name)
+        self._frozen.advance(2)
+        raise StoreUnavailableError(store="artifacts", problem="it is away")
+
+
 def test_a_run_whose_value_cannot_be_read_does_not_hide_its_neighbour(
     engine: InProcessEngine, clock: FrozenClock, store: Store
 ) -> None:
-    first, second = waiting(engine), waiting(engine)
+    first = waiting(engine)
+    clock.advance(1)
+    second = waiting(engine)
     ref = first.steps["make"].output_ref
     assert ref is not None
-    (store.root / ref).unlink()
-    (store.root / ref).symlink_to(store.root / ref)  # to read it is an error of the system
+    partly_away = replace(engine.engine, artifacts=Away(store.root, clock, ref))
 
-    claimed = claim_step(engine.engine, "away", "vm-1")
+    claimed = claim_step(partly_away, "away", "vm-1")
 
     assert claimed.manifest.run_id == second.run_id
     assert engine.show(first.run_id).position.lease is None
+    assert engine.show(first.run_id).status == "PENDING"
+
+
+def test_a_claim_looks_for_a_run_whose_values_are_there_for_no_longer_than_it_may(
+    engine: InProcessEngine, clock: FrozenClock, store: Store
+) -> None:
+    away = Away(store.root, clock)
+    for _ in range(6):
+        waiting(engine)
+
+    with pytest.raises(StoreUnavailableError):
+        claim_step(replace(engine.engine, artifacts=away), "away", "vm-1")
+
+    assert len(away.asked) == 3
 
 
 def test_what_was_loaded_before_the_run_moved_on_is_never_given_out(

@@ -148,6 +148,25 @@ def leave_20_behind(call: socket.socket) -> None:
     call.recv(1)
 
 
+def leave_a_family_behind(call: socket.socket) -> None:
+    """Start a process that has one of its own, each in a session, and say the pids; then wait.
+
+    None of them ends before this one, so nothing else wakes the fork server.
+    """
+    reads, writes = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.setsid()
+        os.write(writes, b"%d " % os.getpid())
+        time.sleep(600)
+    pids = b""
+    while pids.count(b" ") < 2:
+        pids += os.read(reads, 1000)
+    call.sendall(pids)
+    call.recv(1)
+
+
 # -- workers -----------------------------------------------------------------------------------
 
 

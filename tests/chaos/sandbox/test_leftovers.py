@@ -19,15 +19,22 @@ Start = Callable[..., Worker]
 
 
 def _with_20_left_behind(open_child: Open) -> tuple[Child, list[int]]:
-    child = open_child("leave_20_behind")
+    return _with_left_behind(open_child, "leave_20_behind", 20)
+
+
+def _with_left_behind(open_child: Open, program: str, count: int) -> tuple[Child, list[int]]:
+    child = open_child(program)
     pids = [int(pid) for pid in child.call.recv(1000).split()]
-    assert len(pids) == 20
+    assert len(pids) == count
     assert not any(map(is_gone, pids))
     return child, pids
 
 
-def test_what_a_child_leaves_behind_is_killed(open_child: Open) -> None:
-    child, pids = _with_20_left_behind(open_child)
+@pytest.mark.parametrize(
+    ("program", "count"), [("leave_20_behind", 20), ("leave_a_family_behind", 2)]
+)
+def test_what_a_child_leaves_behind_is_killed(open_child: Open, program: str, count: int) -> None:
+    child, pids = _with_left_behind(open_child, program, count)
 
     child.call.sendall(b"e")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai import Agent, ApprovalRequired, DeferredToolRequests, RunContext
 from pydantic_ai.capabilities.request_input import RequestInput
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -29,22 +29,29 @@ async def ask(_: Any, requests: DeferredToolRequests, token: str) -> None:
     TOKENS.append(token)
 
 
-def payer_of(timeout: timedelta | None) -> Agent[None, str]:
+def payer_of(timeout: timedelta | None, *, asks_first: bool = True) -> Agent[None, str]:
+    """Return an agent whose tool needs an approval; if not `asks_first`, it says so when called."""
     payer = Agent(
         FunctionModel(answer),
         name="payer",
         capabilities=[LeaseholdDurability(), RequestInput(ask, timeout=timeout)],
     )
 
-    @payer.tool_plain(requires_approval=True)
-    def pay(usd: int) -> str:
+    @payer.tool(requires_approval=asks_first)
+    def pay(ctx: RunContext[None], usd: int) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
         MADE.append(f"paid {usd}")
         return f"paid {usd}"
 
     return payer
 
 
-AGENTS = {"patient": payer_of(None), "hasty": payer_of(timedelta(minutes=1))}
+AGENTS = {
+    "patient": payer_of(None),
+    "hasty": payer_of(timedelta(minutes=1)),
+    "careless": payer_of(None, asks_first=False),
+}
 
 
 async def pay(ctx: StepContext, given: str) -> str:

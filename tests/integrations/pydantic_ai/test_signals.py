@@ -13,20 +13,21 @@ from tests.integrations.pydantic_ai import asking
 
 
 @pytest.mark.parametrize(
-    ("says", "output", "after"),
+    ("agent", "says", "output", "after"),
     [
-        (True, "paid 5", ["paid 5", "model"]),
-        ({"kind": "tool-denied", "message": "no"}, "no", ["model"]),
+        ("patient", True, "paid 5", ["paid 5", "model"]),
+        ("patient", {"kind": "tool-denied", "message": "no"}, "no", ["model"]),
+        ("careless", True, "paid 5", ["paid 5", "model"]),
     ],
-    ids=["approved", "denied"],
+    ids=["approved", "denied", "asked for by the tool"],
 )
 def test_an_agent_waits_for_the_signal_and_goes_on_from_its_recorded_calls(
-    tmp_path: Path, says: Any, output: str, after: list[str]
+    tmp_path: Path, agent: str, says: Any, output: str, after: list[str]
 ) -> None:
     asking.MADE.clear()
     asking.TOKENS.clear()
     with testing.engine(asking, tmp_path, clock=FrozenClock()) as engine:
-        run_id = engine.start("payment", "patient").run_id
+        run_id = engine.start("payment", agent).run_id
         engine.run_until_idle()
         waiting = engine.show(run_id)
         (token,) = asking.TOKENS

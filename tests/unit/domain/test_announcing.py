@@ -483,6 +483,27 @@ def test_a_block_is_told_where_its_repair_and_the_look_that_is_due_are_one_commi
     assert told(change) == [(BLOCKED, "1", "log"), (BLOCKED, "1", "mail")]
 
 
+def test_a_paused_wait_that_was_begun_without_a_catalog_is_announced_and_its_time_ends_no_pause(
+    runs: Runs, at: At, rules: Rules
+) -> None:
+    knowing_nothing = replace(rules, channels_for=lambda _pipeline, _event: None)
+    run = runs.leased()
+    wanted = SignalRequest("approval", timeout_s=10, otherwise="continue")
+    waiting = lifecycle.wait_for(
+        run, at(5), rules=knowing_nothing, fence=runs.fence(run), wanted=wanted
+    )
+    paused = lifecycle.pause(
+        waiting.manifest, at(6), rules=knowing_nothing, actor="ada", reason=""
+    ).manifest
+    generation = paused.position.dispatch.generation
+
+    swept = lifecycle.on_alarm(paused, at(66), rules=rules, generation=generation, in_queue=None)
+
+    assert told(swept)[0] == (BLOCKED, "1", "log")
+    assert swept.manifest.state == "paused and BLOCKED"
+    assert swept.manifest.waits_for is not None
+
+
 # -- texts of strangers ----------------------------------------------------------------------------
 
 

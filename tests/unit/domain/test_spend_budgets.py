@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import Notes
 from leasehold.domain.spend import Budget, Spend, SpendLimit
-from leasehold.domain.status import Termination
+from leasehold.domain.status import Outcome, Termination
 from leasehold.errors import BudgetUsedUpError, NotAllowedError
 from tests.unit.domain.runs import Runs
 
@@ -69,6 +70,21 @@ def test_a_run_over_its_budget_blocks_without_a_failure_and_keeps_what_it_spent(
     assert (run.spend, run.position.lease, change.owed) == (SPENT, None, ())
     assert [event.type for event in change.events] == ["step_continued", "budget_exceeded"]
     assert lifecycle.decisions(run) == (Operation.RESUME, Operation.CANCEL)
+
+
+def test_a_child_is_given_a_share_of_its_parents_budget_once_for_each_block(runs: Runs) -> None:
+    """The question that made the share may be answered late, once the child has spent it."""
+    child = over(runs, begun(runs)).manifest
+    generation = child.position.dispatch.generation
+    give = partial(lifecycle.give_budget, rules=runs.rules, share=FIVE, generation=generation)
+    given = give(child, runs.at(6)).manifest
+    spent = over(runs, runs.leased(given, at=7, lease_id="lease-2"), at=8).manifest
+
+    late = give(spent, runs.at(9))
+
+    assert (given.status, given.budget) == ("PENDING", SpendLimit(usd=10.02))
+    assert lifecycle.wants_budget(spent)
+    assert (late.outcome, late.changed) == (Outcome.MOVED_ON, False)
 
 
 def test_a_repeated_end_is_answered_as_the_first(runs: Runs) -> None:
