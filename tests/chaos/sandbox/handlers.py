@@ -185,6 +185,13 @@ def crashes_after_its_result(ctx: StepContext, given: Any) -> str:
     return "done"
 
 
+def ends_slowly(ctx: StepContext, given: Any) -> str:
+    """Close all it has at its end, as any process does, and then need long until it is gone."""
+    atexit.register(time.sleep, 600)
+    atexit.register(os.closerange, 3, 200)
+    return "done"
+
+
 def exits_cleanly(ctx: StepContext, given: str) -> str:
     atexit.register(Path(given).write_text, "was called")
     return "done"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -170,6 +171,15 @@ def test_a_handler_that_writes_into_its_connection_is_killed(attempts: Attempts)
 
 def test_a_result_counts_although_the_process_crashes_after_it(attempts: Attempts) -> None:
     assert output_of(attempts.run("crashes_after_its_result")) == '"done"'
+
+
+def test_a_process_that_ends_slowly_is_waited_for_without_cpu(attempts: Attempts) -> None:
+    """The pipe that it has closed is always ready: each process was asked 300 times and more."""
+    assert output_of(attempts.run("crashes_after_its_result")) == '"done"'  # the first takes more
+    began = time.thread_time()
+
+    assert output_of(attempts.run("ends_slowly")) == '"done"'
+    assert time.thread_time() - began < 0.05
 
 
 def test_what_a_handler_registers_for_the_exit_is_called(

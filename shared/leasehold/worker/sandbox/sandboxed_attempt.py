@@ -302,9 +302,13 @@ class SandboxedAttempt:
                 poll.register(self._child.call, hears | wants)
         if not self.prints.is_over:
             poll.register(self._child.output, select.POLLIN)
-        if self.last is not None or self._live is not None:  # else they are waited for elsewhere
+        is_for_stacks = self.last is not None or self._live is not None  # else others wait for them
+        if is_for_stacks and not self.stacks.is_over:
             poll.register(self._child.stacks, select.POLLIN)
         self._ready = {descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)}
+        if self._woken.fileno() in self._ready:
+            with suppress(BlockingIOError):
+                self._woken.recv(_WAKES)
 
     def _next_look(self) -> float:
         limits, now = self.limits, time.monotonic()
@@ -324,9 +328,6 @@ class SandboxedAttempt:
         return min(ends)
 
     def _read(self) -> None:
-        if self._woken.fileno() in self._ready:
-            with suppress(BlockingIOError):
-                self._woken.recv(_WAKES)
         if self._child.output in self._ready:
             self._note_sign()
             self.prints.read(time.monotonic() + _LISTEN_S)

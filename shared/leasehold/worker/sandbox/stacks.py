@@ -72,9 +72,13 @@ class Stacks:
     Args:
         pipe: the descriptor to read from; it does not block.
         own: the package of the handler: it is the user's, wherever it is installed.
+
+    Attributes:
+        is_over: whether nothing more will come.
     """
 
     def __init__(self, pipe: int, own: str = "") -> None:
+        self.is_over = False
         self._pipe = pipe
         self._own = own
         self._text = bytearray()
@@ -108,9 +112,10 @@ class Stacks:
         except BlockingIOError:
             return True
         except OSError:
-            return False
+            data = b""
         self._text += data[: max(0, 2 * _READ_BYTES - len(self._text))]
-        return bool(data)
+        self.is_over = not data
+        return not self.is_over
 
     def text(self) -> str:
         """Return the handler's part of the stacks, its own thread first, in at most 4 KiB."""
