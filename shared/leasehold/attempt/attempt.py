@@ -356,7 +356,7 @@ class Attempt:
             LeaseLostError: the lease is not held any more; nothing was written.
             StoreUnavailableError: it could not be committed while the lease could be held.
         """
-        return self.persist(partial(self._settle_once, ending), until=self.answer_by)
+        return self._persist(partial(self._settle_once, ending), until=self.answer_by)
 
     @property
     def settlement(self) -> Change | None:
@@ -407,7 +407,6 @@ class Attempt:
             return code(*args)
         finally:
             self.user_call = None
-            self.phases.note_returned(self.engine.clock.monotonic(), has_result=False)
 
     def insist(self, call: Callable[[], T], *, patience: float = math.inf) -> T:
         """Return what `call` returns; a store that is away is asked again while the lease is held.
@@ -649,7 +648,12 @@ class Attempt:
         if self.silence is not None:
             self.silence.hear()
 
-    def persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
+    def persist(self, write: Callable[[], T]) -> T:
+        """Do as `_persist`; its handler waits for the write, and says nothing meanwhile."""
+        with nullcontext() if self.silence is None else self.silence.waiting():
+            return self._persist(write)
+
+    def _persist(self, write: Callable[[], T], *, until: float = -math.inf) -> T:
         """Write, and ask a store that does not answer again while the lease can still be held.
 
         The work is done by then, and would be done again.
@@ -660,18 +664,17 @@ class Attempt:
         """
         begun = self.engine.clock.monotonic()
         give_up_at = max(until, self.ends_at)  # however often it is renewed meanwhile
-        with nullcontext() if self.silence is None else self.silence.waiting():
+        try:
             try:
-                try:
-                    return write()
-                except StoreUnavailableError as error:
-                    outage = error  # as above
-                wait = partial(pause, self.engine.clock)  # one that is to stop says how it ended
-                return self._outlast(write, outage, begun, until=lambda: give_up_at, wait=wait)
-            except LeaseLostError as error:
-                if self.settled is None and not self._is_remote:  # else it was released here
-                    self._lost(error)
-                raise
+                return write()
+            except StoreUnavailableError as error:
+                outage = error  # as above
+            wait = partial(pause, self.engine.clock)  # one that is to stop still says how it ended
+            return self._outlast(write, outage, begun, until=lambda: give_up_at, wait=wait)
+        except LeaseLostError as error:
+            if self.settled is None and not self._is_remote:  # else it was released here
+                self._lost(error)
+            raise
 
     def _outlast(
         self,

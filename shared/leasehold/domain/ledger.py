@@ -17,6 +17,7 @@ from leasehold.domain.manifest_parts import (
     NONE_ENDED,
     Attempts,
     EarlierAttempt,
+    Place,
     StepRecord,
     TrialRecord,
 )
@@ -86,7 +87,7 @@ def ledger_of(run: Manifest) -> LedgerEntry:
     ended_at = _ended_at(run)
     places = run.places or {}  # one with children has no attempt of its step: nothing to learn of
     plan = [name for name in run.plan if name not in places or not places[name].has_children]
-    types = {name: name if run.wait_rule_at(name) else run.step_type_of(name) for name in plan}
+    types = {name: _type_at(places[name], name) if name in places else name for name in plan}
     steps = {name: _step_entry(run.steps[name], name, types[name]) for name in plan}
     entries = steps.values()
     total_s = max(0.0, (ended_at - run.created_at).total_seconds())
@@ -120,6 +121,10 @@ def ledger_of(run: Manifest) -> LedgerEntry:
         steps=steps,
         step_types=tuple(dict.fromkeys(types.values())),
     )
+
+
+def _type_at(place: Place, name: str) -> str:
+    return name if place.wait else place.step_type
 
 
 def _outcome(run: Manifest) -> str:

@@ -432,12 +432,12 @@ class Manifest(RunFields):
     @property
     def spend(self) -> Spend:
         """The spend of all its steps, those before a recreate included."""
-        return total_of(record.spend for record in self.steps.values())
+        return total_of([record.spend for record in self.steps.values()])
 
     @property
     def spared(self) -> Spend:
         """What recorded results have spared it: what kills did not cost."""
-        return total_of(record.spared for record in self.steps.values())
+        return total_of([record.spared for record in self.steps.values()])
 
     @property
     def spared_words(self) -> str:

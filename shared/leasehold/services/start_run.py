@@ -221,7 +221,7 @@ def _check_code(catalog: Catalog, checks: HandlerChecks, pipeline: PipelineEntry
 
 def checked_priority(priority: str) -> str | None:
     """Return a priority as it is stored, or raise InvalidRequestError; None: normal."""
-    if priority not in tuple(Priority):
+    if priority not in Priority.__members__.values():
         allowed = ", ".join(Priority)
         raise InvalidRequestError(field="priority", value=priority, allowed=allowed)
     return None if priority == Priority.NORMAL else str(priority)

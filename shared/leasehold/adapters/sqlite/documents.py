@@ -25,11 +25,10 @@ from leasehold.adapters.sqlite.rows import (
     counted,
     document_in,
     documents_of,
-    indexed,
     insert,
+    present_columns,
     read_text,
     to_body,
-    to_column,
     update,
 )
 from leasehold.adapters.sqlite.schema import checkpoint_log, give_back_pages, is_prepared, prepare
@@ -232,10 +231,10 @@ class SqliteDocuments:
     ) -> int:
         kind, parent = self._place(ref.collection)
         version = random.getrandbits(62)  # not one that a deleted document of this id had
-        columns = map(to_column, indexed(document, kind))
-        values = (parent, ref.id, version, to_body(document), *columns)
+        columns = present_columns(document, kind)
+        values = (parent, ref.id, version, to_body(document), *columns.values())
         try:
-            connection.execute(insert(kind.name, kind.fields, replaces=replaces), values)
+            connection.execute(insert(kind.name, tuple(columns), replaces=replaces), values)
         except sqlite3.IntegrityError as error:
             raise DocumentExistsError(ref=str(ref)) from error
         return version

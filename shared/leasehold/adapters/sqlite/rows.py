@@ -149,7 +149,7 @@ def _unreadable(
 
 @functools.cache
 def insert(table: str, fields: tuple[str, ...], *, replaces: bool = False) -> str:
-    """Return the statement that writes a document with its indexed fields: a new one, or any."""
+    """Return the statement that writes a document with these of its fields: a new one, or any."""
     verb = "INSERT OR REPLACE" if replaces else "INSERT"
     names = "".join(f', "{field}"' for field in fields)
     marks = ", ?" * len(fields)
@@ -192,6 +192,12 @@ def to_column(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")
     return pydantic_core.to_json(value).decode()
+
+
+def present_columns(document: Document, kind: Collection) -> dict[str, Any]:
+    """Return the columns that have a value in the document; most of a run have none."""
+    pairs = zip(kind.fields, indexed(document, kind), strict=True)
+    return {field: to_column(value) for field, value in pairs if value is not None}
 
 
 def changed_columns(before: Document, after: Document, kind: Collection) -> dict[str, Any]:
