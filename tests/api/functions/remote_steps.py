@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry, TrialPolicy
 
 
 class Count(BaseModel):
@@ -66,5 +66,10 @@ PIPELINES = Registry(
         PipelineEntry(name="steady", steps=("steady",)),
         PipelineEntry(name="local", steps=("finish", "free")),
         PipelineEntry(name="large", steps=("large", "free")),
+        PipelineEntry(
+            name="reviewed",
+            steps=("free", "steady"),
+            trials=TrialPolicy(author="free", reviewer="steady", max_trials=2),
+        ),
     ],
 )

@@ -242,6 +242,21 @@ def test_a_worker_gets_the_note_of_a_retry(engine: InProcessEngine, call: Call) 
     assert given["note"] == "make it shorter\nand kinder"
 
 
+def test_a_worker_gets_what_the_reviewer_of_the_trial_before_found(
+    engine: InProcessEngine, call: Call
+) -> None:
+    engine.start("reviewed", {})
+    verdict = {"settled": False, "score": 0.5, "findings": ["too long", {"line": 7}]}
+    first = call("claim", stepType="free", holder="vm-1")[1]
+    call("complete", **lease_of(first), output="Dear Ada")
+    call("complete", **claimed(call, "steady"), output=verdict)
+
+    second = call("claim", stepType="free", holder="vm-2")[1]
+
+    assert (first["trial"], first["findings"]) == (1, [])
+    assert (second["trial"], second["findings"]) == (2, verdict["findings"])
+
+
 def test_a_claim_gives_the_lease_and_all_that_a_worker_needs(
     engine: InProcessEngine, call: Call
 ) -> None:

@@ -67,6 +67,7 @@ class Attempts:
         outputs: Mapping[str, Any] | None = None,
         resume: IncrementalState | None = None,
         lease: float = LEASE.total_seconds(),
+        deadline: int = 3600,
     ) -> Attempt:
         """Return an attempt that is held; all times are seconds."""
         clock = system_clock()
@@ -76,7 +77,7 @@ class Attempts:
             cleanup_ms=round(cleanup * 1000),
             memory_limit_bytes=memory,
             silence_limit_ms=None if silence is None else round(silence * 1000),
-            deadline_s=3600,
+            deadline_s=deadline,
         )
         now = run.updated_at
         ends = now + timedelta(seconds=lease)

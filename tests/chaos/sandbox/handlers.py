@@ -257,6 +257,11 @@ def kills_its_parent(ctx: StepContext, given: Any) -> None:
     time.sleep(600)
 
 
+def is_killed(ctx: StepContext, given: Any) -> None:
+    """As by the system, where it has no more memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def swallows(ctx: StepContext, given: Any) -> None:
     while True:
         with suppress(BaseException):

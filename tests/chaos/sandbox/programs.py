@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 from leasehold.worker.sandbox.forking.children import Children
@@ -183,6 +185,18 @@ def worker_with_leftovers(call: socket.socket) -> None:
     child = children.open(f"{__name__}:leave_20_behind", wait=never, within=60)
     pids = child.call.recv(1000).split()
     call.sendall(b" ".join([b"%d" % parent_of(child.pid), b"%d" % child.pid, *pids]))
+    call.recv(1)
+
+
+def worker_whose_library_forks(call: socket.socket) -> None:
+    """Say who the fork server is, and who has all descriptors of this process; then wait."""
+    children = Children(ENTRY)
+    with closing(children.open(f"{__name__}:wait", wait=never, within=60)) as child:
+        server = parent_of(child.pid)
+    copy = ctypes.CDLL(None).fork()  # as a library of C does: Python hears nothing of it
+    if copy == 0:
+        time.sleep(600)
+    call.sendall(b"%d %d" % (server, copy))
     call.recv(1)
 
 

@@ -117,6 +117,29 @@ def test_a_killed_worker_takes_all_along(start_worker: Start, number: int) -> No
     until(lambda: all(map(has_ended, pids)))
 
 
+def test_a_fork_server_ends_with_its_worker_though_a_copy_has_its_socket(
+    start_worker: Start,
+) -> None:
+    worker = start_worker("worker_whose_library_forks")
+    server, copy = map(int, worker.call.recv(1000).split())
+
+    worker.process.kill()
+
+    worker.process.wait()
+    try:
+        until(lambda: has_ended(server))
+    finally:
+        os.kill(copy, signal.SIGKILL)
+
+
+def test_a_child_ends_with_its_fork_server_before_its_worker_looks(open_child: Open) -> None:
+    child = open_child("echo")
+
+    os.kill(parent_of(child.pid), signal.SIGKILL)
+
+    until(lambda: has_ended(child.pid))
+
+
 def test_a_worker_that_ends_reaps_its_fork_server(start_worker: Start) -> None:
     worker = start_worker("worker_that_just_ends")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import pytest
 
 from leasehold.attempt.attempt import Attempt
-from leasehold.domain.result import Finished, LimitExceeded, Result
+from leasehold.domain.result import Failed, Finished, LimitExceeded, Result
 from leasehold.domain.status import Termination
 from leasehold.worker.sandbox.sandbox import Sandbox
+from leasehold.worker.sandbox.sandboxed_attempt import Limits
 from tests.chaos.sandbox.attempts import Attempts
 
 _MIB = 1024 * 1024
@@ -39,8 +41,9 @@ class AtLimit(NamedTuple):
 def at_limit(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> dict[str, AtLimit]:
     attempts = Attempts(sandbox, tmp_path_factory.mktemp("limits"))
     held = {name: attempts.held(timeout=_TIMEOUT_S) for name in _HANDLERS}
-    running = {name: attempts.begin(name, held[name]) for name in _HANDLERS}
-    return {name: AtLimit(held[name], running[name].result()) for name in _HANDLERS}
+    held["ignores_the_stop"] = attempts.held(timeout=3 * _TIMEOUT_S, deadline=_TIMEOUT_S)
+    running = {name: attempts.begin(name, one) for name, one in held.items()}
+    return {name: AtLimit(one, running[name].result()) for name, one in held.items()}
 
 
 def exceeded(result: Result) -> LimitExceeded:
@@ -130,8 +133,73 @@ def test_missing_memory_is_reported_as_a_memory_limit(attempts: Attempts) -> Non
     assert "bytearray(1 << 46)" in (result.error.traceback or "")
 
 
+def test_a_kill_by_the_system_is_taken_for_a_lack_of_memory(attempts: Attempts) -> None:
+    result = exceeded(attempts.run("is_killed", held=attempts.held(memory=512 * _MIB)))
+
+    assert result.reason is Termination.MEMORY_LIMIT_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("handler", "code"), [("lacks_memory", "handler_raised"), ("is_killed", "handler_died")]
+)
+def test_a_step_without_a_memory_limit_reaches_none(
+    attempts: Attempts, handler: str, code: str
+) -> None:
+    result = attempts.run(handler)
+
+    assert isinstance(result, Failed)
+    assert result.error.code == code
+
+
 def test_a_process_may_have_seven_days(attempts: Attempts) -> None:
     """No timer that holds its limits overflows."""
     held = attempts.held(timeout=7 * 86_400 - 1)
 
     assert isinstance(attempts.run("who_runs", held=held), Finished)
+
+
+# -- on the clock of the worker ------------------------------------------------------------------
+
+
+def test_the_time_of_a_handler_begins_when_it_is_imported(attempts: Attempts) -> None:
+    held = attempts.held(timeout=60, cleanup=5, deadline=3600)
+    began = held.answer_by - 3600
+
+    importing = Limits.of(held, began, import_s=10)
+    imported = importing.from_import(began + 7)
+    warned = imported.from_soft(began + 20)
+
+    assert (importing.soft_at, importing.hard_at) == (math.inf, began + 10)
+    assert (imported.soft_at, imported.hard_at) == (began + 62, began + 67)
+    assert (warned.soft_at, warned.hard_at) == (began + 20, began + 25)
+    assert imported.deadline_at == began + 3599  # in time to see what it does
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds"),
+    [
+        (Termination.CANCELLED, 5),
+        (Termination.INSTANCE_SHUTDOWN, 10),
+        (Termination.DISPATCH_DEADLINE_EXCEEDED, 0),
+        (Termination.LEASE_EXPIRED, 2),
+    ],
+)
+def test_a_handler_that_is_to_stop_has_so_much_time(
+    attempts: Attempts, reason: Termination, seconds: float
+) -> None:
+    """Its lease is over in 2 s, and another worker may have the run then."""
+    held = attempts.held(timeout=60, cleanup=5, lease=100)
+    now = held.ends_at - 2
+    limits = Limits.of(held, now, import_s=10)
+
+    assert limits.kill_at(reason, held, now) - now == pytest.approx(seconds)
+
+
+def test_a_handler_that_began_late_is_killed_before_its_dispatch_deadline(
+    at_limit: dict[str, AtLimit],
+) -> None:
+    """At that itself its attempt is ended without what it was doing."""
+    result = exceeded(at_limit["ignores_the_stop"].result)
+
+    assert result.reason is Termination.DISPATCH_DEADLINE_EXCEEDED
+    assert "in ignores_the_stop" in result.stacks

@@ -18,10 +18,10 @@ from leasehold.domain.status import Termination
 from leasehold.errors import ForkServerError, StoreUnavailableError
 from leasehold.testing.contexts import MemoryEngine
 from leasehold.worker.sandbox.forking.child import Child
-from leasehold.worker.sandbox.forking.children import Children
+from leasehold.worker.sandbox.forking.children import Children, Purpose
 from leasehold.worker.sandbox.sandbox import Sandbox
 from tests.chaos.sandbox import programs
-from tests.chaos.sandbox.attempts import Attempts
+from tests.chaos.sandbox.attempts import Attempts, Step
 from tests.chaos.sandbox.conftest import descriptors, is_gone
 from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
@@ -73,11 +73,14 @@ def test_an_entry_that_cannot_be_imported_is_an_outage() -> None:
 def test_a_fork_server_without_room_for_processes_is_an_outage_that_passes() -> None:
     with closing(Children(programs.ENTRY_OF_NOBODY)) as children:
         server = _server_of(children)
+        waiting = _opened(children)
+        children.idle.keep(Purpose.of(Step("steps:another")), waiting)
 
         os.kill(server, signal.SIGUSR1)
         until(lambda: _most_processes(server) == "0")
         with pytest.raises(ForkServerError, match="Resource temporarily unavailable"):
             _opened(children, within=0.3)
+        until(lambda: is_gone(waiting.pid))  # it makes room
 
         os.kill(server, signal.SIGUSR2)
         assert _server_of(children) == server

@@ -13,9 +13,13 @@ import pytest
 from leasehold.worker.sandbox.forking import children as children_module
 from leasehold.worker.sandbox.forking.child import Child, Ending
 from leasehold.worker.sandbox.forking.children import Children
+from leasehold.worker.sandbox.forking.memory import own_children
 from tests.chaos.sandbox import programs
 from tests.chaos.sandbox.conftest import descriptors, ending_of, is_gone
+from tests.worlds.processes import parent_of
 from tests.worlds.waiting import until
+
+_WAITS = f"{programs.__name__}:wait"
 
 #: The name of a module that does so when it is imported, and the children that may be opened.
 Write = Callable[[str], str]
@@ -130,6 +134,20 @@ def test_a_zygote_that_hangs_delays_nothing(children: Children, write: Write) ->
     importers = [_who_imported(children, module) for _ in range(3)]
 
     assert all(importer == child for importer, _, child in importers)
+
+
+def test_a_zygote_that_hangs_ends_although_no_attempt_asks_for_its_module_again(
+    write: Write,
+) -> None:
+    module = write("while True: pass")
+    with closing(Children(programs.ENTRY, load_s=0.2)) as children:
+        with closing(children.open(_WAITS, wait=programs.never, within=60)) as child:
+            server = parent_of(child.pid)
+
+        children.note_fit(module)
+
+        until(lambda: own_children(server))
+        until(lambda: not own_children(server))
 
 
 def test_a_zygote_that_hangs_later_is_replaced_and_its_children_end_their_work(
