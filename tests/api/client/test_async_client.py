@@ -123,8 +123,9 @@ def test_a_wait_that_is_cancelled_or_over_leaves_the_run_as_it_is(url: str) -> N
             with pytest.raises(TimeoutError, match="still moves, PENDING"):
                 await client.wait(run, 0.1)
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
+                async with asyncio.timeout(0.1) as cut_off:
                     await client.wait(run)
+            assert cut_off.expired(), "it ended by itself"
 
             assert (await client.get(run)).status == "PENDING"
 
