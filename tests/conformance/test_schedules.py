@@ -590,14 +590,29 @@ def test_a_start_that_fails_is_owed_until_the_next_time_and_then_said(
     assert len(attend(engine)) == 1
 
 
+def test_schedules_of_one_time_and_pipeline_start_a_run_each(make: Make, unique: str) -> None:
+    engine = with_schedules(make(), unique, f"{unique}-0", unique)
+    due_once(engine, unique)
+    let_pass(engine.documents, f"{unique}-0", timedelta(minutes=1))
+
+    assert len(set(attend(engine))) == 2
+    assert [len(runs_of(engine, name)) for name in (f"{unique}-0", unique)] == [1, 1]
+
+
+def with_schedules(engine: Engine, pipeline: str, *names: str) -> Engine:
+    """Return the engine with a schedule of each name, which fires each minute."""
+    entries = [ScheduleEntry(name, cron="* * * * *", pipeline=pipeline) for name in names]
+    return replace(
+        engine, catalog=replace(engine.catalog, schedules=Registry("schedules", entries))
+    )
+
+
 @pytest.mark.each_store
 def test_a_schedule_that_a_person_spoilt_keeps_no_other_from_its_times(
     make: Make, unique: str
 ) -> None:
-    engine, spoilt = make(), f"{unique}-0"
-    entries = [ScheduleEntry(name, cron="* * * * *", pipeline=unique) for name in (spoilt, unique)]
-    catalog = replace(engine.catalog, schedules=Registry("schedules", entries))
-    engine = replace(engine, catalog=catalog)
+    spoilt = f"{unique}-0"
+    engine = with_schedules(make(), unique, spoilt, unique)
     engine.documents.transact(schedule_ref(spoilt), lambda *_: Write(None, {"decided": "soon"}))
     due_once(engine, unique)
 
