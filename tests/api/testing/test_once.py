@@ -365,6 +365,7 @@ def _says_short() -> Annotated[str, Field(max_length=3)]:
         (lambda: float("nan"), "result is NaN: JSON has no such number"),
         (lambda: {"items": [{"score": 1}, {"score": float("-inf")}]}, "result.items[1].score is -"),
         (_says_number, "result is NaN: JSON has no such number"),
+        (lambda: iter([1.0, float("nan")]), "holds NaN or infinity, which JSON does not have"),
         (lambda: "\ud800", "cannot be kept as JSON"),
         (lambda: _nested(250), "nested more than 198 levels deep"),
         (_says_page, "is not the Page that it is annotated to return: pageTitle"),

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 import pydantic_core
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from leasehold.domain.json_text import check_depth
 from leasehold.worker.failures.kept_text import try_text
@@ -44,8 +44,9 @@ def json_text_of(
         if problem := not_json_in(name, fitting):
             raise ValueError(problem) from None
         raise
+    if "NaN" in text or "Infinity" in text:  # of what can be read but once, the text alone tells
+        _refuse_nan(name, fitting, text.encode())
     if "null" in text or "NaN" in text or "Infinity" in text:  # what models make of these
-        # what is read but once, such as a generator, is in the text by now
         constants = pydantic_core.to_json(fitting, inf_nan_mode="constants", fallback=repr)
         _refuse_nan(name, fitting, constants)
     check_depth(text)
@@ -171,7 +172,7 @@ def adapter_of(annotation: Any) -> TypeAdapter[Any]:
 @functools.cache
 def _anything() -> TypeAdapter[Any]:
     """Return what reads and writes plain JSON values: most calls have no annotation."""
-    return TypeAdapter(Any)
+    return TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 def first_sentence(error: Exception) -> str:
