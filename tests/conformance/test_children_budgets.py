@@ -138,19 +138,36 @@ def test_what_a_waiting_lane_has_left_is_given_to_no_other(
 def test_lanes_that_begin_later_share_what_those_before_have_left(
     engine: Engine, queue: Queue, unique: str
 ) -> None:
+    run, later = retried(engine, queue, unique, tokens=400)
+
+    assert run.status is RunStatus.COMPLETED
+    assert [lane.budget for lane in later] == [Budget(tokens=(400 - 8 * PRICE) // 3).as_limit()] * 3
+
+
+def test_no_lane_follows_those_that_have_spent_the_budget(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    run, later = retried(engine, queue, unique, tokens=8 * PRICE)
+
+    assert (run.status, run.block and run.block.code) == (RunStatus.BLOCKED, "budget_exceeded")
+    assert later == []
+
+
+def retried(
+    engine: Engine, queue: Queue, unique: str, tokens: int
+) -> tuple[Manifest, list[Manifest]]:
+    """Retry a run of eight items, three of which have failed; return it, and its later lanes."""
     FAILS[unique] = {1, 3, 6}
-    budget = Budget(tokens=400).as_limit()
+    budget = Budget(tokens=tokens).as_limit()
     request = StartRequest("paid-most", {"name": unique, "count": 8}, budget=budget)
     run = start_run(engine, request).manifest
     drain(engine, queue)
     before = {lane.run_id for lane in lanes(engine, run)}
-
     del FAILS[unique]
     operate(engine, run.run_id, OperationRequest(lifecycle.Operation.RETRY, actor="ada"))
     drain(engine, queue)
-
-    later = [lane.budget for lane in lanes(engine, run) if lane.run_id not in before]
-    assert later == [Budget(tokens=(400 - 8 * PRICE) // 3).as_limit()] * 3
+    later = [lane for lane in lanes(engine, run) if lane.run_id not in before]
+    return get_run(engine, run.run_id), later
 
 
 def test_a_run_whose_lanes_have_spent_its_budget_blocks_until_a_person_raises_it(
