@@ -18,19 +18,24 @@ from typing import cast
 
 import pytest
 
+from leasehold import Child, PipelineEntry, Registry
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.children import item_ref, items_of
 from leasehold.domain.effect import Task
+from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.status import Outcome, RunStatus
 from leasehold.domain.stored import Write
-from leasehold.errors import LeaseLostError, StoreUnavailableError
+from leasehold.errors import CatalogMisfitError, LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.registry.pipelines import Catalog
+from leasehold.registry.plan import Entry
+from leasehold.services.adopt_runs import adopt_all
 from leasehold.services.audit import audit
+from leasehold.services.catalog_fit import LiveRunCheck
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.execute_step import Hint, arrive, execute_step, run_attempt
 from leasehold.services.explain_run import explain_run
@@ -41,6 +46,7 @@ from leasehold.services.read_runs import RunFilter, get_run, list_summaries, run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
+from tests.conformance.changed_code import IS_GONE
 from tests.worlds.builders import let_pass
 from tests.worlds.wrapped import AnswerLost, Wrapped
 
@@ -50,6 +56,8 @@ COUNT = 6
 #: Of the commits of a run the gate loses the answers of the first ones, where a store is a way away
 #: of the first alone, as does the nightly job of all: of so many at least.
 SOME, FEWEST = 3, 8
+#: The place of a `Parallel`.
+BOTH = "count_up-and-name_it"
 #: So often a task comes twice.
 _TWICE = 0.3
 
@@ -606,6 +614,91 @@ def test_a_purged_run_takes_its_lanes_and_items_along(
     assert lanes(engine, run) == []
     assert records(engine, run) == []
     assert engine.documents.get(run_ref(run.run_id)) is None
+
+
+def without(name: str) -> Catalog:
+    """Return the catalog without a pipeline or a step, and without the pipelines that name it."""
+    steps = [one for one in STEPS if one.step_type != name]
+    pipelines: list[PipelineEntry] = [
+        one
+        for one in PIPELINES
+        if one.name != name and not any(_names(entry, name) for entry in one.entries)
+    ]
+    return Catalog(Registry("dispatch", steps), Registry("pipelines", pipelines))
+
+
+def _names(entry: Entry, name: str) -> bool:
+    return name in entry.step_types or (isinstance(entry, Child) and entry.pipeline == name)
+
+
+def with_handler_gone(name: str) -> Catalog:
+    gone = replace(STEPS[name], handler=IS_GONE)
+    steps = [gone if one is STEPS[name] else one for one in STEPS]
+    return Catalog(Registry("dispatch", steps), PIPELINES)
+
+
+@pytest.mark.parametrize(
+    ("catalog", "place", "code", "words"),
+    [
+        (without("squares"), "squares", "step_unknown", "knows no pipeline 'squares'; known: most"),
+        (without("name_it"), BOTH, "step_unknown", "the catalog knows no step 'name_it'; known: "),
+        (with_handler_gone("name_it"), BOTH, "handler_unavailable", "of step 'name_it'"),
+        (
+            with_handler_gone("merge"),
+            "squares",
+            "handler_unavailable",
+            "the pipeline 'squares', of which it waits for a run, cannot run: Handler ",
+        ),
+    ],
+)
+def test_what_runs_at_a_place_of_children_is_compared_with_the_catalog(
+    engine: Engine, catalog: Catalog, place: str, code: str, words: str
+) -> None:
+    """A child pipeline that was gone ended the whole check with an error that named no run."""
+    request = StartRequest("both-and-outer", {"name": "ada", "count": 3})
+    run = start_run(engine, request).manifest
+
+    found = list(LiveRunCheck(replace(engine, catalog=catalog)).misfits(run))
+
+    assert [(one.step, one.code) for one in found] == [(place, code)]
+    assert words in found[0].detail
+
+
+def test_a_run_that_waits_for_a_pipeline_that_is_gone_is_named_and_heals(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """As one whose step is gone: at the start of a server, by `retry`, and by its remedy."""
+    request = StartRequest("outer", {"name": unique, "count": 2})
+    run = start_run(engine, request).manifest
+
+    def is_there() -> bool:
+        return get_run(engine, run.run_id).position.step == "squares"
+
+    drain(engine, queue, until=is_there)
+    lines: list[str] = []
+    listeners = replace(engine.listeners, log=lines.append)
+    lacking = replace(engine, catalog=without("squares"), listeners=listeners)
+    adopt_all(lacking, is_gone=lambda _: False)
+    drain(lacking, queue)
+    blocked = get_run(lacking, run.run_id)
+    with pytest.raises(CatalogMisfitError, match="knows no pipeline 'squares'; known: most"):
+        operate(lacking, run.run_id, OperationRequest(Operation.RETRY, actor="ada"))
+    operate(engine, run.run_id, OperationRequest(Operation.RETRY, actor="ada"))
+
+    def has_begun() -> bool:
+        return get_run(engine, run.run_id).position.children is not None
+
+    drain(engine, queue, until=has_begun)
+    begun = get_run(engine, run.run_id)
+    misfits = list(LiveRunCheck(lacking).misfits(begun))
+    drain(engine, queue)
+
+    assert [one for one in lines if "knows no pipeline 'squares', at which 1 live run" in one]
+    assert blocked.block is not None
+    assert blocked.block.code == "step_unknown"
+    assert blocked.block.remediation.startswith("Deploy a catalog that has that step or pipeline; ")
+    assert misfits == []
+    assert get_run(engine, run.run_id).status == "COMPLETED"
 
 
 def start(engine: Engine, name: str, count: int = COUNT) -> Manifest:

@@ -61,13 +61,13 @@ def examine(looks: Sequence[Look], clock: Clock, within_s: float) -> list[Findin
 
 
 def _merged(found: list[Finding]) -> list[Finding]:
-    """Return the findings, those of looks that one and the same thing kept from looking as one."""
+    """Return each finding once, and those of looks that the same thing kept from looking as one."""
     kept_from: dict[tuple[str, str], list[str]] = {}
     for finding in found:
         what, is_it, why = finding.message.partition(_COULD_NOT)
         if is_it:
             kept_from.setdefault((why, finding.repair), []).append(what)
-    others = [finding for finding in found if _COULD_NOT not in finding.message]
+    others = [one for one in dict.fromkeys(found) if _COULD_NOT not in one.message]
     return others + [
         Finding("not_looked_at", f"{_listed(names)}{_COULD_NOT}{why}", repair)
         for (why, repair), names in kept_from.items()

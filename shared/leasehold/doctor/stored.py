@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,7 +29,7 @@ from leasehold.domain.worker_note import (
     no_server,
     share_nothing,
 )
-from leasehold.errors import LeaseholdError, StoreUnavailableError, StoreVersionError
+from leasehold.errors import StoreUnavailableError, StoreVersionError
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Documents, Query, Range
 from leasehold.registry.effective_settings import effective_settings
@@ -69,8 +69,14 @@ def stored_state(setup: Setup, clock: Clock) -> Iterator[Finding]:
             yield from _who_works(setup, store, clock)
             yield from _artifacts(setup, store)
     except (StoreUnavailableError, StoreVersionError) as error:
-        if file is None:  # a file's own look says what is wrong with it
-            yield Finding(error.code, error.message)
+        yield from _unreadable(setup, error)
+
+
+def _unreadable(
+    setup: Setup, error: StoreUnavailableError | StoreVersionError
+) -> Iterator[Finding]:
+    if store_file(setup.store) is None:  # a file's own look says what is wrong with it
+        yield Finding(error.code, error.message)
 
 
 def _artifacts(setup: Setup, store: StoreReader) -> Iterator[Finding]:
@@ -230,9 +236,12 @@ def live_runs_in_trouble(setup: Setup, clock: Clock) -> Iterator[Finding]:
     file = store_file(setup.store)
     if file is not None and not exists(setup.folder / file):
         return
-    with suppress(LeaseholdError), _opened(setup, clock) as engine:  # other looks tell of it
-        yield from _misfits(engine)
-        yield from _disorder(engine)
+    try:
+        with _opened(setup, clock) as engine:
+            yield from _misfits(engine)
+            yield from _disorder(engine)
+    except (StoreUnavailableError, StoreVersionError) as error:
+        yield from _unreadable(setup, error)
 
 
 def _misfits(engine: Engine) -> Iterator[Finding]:

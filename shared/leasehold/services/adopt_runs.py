@@ -23,6 +23,7 @@ from leasehold.domain.stored import Document, Stored
 from leasehold.errors import LeaseholdError, UnreadableRunError
 from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.services import slots
+from leasehold.services.catalog_fit import Unknown, unknown_here
 from leasehold.services.engine import Engine, change_run, publish
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
 from leasehold.services.read_runs import get_run
@@ -124,10 +125,10 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
     """Take up every live run of the store, as after a restart; return their ids.
 
     Those that are blocked until the code is put right are looked at. One that cannot be taken up
-    is logged, and left to the sweep; a step that the catalog does not know is logged, too.
+    is logged, and left to the sweep; a step or pipeline that the catalog does not know is logged.
     """
     adopted = set()
-    unknown: dict[str, set[str]] = {}
+    lacking: dict[Unknown, set[str]] = {}
     for run_id in live_runs(engine.documents):
         try:
             run = adopt_run(engine, run_id, is_gone=is_gone)
@@ -137,14 +138,14 @@ def adopt_all(engine: Engine, *, is_gone: Callable[[str], bool]) -> set[str]:
             engine.listeners.log(f"run {run_id} is not taken up: {problem}")
         else:
             adopted.add(run_id)
-            if run.step_type not in engine.catalog.steps:
-                unknown.setdefault(run.step_type or run.position.step, set()).add(run_id)
-    for step, run_ids in unknown.items():
+            if unknown := unknown_here(engine.catalog, run):
+                lacking.setdefault(unknown, set()).add(run_id)
+    for unknown, run_ids in lacking.items():
         others = ", …" if len(run_ids) > 1 else ""
         engine.listeners.log(
-            f"the catalog knows no step {step!r}, at which {counted(len(run_ids), 'live run')} "
+            f"the catalog knows no {unknown.what}, at which {counted(len(run_ids), 'live run')} "
             f"({min(run_ids)}{others}) will block, unless another server knows it; known: "
-            f"{', '.join(engine.catalog.steps.keys())}. `leasehold check --live-runs` lists all."
+            f"{unknown.known}. `leasehold check --live-runs` lists all."
         )
     look_at_blocked(engine)
     return adopted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple, NoReturn
 
 from leasehold.attempt.values import load
@@ -11,7 +12,7 @@ from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import step_type_at
+from leasehold.domain.manifest_parts import NO_PLACE, step_type_at
 from leasehold.domain.status import BlockCode, RunStatus
 from leasehold.errors import (
     ArtifactNotFoundError,
@@ -22,7 +23,7 @@ from leasehold.errors import (
     OutputGoneError,
 )
 from leasehold.registry.dispatch import REMOTE
-from leasehold.registry.pipelines import NO_CATALOG
+from leasehold.registry.pipelines import NO_CATALOG, Catalog
 from leasehold.services.check_chain import Places, misfit_at
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import RunFilter, matching_runs
@@ -58,11 +59,72 @@ class Problem(NamedTuple):
     detail: str
 
 
+class Unknown(NamedTuple):
+    """The step or pipeline of a place that the catalog in force lacks.
+
+    Args:
+        what: a step or a pipeline, with its name.
+        known: those that it knows of that kind, in words.
+    """
+
+    what: str
+    known: str
+
+
+def unknown_at(catalog: Catalog, places: Places, name: str) -> Unknown | None:
+    """Return the step or pipeline of a place that the catalog lacks; None: it knows all."""
+    place = NO_PLACE if places is None else places.get(name, NO_PLACE)
+    for step in (step_type_at(places, name) or name, *(place.parallel or ())):
+        if step not in catalog.steps:
+            return Unknown(f"step {step!r}", ", ".join(catalog.steps.keys()) or "none")
+    if place.child and place.child not in catalog.pipelines:
+        return Unknown(f"pipeline {place.child!r}", ", ".join(catalog.pipelines.keys()) or "none")
+    return None
+
+
+def unknown_here(catalog: Catalog, run: Manifest) -> Unknown | None:
+    """Return what the catalog lacks of the current place of a run.
+
+    A child that has begun keeps its plan, and needs its pipeline no more.
+    """
+    unknown = unknown_at(catalog, run.places, run.position.step)
+    return None if _has_child(run) and run.step_type in catalog.steps else unknown
+
+
+def problem_at(
+    engine: Engine, places: Places, name: str, look: Callable[[str], Problem | None]
+) -> Problem | None:
+    """Return why nothing could run at a place of a plan.
+
+    Args:
+        engine: the parts.
+        places: the places of the plan with more than a plain step.
+        name: the place.
+        look: `problem_with_step` of the engine, or what has asked it before.
+    """
+    if unknown := unknown_at(engine.catalog, places, name):
+        return _problem_of(unknown)
+    place = NO_PLACE if places is None else places.get(name, NO_PLACE)
+    if place.wait is not None:  # no code runs there
+        return None
+    if place.child:
+        child = engine.catalog.pipeline(place.child)
+        found = (problem_at(engine, child.places, one, look) for one in child.plan)
+        problem = next(filter(None, found), None)
+        words = f"the pipeline {child.name!r}, of which it waits for a run, cannot run: "
+        return problem and Problem(problem.code, f"{words}{problem.detail}")
+    steps = place.parallel or (step_type_at(places, name),)
+    return next(filter(None, map(look, steps)), None)
+
+
+def _problem_of(unknown: Unknown) -> Problem:
+    detail = f"the catalog knows no {unknown.what}; known: {unknown.known}"
+    return Problem(BlockCode.STEP_UNKNOWN, detail)
+
+
 def problem_with_step(engine: Engine, name: str) -> Problem | None:
-    """Return why nothing could be called for a step; its handler and gates are imported."""
-    step = engine.catalog.steps.get(name)
-    if step is None:
-        return _unknown(engine, name)
+    """Return why a step of the catalog could not be called; its handler and gates are imported."""
+    step = engine.catalog.steps[name]
     try:
         if step.handler != REMOTE:
             engine.handlers.checks.check(step)
@@ -72,11 +134,6 @@ def problem_with_step(engine: Engine, name: str) -> Problem | None:
     except (HandlerNotFoundError, EntryActionNotFoundError) as error:
         return Problem(BlockCode.HANDLER_UNAVAILABLE, error.message)
     return None
-
-
-def _unknown(engine: Engine, name: str) -> Problem:
-    known = ", ".join(engine.catalog.steps.keys()) or "none"
-    return Problem(BlockCode.STEP_UNKNOWN, f"the catalog knows no step {name!r}; known: {known}")
 
 
 def problem_with_value(engine: Engine, places: Places, name: str, text: str) -> Problem | None:
@@ -90,10 +147,12 @@ def problem_with_value(engine: Engine, places: Places, name: str, text: str) -> 
 
 
 def check_retry(engine: Engine, run: Manifest) -> None:
-    """Raise CatalogMisfitError where the catalog does not know the step: it would block again."""
-    step = run.step_type
-    if engine.catalog is not NO_CATALOG and step not in engine.catalog.steps:
-        _refuse(run, Operation.RETRY, run.position.step, _unknown(engine, step))
+    """Raise CatalogMisfitError where the catalog does not know the place: it would block again."""
+    step = run.position.step
+    if engine.catalog is not NO_CATALOG and (
+        unknown := unknown_at(engine.catalog, run.places, step)
+    ):
+        _refuse(run, Operation.RETRY, step, _problem_of(unknown))
 
 
 def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> None:
@@ -108,14 +167,13 @@ def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> 
     """
     output = run.steps[run.position.step].kept_output if edited is None else KeptValue(text=edited)
     if edited is not None and run.step_type not in engine.catalog.steps:
-        own = {run.position.step: run.step_type}
+        own = (run.position.step,)
         _check(engine, run, Operation.APPROVE, own, KeptValue(text=edited), places=run.places)
     if output is None or run.next_step is None or run.position.step in run.looped_steps[-1:]:
         return
     if run.wait_rule_at(run.next_step) is not None:  # which takes anything
         return
-    following = {run.next_step: run.step_type_of(run.next_step)}
-    _check(engine, run, Operation.APPROVE, following, output, places=run.places)
+    _check(engine, run, Operation.APPROVE, (run.next_step,), output, places=run.places)
 
 
 def check_recreation(
@@ -140,15 +198,14 @@ def check_recreation(
         value = None if before is None else before.kept_output
     starts_waiting = bool(new.places and (at := new.places.get(from_step)) and at.wait)
     if value is not None and not starts_waiting:  # else the recreation says what is missing
-        ahead = {name: step_type_at(new.places, name) for name in plan[place:]}
-        _check(engine, run, Operation.RECREATE, ahead, value, places=new.places)
+        _check(engine, run, Operation.RECREATE, plan[place:], value, places=new.places)
 
 
 def _check(
     engine: Engine,
     run: Manifest,
     operation: Operation,
-    ahead: Mapping[str, str],
+    ahead: Sequence[str],
     value: KeptValue,
     *,
     places: Places,
@@ -159,16 +216,16 @@ def _check(
         engine: the parts.
         run: the run.
         operation: what is asked for.
-        ahead: the steps, in order: the type of each, by its name.
+        ahead: the steps, in order.
         value: what the first is given.
         places: those of its plan with more than a plain step.
     """
-    problems = ((name, problem_with_step(engine, kind)) for name, kind in ahead.items())
+    look = partial(problem_with_step, engine)
+    problems = ((name, problem_at(engine, places, name, look)) for name in ahead)
     found = next(((name, problem) for name, problem in problems if problem), None)
     if found is None:
-        first = next(iter(ahead))
-        problem = problem_with_value(engine, places, first, load(engine.artifacts, value))
-        found = None if problem is None else (first, problem)
+        problem = problem_with_value(engine, places, ahead[0], load(engine.artifacts, value))
+        found = None if problem is None else (ahead[0], problem)
     if found is not None:
         _refuse(run, operation, *found)
 
@@ -236,17 +293,23 @@ class LiveRunCheck:
         Raises:
             StoreUnavailableError: what it is given could not be read.
         """
-        for step in _steps_ahead(run):
-            if problem := self._problem(run.step_type_of(step)):
-                yield RunMisfit(run.run_id, step, *problem)
         value = _next_value(run)
-        taker = run.step_type_of(value.taker)
-        if run.wait_rule_at(value.taker) is not None:  # which takes anything
+        for step in _steps_ahead(run):
+            problem = self._problem_at(run, step)
+            if problem is None and step == value.taker:
+                problem = self._problem_with(value)
+            if problem:
+                yield RunMisfit(run.run_id, step, *problem)
+        if run.wait_rule_at(value.taker) is not None:
             return
-        if self._problem(taker) is None and (problem := self._problem_with(value)):
-            yield RunMisfit(run.run_id, value.taker, *problem)
         if changes := self._changed_limits(run):
             yield RunMisfit(run.run_id, run.position.step, LIMIT_CHANGED, changes)
+
+    def _problem_at(self, run: Manifest, step: str) -> Problem | None:
+        if step == run.position.step and _has_child(run):
+            unknown = unknown_here(self._engine.catalog, run)
+            return unknown and _problem_of(unknown)
+        return problem_at(self._engine, run.places, step, self._problem)
 
     def _problem(self, step: str) -> Problem | None:
         if step not in self._problems:
@@ -254,14 +317,19 @@ class LiveRunCheck:
         return self._problems[step]
 
     def _problem_with(self, value: GivenValue) -> Problem | None:
-        taker = value.run.step_type_of(value.taker)
+        run = value.run
+        if run.wait_rule_at(value.taker) is not None:
+            return None  # it takes anything
+        if value.taker == run.position.step and _has_child(run):
+            return None  # it has taken it
+        taker = run.step_type_of(value.taker)
         if self._engine.catalog.steps[taker].handler == REMOTE:
             return None  # its worker knows its model
         try:
             text = self._load(value)
         except (ArtifactNotFoundError, DamagedFileError, OutputGoneError) as error:
             return Problem(BlockCode.INPUT_MISSING, f"what it is given is lost: {error.message}")
-        return problem_with_value(self._engine, value.run.places, value.taker, text)
+        return problem_with_value(self._engine, run.places, value.taker, text)
 
     def _changed_limits(self, run: Manifest) -> str:
         """Return how the limits of the current step differ from those it was dispatched with."""
@@ -301,6 +369,12 @@ def _steps_ahead(run: Manifest) -> Sequence[str]:
     looped = run.looped_steps
     first = looped[0] if run.position.step in looped else run.position.step
     return run.plan[run.plan.index(first) :]
+
+
+def _has_child(run: Manifest) -> bool:
+    """Return whether the run of another pipeline that it stands at has begun."""
+    place = run.place_with_children
+    return run.position.children is not None and place is not None and bool(place.child)
 
 
 def _next_value(run: Manifest) -> GivenValue:

@@ -23,6 +23,9 @@ from tests.worlds.waiting import until
 
 #: Beside those of `letters.py`: a step whose handler can be taken away, and one of remote workers.
 FURTHER = """
+from leasehold import Child
+
+
 def step(name, handler):
     limits = {"agent_timeout": timedelta(minutes=10), "dispatch_deadline": timedelta(minutes=15)}
     return StepDispatchEntry(step_type=name, handler=handler, **limits)
@@ -30,9 +33,15 @@ def step(name, handler):
 
 further = [step("stamp", "letters:write"), step("print", "remote")]
 STEPS = Registry("dispatch", [*STEPS, *further])
+envelope = PipelineEntry(name="envelope", steps=("send",))
 PIPELINES = Registry(
     "pipelines",
-    [*PIPELINES, *(PipelineEntry(name=name, steps=(name,)) for name in ("stamp", "print"))],
+    [
+        *PIPELINES,
+        *(PipelineEntry(name=name, steps=(name,)) for name in ("stamp", "print")),
+        envelope,
+        PipelineEntry(name="parcel", steps=("send", Child(envelope.name))),
+    ],
 )
 """
 
@@ -166,6 +175,15 @@ def held_while_the_artifacts_are_away(project: Project) -> str:
     return project.held_by("vm-1/7@1")
 
 
+def with_a_child_pipeline_renamed(project: Project) -> str:
+    """Beside it a run that is not in order: the one kept the other from being found."""
+    run_id = project.started("parcel")
+    without_alarm(project)
+    text = project.catalog.read_text()
+    project.catalog.write_text(text.replace('name="envelope"', 'name="cover"'))
+    return run_id
+
+
 MISSING_CODES = {"handler_not_found", "live_run_misfit"}
 
 #: What each of the three says: of `why` a part, of `audit` parts, and the codes of the doctor.
@@ -187,6 +205,12 @@ SITUATIONS: list[tuple[Callable[[Project], str], str, list[str], set[str]]] = [
     (overdue_and_nobody_works, NOBODY, ["overdue", NOBODY], {"run_not_in_order", "no_server"}),
     (without_alarm, "waits for a repair", ["no_alarm"], {"run_not_in_order"}),
     (of_a_time_to_come, "waits for a repair", ["time_in_future"], {"run_not_in_order"}),
+    (
+        with_a_child_pipeline_renamed,
+        "waits for a worker to take attempt 1",
+        ["no_alarm"],
+        {"live_run_misfit", "run_not_in_order"},
+    ),
     (unreadable, "cannot be read by this version", ["unreadable"], {"run_not_in_order"}),
     (
         blocked_by_a_missing_handler,

@@ -188,9 +188,9 @@ def test_a_run_of_an_unknown_step_cannot_be_approved(runs: Runs, rules: Rules, a
     assert found.operations == ("retry", "cancel")
     assert found.words == (
         "Run r-1 waits for the code to be put right at step draft (retry or cancel): No catalog "
-        "that is deployed has the step 'draft'. Deploy a catalog that has the step; the run goes "
-        "on by itself then, and `retry` has it look now. It looks again at 2026-01-01T12:01:10Z: "
-        "the step is tried again where it stands."
+        "that is deployed has the step 'draft'. Deploy a catalog that has that step or pipeline; "
+        "the run goes on by itself then, and `retry` has it look now. It looks "
+        "again at 2026-01-01T12:01:10Z: the step is tried again where it stands."
     )
 
 

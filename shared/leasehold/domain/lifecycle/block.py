@@ -38,7 +38,7 @@ _REMEDIES: Final[Mapping[BlockCode, str]] = {
     BlockCode.INPUT_MISMATCH: f"Deploy a handler that takes what it is given; {_GOES_ON}",
     BlockCode.INPUT_MISSING: f"Put the artifacts back where LEASEHOLD_ARTIFACTS says; {_GOES_ON}",
     BlockCode.LIMIT_UNUSABLE: f"Deploy a catalog or a handler whose limits fit the run; {_GOES_ON}",
-    BlockCode.STEP_UNKNOWN: f"Deploy a catalog that has the step; {_GOES_ON}",
+    BlockCode.STEP_UNKNOWN: f"Deploy a catalog that has that step or pipeline; {_GOES_ON}",
     BlockCode.SKIP_REFUSED: (
         f"Deploy a catalog whose pipeline declares it, `Step(…, skips_to=(…,))`; {_GOES_ON} "
         "`approve` hands the output on as it is, to the next step where no skip is possible."
