@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from http import HTTPStatus
+from http.cookiejar import CookieJar
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,7 +24,9 @@ class Reader:
     def __init__(self, pages: Pages) -> None:
         self._url = self.url = pages.api.url
         self.etag = ""
-        self._browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        self.cookies = CookieJar()
+        jar = urllib.request.HTTPCookieProcessor(self.cookies)
+        self._browser = urllib.request.build_opener(jar)
         text = self.open("/registry")[2]
         found = re.search(r'name="formToken" value="(\w+)"', text)
         assert found is not None

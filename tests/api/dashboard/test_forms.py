@@ -46,6 +46,7 @@ def test_a_person_pauses_resumes_and_cancels(reader: Reader, pages: Pages) -> No
         assert page.said.startswith("The run was ")
         assert state in chip_of(page)
 
+    assert [one for one in ("Pause", "Resume", "Cancel") if page.buttons(f"{one} this run")] == []
     run = pages.run(run_id)
     assert [(one["operation"], one["actor"]) for one in run["operations"]] == [
         ("pause", "dashboard"),
@@ -75,15 +76,34 @@ def test_a_run_over_its_budget_is_given_more(reader: Reader, pages: Pages) -> No
 def test_an_output_is_approved_beside_what_was_found(reader: Reader, pages: Pages) -> None:
     run_id = pages.start("gate")
     pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
-    assert reader.page("/").links(run_id) == [f"/runs/{run_id}"]
+    page = reader.page("/")
+    assert page.links(run_id) == [f"/runs/{run_id}"]
+    (blocked,) = (it for it in page.root.iter("a") if words_of(it).endswith(" blocked"))
+    assert blocked.get("href") == "/?status=BLOCKED"
 
     page = reader.page(f"/runs/{run_id}")
+    assert page.one(".//p[@class='headline']/span/span").get("class") == "chip blocked"
     assert "A person is to look." in words_of(page.one(".//p[@class='remedy']"))
     assert '"mode": "gate"' in words_of(page.one(".//*[@id='step-draft']"))
     page = page.press("Approve this run")
 
     assert page.said == "The output is handed off."
     completed(reader, run_id)
+    reader.page_with(f"/runs/{run_id}", lambda it: it.one(".//body").get("data-poll") == "0")
+
+
+def test_a_form_of_an_earlier_state_changes_nothing(reader: Reader, pages: Pages) -> None:
+    """It was retried since, and waits for the same decision, of another output."""
+    run_id = pages.start("gate")
+    blocked = pages.wait(run_id, lambda run: run["status"] == "BLOCKED")
+    page, before = reader.page(f"/runs/{run_id}"), blocked["dispatch"]["generation"]
+    pages.post(f"/runs/{run_id}:retry", {"reason": "again"})
+    pages.wait(run_id, lambda run: run["block"] and run["dispatch"]["generation"] > before)
+
+    page = page.press("Approve this run")
+
+    assert (page.status, page.heading) == (409, "It has changed since you looked")
+    assert len(pages.run(run_id)["operations"]) == 1
 
 
 def test_a_dead_letter_is_recreated_where_its_remedy_stands(reader: Reader, pages: Pages) -> None:
@@ -216,8 +236,11 @@ def test_runs_in_trouble_stand_first_and_none_stands_twice(reader: Reader, pages
     older = reader.page(reader.page("/?limit=1").links("Older")[0])
     assert "in trouble" not in older.words
 
-    page.press(f"Recreate {dead}")
+    for _ in range(2):
+        page.press(f"Recreate {dead}")
     page = reader.page("/")
+
+    assert len(pages.run(dead)["recreatedAs"]) == 1
 
     assert dead not in words_of(page.one(".//*[@id='in-trouble']"))
     assert page.rows(dead, "Went on as r-")

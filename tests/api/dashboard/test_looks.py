@@ -218,7 +218,7 @@ def test_no_text_of_a_stranger_widens_turns_or_hides_what_stands_beside_it(
 def test_every_command_of_a_page_is_one(pages: Pages, paths: list[str]) -> None:
     """A person pastes it, with what its capital words stand for."""
     reader = Reader(pages)
-    texts = {path: reader.open(path)[2] for path in (*paths, "/?status=BLOCKED")}
+    texts = {path: reader.open(path)[2] for path in (*paths, "/?status=BLOCKED", "/?label=a:b%20c")}
     count = {"filter": "status=BLOCKED", "action": "approve", "limit": 1000, "dryRun": "true"}
     texts["batch"] = reader.send("/runs:batch", **count)[2]
     found = {

@@ -122,13 +122,14 @@ def test_a_page_shows_the_latest_of_many_events_and_the_command_for_all(
 ) -> None:
     """A run that goes on for weeks would make a page of megabytes, every other second."""
     run_id = pages.start("hold")
-    for _ in range(103):
-        pages.post(f"/runs/{run_id}:pause", {"reason": "a break"})
+    for number in range(103):
+        pages.post(f"/runs/{run_id}:pause", {"reason": f"a break, {number}"})
         pages.post(f"/runs/{run_id}:resume", {"reason": "it goes on"})
 
     text = reader.open(f"/runs/{run_id}")[2]
 
     assert text.count("it goes on") + text.count("a break") <= 200
+    assert ("a break, 102" in text, "a break, 0" in text) == (True, False)
     assert re.search(r"The latest events; \d+ earlier: .*leasehold trace", text)
     pages.let_go(run_id)
 
@@ -185,6 +186,7 @@ def test_what_a_form_has_done_is_said_by_its_page_alone_and_for_a_while(
 
     assert "The run was paused." in reader.open(f"/runs/{run_id}")[2]
     assert "The run was" not in reader.open("/")[2]
+    assert [it.expires for it in reader.cookies if "-done-" in it.name] != [None]
     assert "The run was" not in Reader(pages).open(f"/runs/{run_id}")[2]
     assert "The run was cancelled." not in Reader(pages).open(f"/runs/{run_id}?done=cancel")[2]
 

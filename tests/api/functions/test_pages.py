@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
+from leasehold.registry.setting_texts import rights
+from leasehold.services.read_runs import get_run
 from leasehold.testing import InProcessEngine
+from leasehold.web.callers import CallerCheck
 from tests.api.functions.conftest import Function, function_of, one_store
+from tests.api.functions.tokens import ACCOUNT, AUDIENCE, claims, removed
 from tests.worlds.ports import own_port
 from tests.worlds.wrapped import Wrapped
 
@@ -144,6 +148,40 @@ def test_a_page_is_compressed_and_its_token_is_another_one_each_time(
         for answer in answers
     ]
     assert tokens[0] != tokens[1]
+    assert {"HttpOnly", "SameSite=Strict"} <= {*answers[0].headers["Set-Cookie"].split("; ")}
+    assert {answer.headers["Cache-Control"] for answer in answers} == {"no-store"}
+
+
+def test_a_viewer_is_offered_no_form_and_one_from_elsewhere_is_refused(
+    serve_api: Function, engine: InProcessEngine
+) -> None:
+    """It was opened by an operator, in the same browser; and who has no right sees no page."""
+    run_id = engine.start("three", {"n": 1}).run_id
+    signed = {"Authorization": f"Bearer {removed(claims(email=ACCOUNT))}"}
+    paths = ["/", "/?status=PENDING", f"/runs/{run_id}", "/registry", "/schedules", "/deliveries"]
+
+    def has_role(role: str) -> None:
+        serve_api.provider.callers = CallerCheck(
+            ("iam",), (AUDIENCE,), service="serve-api", rights=rights(f"{ACCOUNT}={role}")
+        )
+
+    has_role("operator")
+    page = look(serve_api, f"/runs/{run_id}", **signed).text
+    (token,) = {*re.findall(r'formToken" value="([0-9a-f]+)"', page)}
+    has_role("viewer")
+    seen = [look(serve_api, path, **signed) for path in paths]
+    form = {"formToken": token, "generation": "1"}
+    refused = serve_api.client.post(f"/runs/{run_id}:cancel", data=form, headers=BROWSER | signed)
+    has_role("cancel")
+    blind = [look(serve_api, path, **signed) for path in paths]
+
+    assert "Cancel this run" in page
+    assert [answer.status_code for answer in seen] == [200] * len(paths)
+    assert [
+        path for path, answer in zip(paths, seen, strict=True) if "formToken" in answer.text
+    ] == []
+    assert (refused.status_code, get_run(engine.engine, run_id).cancelled) == (403, False)
+    assert [answer.status_code for answer in blind] == [403] * len(paths)
 
 
 def test_the_files_of_pages_are_kept_by_browsers_while_they_are_the_same(

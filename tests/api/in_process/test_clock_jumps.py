@@ -149,6 +149,24 @@ def test_a_lease_that_is_renewed_after_the_clock_went_back_is_no_longer_than_any
         assert clock.now() - lease.acquired_at == timedelta(seconds=80)
 
 
+def test_a_remote_step_whose_time_passed_without_a_server_waits_anew(
+    environ: dict[str, str],
+) -> None:
+    """There was none that its workers could have asked."""
+    clock = FrozenClock()
+    with opened(environ, clock, workers=0) as engine:
+        run_id = engine.start("away", {"n": 1}).run_id
+        engine.run_until_idle()
+
+    clock.advance(2 * HOUR)
+    with opened(environ, clock, workers=0) as engine:
+        engine.adopt_all()
+        claim_by = engine.show(run_id).position.dispatch.claim_by
+
+    assert claim_by is not None
+    assert claim_by > clock.now()
+
+
 def test_an_announcement_waits_no_longer_after_the_clock_went_back(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
+from leasehold.services.adopt_runs import take_up_dispatched
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.sweep import sweep
@@ -131,6 +132,19 @@ def test_a_restart_takes_up_what_a_sweep_had_seen_in_the_queue(
 
     assert (seen.position.dispatch.enqueued, adopted, waiting) == (True, 1, [run.run_id])
     assert (left.position.dispatch.generation, left.position.dispatch.redispatched) == (1, 0)
+
+
+def test_a_dispatch_that_another_process_commits_a_little_late_is_taken_up(
+    environ: Environ, clock: FrozenClock
+) -> None:
+    """It has the time at which it was decided, and the look came in between."""
+    with engine_on(environ, clock) as engine, engine_on(environ, clock) as other:
+        since = take_up_dispatched(engine.engine, since=clock.now())
+        late = other.start("letters", {"n": 1})
+        take_up_dispatched(engine.engine, since=since)
+        taken = [task.run_id for task in iter(engine.engine.tasks.take_due, None)]  # type: ignore[attr-defined]
+
+    assert taken == [late.run_id]
 
 
 @pytest.mark.parametrize("held_by", ["a gate", "a pause"])

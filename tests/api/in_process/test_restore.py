@@ -126,6 +126,7 @@ def test_a_run_that_is_younger_than_the_backup_begins_anew_with_its_key(
     with opened(tmp_path, "restored.db", clock, queue) as engine:
         assert queue.deliver(engine) == [Outcome.REJECTED]
         assert begin(engine) == run_id
+        assert [task.run_id for task in queue.waiting] == [run_id]  # under a name of its own
         assert swept_until_over(engine, clock, queue, run_id).status.value == "COMPLETED"
 
 

@@ -239,6 +239,23 @@ def test_a_handler_that_cannot_be_called_blocks_the_run_until_it_is_put_right(
     assert (healed.status, healed.position.attempts.ended) == ("COMPLETED", 0)
 
 
+def test_an_engine_that_begins_looks_at_once_at_what_waits_for_other_code(
+    engine: InProcessEngine, clock: FrozenClock, deploy: Callable[[str], None]
+) -> None:
+    """No sweep has come since its alarm."""
+    deploy("def run(ctx, given): return given\n")
+    run_id = started(engine, "later", {})
+    deploy("run = 7\n")
+    engine.run_until_idle()
+    blocked = engine.show(run_id)
+
+    deploy("def run(ctx, given): return given\n")
+    clock.advance(10)
+    engine.adopt_all()
+
+    assert (blocked.status, engine.show(run_id).status) == ("BLOCKED", "PENDING")
+
+
 def test_why_a_module_cannot_be_imported_is_told_whole(
     engine: InProcessEngine, deploy: Callable[[str], None]
 ) -> None:

@@ -40,3 +40,9 @@ def test_a_process_keeps_its_templates_while_another_version_takes_their_place(
         path.write_text("{{ of_another_version }}")
 
     assert process.render("error.html", values) == before
+
+
+def test_a_query_names_each_of_several_values() -> None:
+    found = rendering.query_of({"label": ["team:a", "mode:b"], "step": ""}, pageToken="x")
+
+    assert found == "?label=team%3Aa&label=mode%3Ab&pageToken=x"

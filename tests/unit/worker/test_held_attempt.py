@@ -23,6 +23,7 @@ from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.result import Failed, Finished
 from leasehold.domain.status import Outcome, Termination
+from leasehold.domain.stored import Write
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.services.execute_step import Hint, arrive, execute_step
 from leasehold.services.operate import request_stack
@@ -355,6 +356,20 @@ def test_a_checkpoint_that_is_refused_is_given_up_although_renewals_go_on(world:
     assert not held.stop.is_requested
 
 
+def test_a_handler_whose_run_cannot_be_read_any_more_is_to_stop(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing can renew its lease."""
+    with holding(world.engine, world.acquire()) as held:
+        spoilt: Write[None] = Write(None, {"runId": 1})
+        world.store.transact(run_ref(held.manifest.run_id), lambda _, __: spoilt)
+        world.clock.advance(10)
+        world.engine.leases.look()
+
+    assert held.stop.reason is Termination.LEASE_EXPIRED
+    assert "could not be renewed" in caplog.text
+
+
 # --- a worker that ends ---
 
 
@@ -397,6 +412,24 @@ def test_an_attempt_that_begins_when_the_worker_ends_is_given_back_unrun(world: 
         left.position.attempts.failed,
     ) == (None, 1, 0)
     assert left.position.dispatch.generation == 2
+
+
+def test_a_worker_that_ends_releases_all_that_does_not_end_by_itself(world: World) -> None:
+    """The store hangs for the first of them, and the last one begins meanwhile."""
+    with (
+        holding(world.engine, world.acquire()) as first,
+        holding(world.engine, world.acquire()) as second,
+    ):
+        world.store.hangs = first.manifest.run_id
+        ending = threading.Thread(target=partial(shut_down, world.engine, grace=0.2))
+        ending.start()
+        until(lambda: world.run_of(second).position.lease is None)
+        with holding(world.engine, world.acquire()) as late:
+            world.store.may_continue.set()
+            ending.join(60)
+
+    assert [world.run_of(one).position.lease for one in (first, second, late)] == [None] * 3
+    assert second.stop.is_forced
 
 
 def test_all_that_wait_for_the_end_of_an_attempt_are_woken(world: World) -> None:

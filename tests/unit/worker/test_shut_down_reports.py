@@ -18,8 +18,11 @@ from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.lifecycle.termination import deadline_error
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import ErrorRecord
+from leasehold.domain.status import Termination
+from leasehold.domain.stored import Write
 from leasehold.services.engine import Engine
-from leasehold.services.shut_down import shut_down
+from leasehold.services.execute_step import Hint, arrive
+from leasehold.services.shut_down import shut_down, stop_cancelled
 from tests.unit.worker.leased_world import World, holding
 
 Facts = dict[str, Any]
@@ -140,6 +143,36 @@ def test_the_log_says_how_each_lease_ended(
     assert last["message"].startswith(
         f"run {run_id}, attempt 1 of step hold: {ending.replace('_', ' ')}"
     )
+
+
+def test_the_checkpoint_of_an_earlier_attempt_is_not_said_to_be_kept(
+    world: World, engine: Engine, reported: list[Facts]
+) -> None:
+    with held(world) as first:
+        keep(world, first)
+        lose(world, first)
+    run = world.run_of(first)
+    second = arrive(world.engine, Hint(run.run_id, run.position.dispatch.generation))
+
+    with holding(world.engine, second):
+        shut_down(engine, grace=0)
+
+    assert (reported[-1]["attempt"], reported[-1]["ending"]) == (2, "released")
+
+
+def test_cancelled_and_purged_runs_are_stopped_beside_one_that_cannot_be_read(
+    world: World,
+) -> None:
+    with held(world) as odd, held(world) as cancelled, held(world) as purged:
+        spoilt: Write[None] = Write(None, {"runId": 1})
+        world.store.transact(run_ref(odd.manifest.run_id), lambda _, __: spoilt)
+        world.cancel(cancelled)
+        world.store.delete(run_ref(purged.manifest.run_id))
+
+        stop_cancelled(world.engine)
+
+    reasons = [one.stop.reason for one in (odd, cancelled, purged)]
+    assert reasons == [None, Termination.CANCELLED, Termination.CANCELLED]
 
 
 def test_a_server_without_a_lease_says_that_too(engine: Engine, reported: list[Facts]) -> None:
