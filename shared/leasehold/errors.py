@@ -319,7 +319,7 @@ class BodyEncodingError(LeaseholdError):
 
 
 class CallResultError(LeaseholdError):
-    """A result of `ctx.once` cannot be recorded, or a recorded one cannot be used."""
+    """A result of `ctx.once` is not of the type that its call is annotated to return."""
 
     code = "call_result"
     text = "The result of the call {key!r} {problem}."
