@@ -153,6 +153,29 @@ def test_no_lane_follows_those_that_have_spent_the_budget(
     assert later == []
 
 
+def test_a_step_that_begins_anew_has_what_those_beside_it_have_left(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """A person cancels the one that failed, and retries the run, which lacks its output."""
+    FAILS[unique], COSTS[unique, 7] = {7}, 40
+    budget = Budget(tokens=200).as_limit()
+    request = StartRequest("both", {"name": unique, "count": 7}, budget=budget)
+    run = start_run(engine, request).manifest
+    drain(engine, queue)
+    (failed,) = [one for one in lanes(engine, run) if one.status is RunStatus.BLOCKED]
+    operate(engine, failed.run_id, OperationRequest(lifecycle.Operation.CANCEL, actor="ada"))
+    drain(engine, queue)
+    before = {one.run_id for one in lanes(engine, run)}
+
+    del FAILS[unique]
+    operate(engine, run.run_id, OperationRequest(lifecycle.Operation.RETRY, actor="ada"))
+    drain(engine, queue)
+
+    (later,) = [one for one in lanes(engine, run) if one.run_id not in before]
+    assert get_run(engine, run.run_id).status is RunStatus.COMPLETED
+    assert later.budget == Budget(tokens=200 - 40).as_limit()
+
+
 def retried(
     engine: Engine, queue: Queue, unique: str, tokens: int
 ) -> tuple[Manifest, list[Manifest]]:

@@ -143,8 +143,10 @@ def ask(_: StepContext, given: Asked) -> Asked:
     return given
 
 
-def count_up(_: StepContext, given: Asked) -> int:
-    """Say how many are asked for."""
+def count_up(ctx: StepContext, given: Asked) -> int:
+    """Say how many are asked for, which may cost tokens."""
+    if cost := COSTS.get((given.name, given.count)):
+        ctx.spend(tokens=cost)
     return given.count
 
 

@@ -137,16 +137,17 @@ def test_a_zygote_that_hangs_delays_nothing(children: Children, write: Write) ->
 
 
 def test_a_zygote_that_hangs_ends_although_no_attempt_asks_for_its_module_again(
-    write: Write,
+    write: Write, tmp_path: Path
 ) -> None:
-    module = write("while True: pass")
+    begun = tmp_path / "begun"
+    module = write(f"import pathlib\npathlib.Path({str(begun)!r}).touch()\nwhile True: pass")
     with closing(Children(programs.ENTRY, load_s=0.2)) as children:
         with closing(children.open(_WAITS, wait=programs.never, within=60)) as child:
             server = parent_of(child.pid)
 
         children.note_fit(module)
 
-        until(lambda: own_children(server))
+        until(begun.exists)
         until(lambda: not own_children(server))
 
 
