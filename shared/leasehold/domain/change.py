@@ -464,7 +464,7 @@ class Draft:
         If another process ends the attempt, its worker worked until it was last heard of. The
         execution is None where that is not known, or the clock was set back since its lease.
         """
-        phases, step, before = self._phases, self.step, self.before.position
+        phases, before = self._phases, self.before.position
         is_probe = before.dispatch.sources.get("dispatchDeadline") == TAIL_PROBE
         if phases is not None:
             return {
@@ -474,6 +474,7 @@ class Draft:
                 "first_tool": phases.first_tool or None,
                 "tail_probe": is_probe or None,
             }
+        step = self.step
         took, bootstrap_s = None, step.bootstrap_seconds
         if lease := before.lease:
             heard_at = self.position.heartbeat_at or lease.acquired_at
@@ -634,7 +635,7 @@ class Draft:
     def _indexed(self, run: Manifest) -> Manifest:
         """Return the run with what it is found by, and what counts its events."""
         place = None if run.position.slot_wait is None else run.place_in_line
-        return replace(
+        found = replace(
             run,
             current_step=run.position.step,
             updated_at=self.now,
@@ -643,8 +644,8 @@ class Draft:
             claimable=run.claimable_step,
             waits_in=None if place is None else place[0],
             line=None if place is None else place[1],
-            **({} if run.parent is None else _of_child(run)),
         )
+        return found if run.parent is None else replace(found, **_of_child(run))
 
 
 def _answered(fence: Fence, outcome: Outcome) -> Settlement:

@@ -291,7 +291,7 @@ else:
         except AttributeError:
             return dataclasses.replace(value, **changes)
         copied = _new(value.__class__)
-        _set_values(copied, {**value.__dict__, **changes})
+        _set_values(copied, value.__dict__ | changes)
         _set_extra(copied, extra)
         return copied
 

@@ -203,8 +203,8 @@ def present_columns(document: Document, kind: Collection) -> dict[str, Any]:
 def changed_columns(before: Document, after: Document, kind: Collection) -> dict[str, Any]:
     """Return the columns whose value is another one; what was read has its times as text."""
     changed = {}
-    pairs = zip(indexed(before, kind), indexed(after, kind), strict=True)
-    for field, (old, new) in zip(kind.fields, pairs, strict=True):
+    values = indexed(before, kind), indexed(after, kind)
+    for field, old, new in zip(kind.fields, *values, strict=True):
         if old is new or old == new:
             continue
         column = to_column(new)
