@@ -151,11 +151,15 @@ def test_what_is_the_projects_own_is_kept(
     tables.write_text(tables.read_text().replace(NO_RUN, A_RUN))
 
     stale = deploy(["init", "--check"]), capsys.readouterr().err
+    tables.rename(folder / "elsewhere")
+    absent = deploy(["init", "--check"]), capsys.readouterr().err
+    (folder / "elsewhere").rename(tables)
     again = deploy(["init"]), capsys.readouterr().out
     (folder / "cloudbuild.yaml").write_text("steps: []\n")
     refused = deploy(["init"]), capsys.readouterr().err
 
     assert stale == (1, "error: cloudbuild.yaml is stale; type: leasehold deploy init\n")
+    assert absent == (1, "error: there is no deployment.py; type: leasehold deploy init\n")
     assert again == (0, "written: cloudbuild.yaml\n")
     assert A_RUN in tables.read_text()
     assert refused[0] == 2

@@ -38,6 +38,8 @@ from leasehold.registry import function_table
 
 #: Where the wheel is that a build installs.
 _WHEELS: Final = "wheels"
+#: Files of the project's own, which are written where they are missing.
+_KEPT: Final = (TABLES, REQUIREMENTS, ".gcloudignore")
 #: What `gcloud builds submit` leaves out of what it uploads.
 _NOT_UPLOADED: Final = """\
 .git
@@ -60,7 +62,7 @@ __pycache__/
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if cloudbuild.yaml is stale.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file is missing or stale.")
 def init(*, check: bool) -> int:
     """Write what a project in this folder is deployed with.
 
@@ -76,10 +78,13 @@ def init(*, check: bool) -> int:
     wanted = _build_text(folder)
     before = build_file.read_text(encoding="utf-8") if build_file.is_file() else ""
     if check:
-        if before == wanted:
-            return DONE
-        print_error(f"{FILE} is stale; type: leasehold deploy init")
-        return FOUND
+        missing = [name for name in _KEPT if not (folder / name).is_file()]
+        for problem in (
+            *(f"there is no {name}" for name in missing),
+            *([f"{FILE} is stale"] if before != wanted else []),
+        ):
+            print_error(f"{problem}; type: leasehold deploy init")
+        return FOUND if missing or before != wanted else DONE
     if before and not before.startswith(HEADER):
         raise click.ClickException(
             f"{FILE} is there, and is not one that this command wrote: move it away, as "
