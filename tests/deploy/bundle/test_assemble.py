@@ -53,6 +53,27 @@ def test_a_step_that_needs_what_no_requirement_brings_is_refused(root: Path) -> 
     assert "pipelines/requirements.txt, or an extra: --extra NAME" in str(refused.value)
 
 
+def test_all_that_no_requirement_brings_is_named_at_once(root: Path) -> None:
+    """`leasehold check`, which was said to name the others, sees all that is installed."""
+    catalog = root / "pipelines/catalog.py"
+    text = catalog.read_text().replace('step_type="greet"', "step_type=name")
+    text = text.replace('"pipelines.steps:greet"', 'f"pipelines.{name}:greet"')
+    text = text.replace("    ),\n])", '    ) for name in ("steps", "others")\n])')
+    catalog.write_text(text.replace('steps=("greet",)', 'steps=("steps", "others")'))
+    give(root, f"import {HYPOTHESIS}\n\ndef greet(ctx, given): ...\n")
+    (root / "pipelines/others.py").write_text("import pytest\n\ndef greet(ctx, given): ...\n")
+
+    with pytest.raises(BundleError) as refused:
+        assemble(root, ["greet"], "pipelines.catalog")
+
+    said = str(refused.value)
+    assert said.startswith("pipelines/steps.py:1: Handler 'pipelines.steps:greet' of step 'steps'")
+    assert "). pipelines/others.py:1: Handler 'pipelines.others:greet' of step 'others'" in said
+    assert "No module named 'hypothesis'" in said
+    assert "No module named 'pytest'" in said
+    assert said.count("A function has only the bundle") == 1
+
+
 def test_what_its_requirements_name_it_may_import_and_what_may_be_wrong_is_told(root: Path) -> None:
     """And nothing that an import prints or leaves behind is waited for, or part of the answer."""
     (root / "pipelines" / "requirements.txt").write_text(HYPOTHESIS)

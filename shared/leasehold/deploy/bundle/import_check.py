@@ -65,7 +65,7 @@ def check_imports(
         installed: folders of the installed packages, before the bundle, as in a function.
 
     Raises:
-        BundleError: what `leasehold check` found first.
+        BundleError: all that `leasehold check` found.
     """
     path = [*installed, str(bundle)]
     given = {"modules": str(_MODULES), "path": path, "files": list(files), "catalog": catalog}
@@ -80,8 +80,8 @@ def check_imports(
         raise BundleError(f"the catalog {catalog} cannot be imported: {why}")
     lines: list[str] = json.loads(text)
     if lines:
-        more = f" (and {len(lines) - 1} more; type: leasehold check)" if len(lines) > 1 else ""
-        raise BundleError(f"{lines[0]}{_remedy(lines[0])}{more}")
+        found = ". ".join(line.rstrip(".") for line in lines)
+        raise BundleError(f"{found}.{_remedy(found)}")
 
 
 def _run(given: str, bundle: Path, said: Path) -> int | None:
@@ -108,8 +108,8 @@ def _run(given: str, bundle: Path, said: Path) -> int | None:
     return program.returncode
 
 
-def _remedy(line: str) -> str:
+def _remedy(found: str) -> str:
     """Return what to do about a package that is not there."""
-    if "ModuleNotFoundError" not in line:
+    if "ModuleNotFoundError" not in found:
         return ""
     return f" A function has only the bundle and its {REQUIREMENTS}: {_NAME_IT}"
