@@ -334,6 +334,8 @@ class DevServer:
                 return
             self._report("the code on disk changed: the functions begin with it")
             sources = sources.read_again()
+            for line in sources.unreadable():
+                self._report(line)
             for processes in self._processes:
                 processes.restart()
 

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import sysconfig
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Final, NamedTuple, Self
@@ -95,6 +96,18 @@ class ProjectSources:
             for package in sorted(needed - own - _NOT_THE_USERS):
                 if not _places_of(package):
                     yield f"{name} imports {package!r}, which is not installed: its steps block"
+
+    def unreadable(self) -> Iterator[str]:
+        """Yield a line for each file that is no Python; none is imported."""
+        for name, file in self.files.items():
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    compile(file.text, name, "exec", dont_inherit=True)
+            except (SyntaxError, ValueError) as error:
+                line = error.lineno if isinstance(error, SyntaxError) else None
+                place = f"{name}:{line}" if line else name
+                why = error.msg if isinstance(error, SyntaxError) else str(error)
+                yield f"{place} is no Python ({why}): the steps that import it block"
 
     def has_changed(self) -> bool:
         """Return whether a file on disk is another one than was read."""
