@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
+from leasehold import GateEntry, PipelineEntry, Registry, StepContext, StepDispatchEntry
 from leasehold.registry.pipelines import Catalog
 from tests.api.in_process.sample import PIPELINES, STEPS
 
@@ -23,10 +23,13 @@ def write(ctx: StepContext, given: Letter) -> Letter:
     return given
 
 
-def catalog_with(step: str, **changes: Any) -> Catalog:
-    """Return the sample's catalog, with other values for the fields of one step."""
+def catalog_with(step: str, *gates: GateEntry, **changes: Any) -> Catalog:
+    """Return the sample's catalog, with gates and other values for the fields of one step."""
+    changes["gates"] = tuple(gate.name for gate in gates)
     steps = [replace(one, **changes) if one.step_type == step else one for one in STEPS]
-    return Catalog(steps=Registry("dispatch", steps), pipelines=PIPELINES)
+    return Catalog(
+        steps=Registry("dispatch", steps), pipelines=PIPELINES, gates=Registry("gates", gates)
+    )
 
 
 def catalog_without(step: str) -> Catalog:

@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.bootstrap import boot
 from leasehold.ports.documents import Documents
-from leasehold.registry.pipelines import Catalog
+from leasehold.registry.pipelines import NO_CATALOG, Catalog
 from leasehold.services.adopt_runs import adopt_all
 from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
 from tests.conformance.test_operations import Service, booted, run_in
@@ -114,6 +114,25 @@ def test_an_edited_output_is_not_handed_off_to_a_step_that_could_not_run(
     assert (details["step"], details["misfit"]) == (step, misfit)
     assert service.stored(run_id) == kept
     assert service.post(f"/runs/{run_id}:approve", edited)[0] == 200
+
+
+def test_a_run_is_not_recreated_before_a_step_that_could_not_run(
+    service: Service, folder: Path
+) -> None:
+    run_id = service.start()
+    service.completed(run_id)
+
+    after = deployed(service, folder, HANDLER)
+    status, answer = after.post(f"/runs/{run_id}:recreate", {"fromStep": "add"})
+
+    assert (status, answer["error"]["details"]["step"]) == (409, "add_later")
+
+
+def test_who_has_the_store_alone_may_retry_a_run(service: Service, folder: Path) -> None:
+    """A person on call, without the code."""
+    run_id = run_in(service, "BLOCKED")
+
+    assert deployed(service, folder, NO_CATALOG).post(f"/runs/{run_id}:retry")[0] == 200
 
 
 @pytest.mark.parametrize("catalog", [MODEL, HANDLER], ids=["model", "handler"])

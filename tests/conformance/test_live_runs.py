@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from leasehold import GateEntry
 from leasehold.bootstrap import Bundle, boot
 from leasehold.bootstrap.connections import Around, Purpose
 from leasehold.domain.stored import Ref
@@ -80,6 +81,14 @@ def looked_at(
     return found, counted[0].reads
 
 
+def test_the_code_of_a_remote_worker_is_not_looked_for_here(
+    service: Service, folder: Path, runs: dict[str, str]
+) -> None:
+    found, _ = looked_at(service, folder, catalog_with("add_again", handler="remote"))
+
+    assert (found, bool(runs)) == ([], True)
+
+
 @pytest.mark.each_store
 def test_a_catalog_that_fits_finds_nothing_and_reads_each_live_run_once(
     service: Service, folder: Path, runs: dict[str, str]
@@ -98,6 +107,16 @@ def test_a_catalog_that_fits_finds_nothing_and_reads_each_live_run_once(
         (catalog_without("add_again"), "step_unknown", "the catalog knows no step 'add_again'"),
         (
             catalog_with("add_again", handler=IS_GONE),
+            "handler_unavailable",
+            "has no 'no_such_function'",
+        ),
+        (
+            catalog_with("add_again", entry_actions=(IS_GONE,)),
+            "handler_unavailable",
+            "has no 'no_such_function'",
+        ),
+        (
+            catalog_with("add_again", GateEntry(name="gone", check=IS_GONE)),
             "handler_unavailable",
             "has no 'no_such_function'",
         ),

@@ -501,6 +501,7 @@ def test_two_sweeps_at_once_do_everything_once(engine: Engine, queue: Queue, uni
         results = [each.result() for each in both]
 
     changed = [change for change in done if change.changed]
+    assert [each.unattended for each in results] == [0, 0]
     assert sum(each.recovered for each in results) == 4
     assert len(changed) == len({change.manifest.run_id for change in changed}) == 64
     assert sorted(task.run_id for task in queue.created) == sorted(
@@ -523,6 +524,25 @@ def test_a_sweep_that_finds_nothing_asks_each_shard_twice_and_for_deliveries_onc
     sweep(replace(engine, documents=store))
 
     assert Counter(query.collection for query in asked) == {"runs": 2 * SHARDS, "deliveries": 1}
+
+
+def test_sweeps_begin_with_different_shards(engine: Engine) -> None:
+    """One whose time is over would otherwise never come to those behind a long backlog."""
+    asked: list[Query] = []
+
+    class Asked:
+        def query(self, query: Query) -> list[Snapshot]:
+            asked.append(query)
+            return []
+
+    store: Any = Asked()
+    firsts = set()
+    for _ in range(20):
+        asked.clear()
+        sweep(replace(engine, documents=store))
+        firsts.add(asked[0].equal["shard"])
+
+    assert len(firsts) > 1
 
 
 def test_no_queue_is_asked_before_the_runs_of_dead_workers_are_recovered(
@@ -555,13 +575,16 @@ def test_a_lease_that_ends_while_a_long_sweep_runs_does_not_wait_for_the_next(
     """The next one begins when this one is done, which may be minutes later."""
     put(engine, *(waiting(engine, f"{unique}-{number}") for number in range(80)))
     found_at: list[float] = []
+    read: list[int] = []  # the shards of which this sweep has read all by then
 
     def look() -> None:
         clock.seconds += 1
         if clock.seconds == 30:
-            put(engine, of_a_dead_worker(engine, f"{unique}-dead"))
+            (dead,) = ids_of(read[0], 1, f"{unique}-dead")
+            put(engine, of_a_dead_worker(engine, dead))
 
     def note(change: Any) -> None:
+        read.append(change.manifest.shard)
         if str(change.outcome) == "expired":
             found_at.append(clock.seconds)
 

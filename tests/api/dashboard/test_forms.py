@@ -84,6 +84,7 @@ def test_an_output_is_approved_beside_what_was_found(reader: Reader, pages: Page
     page = reader.page(f"/runs/{run_id}")
     assert page.one(".//p[@class='headline']/span/span").get("class") == "chip blocked"
     assert "A person is to look." in words_of(page.one(".//p[@class='remedy']"))
+    assert words_of(next(page.root.iter("summary"))) == "Approve…"  # what helps most is first
     assert '"mode": "gate"' in words_of(page.one(".//*[@id='step-draft']"))
     page = page.press("Approve this run")
 

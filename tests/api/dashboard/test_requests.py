@@ -110,6 +110,13 @@ def test_no_text_stands_for_the_token_of_a_form(reader: Reader) -> None:
     assert 'value="mode:leasehold-form-token"' in page
 
 
+@pytest.mark.parametrize("hours", ["0", "-1", "8785", "nan", "soon"])
+def test_a_limit_is_overridden_for_a_year_at_most(reader: Reader, hours: str) -> None:
+    status, _, text = reader.send("/overrides/draft:set", timeoutS="60", hours=hours, why="slow")
+
+    assert (status, "hours" in text) == (400, True)
+
+
 def test_a_filter_that_is_given_twice_is_said_on_the_page(reader: Reader) -> None:
     status, kind, text = reader.open("/?status=ERROR&status=BLOCKED&deadLettered=x")
 

@@ -168,7 +168,9 @@ def test_a_viewer_is_offered_no_form_and_one_from_elsewhere_is_refused(
     has_role("operator")
     page = look(serve_api, f"/runs/{run_id}", **signed).text
     (token,) = {*re.findall(r'formToken" value="([0-9a-f]+)"', page)}
+    etag = look(serve_api, f"/runs/{run_id}", If_None_Match='""', **signed).headers["ETag"]
     has_role("viewer")
+    anew = look(serve_api, f"/runs/{run_id}", If_None_Match=etag, **signed)
     seen = [look(serve_api, path, **signed) for path in paths]
     form = {"formToken": token, "generation": "1"}
     refused = serve_api.client.post(f"/runs/{run_id}:cancel", data=form, headers=BROWSER | signed)
@@ -176,6 +178,7 @@ def test_a_viewer_is_offered_no_form_and_one_from_elsewhere_is_refused(
     blind = [look(serve_api, path, **signed) for path in paths]
 
     assert "Cancel this run" in page
+    assert anew.status_code == 200  # the page that the browser has is another one
     assert [answer.status_code for answer in seen] == [200] * len(paths)
     assert [
         path for path, answer in zip(paths, seen, strict=True) if "formToken" in answer.text

@@ -167,6 +167,19 @@ def test_a_store_that_is_away_is_a_line_too(environ: dict[str, str]) -> None:
     assert len(line["detail"]) == 2000
 
 
+@pytest.mark.parametrize(
+    ("left", "severity"),
+    [
+        ({}, "INFO"),
+        ({"unattended": 1}, "WARNING"),
+        ({"more": True}, "WARNING"),
+        ({"failure": "it is away"}, "WARNING"),
+    ],
+)
+def test_a_sweep_that_left_something_is_a_warning(left: dict[str, Any], severity: str) -> None:
+    assert line_of(SweepResult("0f5c1a9e7d3b", **left))["severity"] == severity
+
+
 def test_the_line_of_the_docs_is_what_is_written() -> None:
     """Alerts are made of its fields."""
     (written,) = re.findall(

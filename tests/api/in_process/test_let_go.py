@@ -134,6 +134,17 @@ def test_a_restart_takes_up_what_a_sweep_had_seen_in_the_queue(
     assert (left.position.dispatch.generation, left.position.dispatch.redispatched) == (1, 0)
 
 
+def test_a_run_is_swept_at_its_alarm_itself(environ: Environ, clock: FrozenClock) -> None:
+    with engine_on(environ, clock) as engine:
+        run = engine.start("holds", {"n": 1})
+        assert run.alarm_at is not None
+        clock.advance((run.alarm_at - clock.now()).total_seconds() - 1)
+        before = sweep(engine.engine).documents_read
+        clock.advance(1)
+
+        assert (before, sweep(engine.engine).documents_read) == (0, 1)
+
+
 def test_a_dispatch_that_another_process_commits_a_little_late_is_taken_up(
     environ: Environ, clock: FrozenClock
 ) -> None:
