@@ -132,7 +132,7 @@ def test_dev_reloads_between_attempts_and_never_in_one(project: Project) -> None
 
     until(is_new, 60)
     project.write(b="def (\n")
-    project.has_said("app/b.py:1 is no Python (invalid syntax): the steps that import it block")
+    project.has_said("app/b.py:1 is not Python (invalid syntax): the steps that import it block")
 
 
 def test_dev_says_what_does_not_resolve_and_what_changed(project: Project) -> None:

@@ -98,7 +98,7 @@ class ProjectSources:
                     yield f"{name} imports {package!r}, which is not installed: its steps block"
 
     def unreadable(self) -> Iterator[str]:
-        """Yield a line for each file that is no Python; none is imported."""
+        """Yield a line for each file that is not Python; none is imported."""
         for name, file in self.files.items():
             try:
                 with warnings.catch_warnings(action="ignore"):
@@ -107,7 +107,7 @@ class ProjectSources:
                 line = error.lineno if isinstance(error, SyntaxError) else None
                 place = f"{name}:{line}" if line else name
                 why = error.msg if isinstance(error, SyntaxError) else str(error)
-                yield f"{place} is no Python ({why}): the steps that import it block"
+                yield f"{place} is not Python ({why}): the steps that import it block"
 
     def has_changed(self) -> bool:
         """Return whether a file on disk is another one than was read."""
