@@ -18,7 +18,6 @@ from leasehold.domain.checkpoint import Checkpoint, KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.kept_checkpoint import KeptResults, read_results
 from leasehold.domain.lease import fence_of
-from leasehold.domain.lifecycle.attempt import EARLY
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.printable import counted
@@ -119,7 +118,7 @@ def claim_step(engine: Engine, step_type: str, holder: str) -> ClaimedStep:
     for found in _waiting(engine, step_type, until):
         try:
             return _acquire(engine, found, holder)
-        except (LeaseHeldError, NothingToClaimError):  # another worker was faster
+        except (LeaseHeldError, NothingToClaimError):  # it is not due, or another was faster
             continue
         except StoreUnavailableError as error:
             outage = outage or error
@@ -234,7 +233,7 @@ def _extend_wait(engine: Engine, run: Manifest) -> None:
 
 
 def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]:
-    """Yield the runs that wait for a remote worker at this step and are due, oldest first."""
+    """Yield the runs that wait for a remote worker at this step, the oldest alarm first."""
     query = Query("runs", order_by="alarmAt", equal={"claimable": step_type}, limit=PAGE)
     readable = unreadable = 0
     for page in pages(engine.documents, query):
@@ -244,9 +243,8 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]
             except UnreadableRunError:  # it must not hide those behind it
                 unreadable += 1
                 continue
-            readable += 1  # of one that is not due a transaction would only say so
-            if run.position.dispatch.not_before <= found.read_at + EARLY:
-                yield KnownRun(run, found)
+            readable += 1
+            yield KnownRun(run, found)
         if readable >= TRIED or engine.clock.monotonic() >= until:
             break
     if unreadable:
