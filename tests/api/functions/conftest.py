@@ -51,7 +51,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         tmp_path,
         monkeypatch,
         LEASEHOLD_CATALOG="tests.api.in_process.sample",
-        PIPELINE_LEASE_TTL_S="3",
+        PIPELINE_LEASE_TTL_S="30",
         PIPELINE_HEARTBEAT_S="0.1",
     )
 

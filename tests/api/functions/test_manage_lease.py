@@ -71,6 +71,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         monkeypatch,
         LEASEHOLD_CATALOG="tests.api.functions.remote_steps",
         PIPELINE_MAX_INTERRUPTIONS="1",
+        PIPELINE_LEASE_TTL_S="50",  # a busy machine carries large files slowly
     )
 
 

@@ -22,6 +22,13 @@ HERE = "tests.api.telemetry.steps"
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an engine wait at its end for what a busy machine sends late."""
+    for name in ("_TELEMETRY_S", "_SETTLING_S"):
+        monkeypatch.setattr(f"leasehold.in_process.engine.{name}", 120.0)
+
+
 @pytest.fixture
 def receiver() -> Iterator[OtlpReceiver]:
     with otlp_receiver() as receiver:
