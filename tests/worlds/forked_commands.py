@@ -184,7 +184,6 @@ def _import(further: Sequence[str]) -> None:
     stored = importlib.import_module("leasehold.domain.stored")
     for module, kind in _READ:
         stored._adapter(getattr(importlib.import_module(f"leasehold.domain.{module}"), kind))  # noqa: SLF001
-    gc.collect()
     gc.freeze()
     gc.enable()
 

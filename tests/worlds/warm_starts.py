@@ -497,7 +497,6 @@ def main(control: int) -> None:
     _STATE.modules = _import_all()
     _forget_this_repository()
     sys.path_importer_cache.clear()  # here, as memory that a process lets go is copied for it first
-    gc.collect()
     gc.freeze()
     gc.enable()
     _use_large_pages()
