@@ -12,6 +12,7 @@ from leasehold.bootstrap import boot
 from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import NO_CATALOG, Catalog
 from leasehold.services.adopt_runs import adopt_all
+from leasehold.services.explain_run import explain_run
 from tests.conformance.changed_code import IS_GONE, TAKES_LETTERS, catalog_with, catalog_without
 from tests.conformance.test_operations import Service, booted, run_in
 
@@ -58,6 +59,11 @@ def test_what_the_next_step_cannot_take_is_not_approved(
     assert words in answer["error"]["message"]
     details = answer["error"]["details"]
     assert (details["step"], details["misfit"]) == ("add_later", misfit)
+    engine = deployed(service, folder, catalog).bundle.engine
+    why = explain_run(engine, run_id, is_gone=lambda _: False).explanation
+    assert why.operations == ("retry", "cancel")
+    assert "`approve` is refused: with the catalog in force, step 'add_later' could" in why.words
+    assert words in why.words
     assert service.stored(run_id) == kept
     assert service.post(f"/runs/{run_id}:approve")[0] == 200
 
@@ -150,6 +156,24 @@ def test_a_run_is_not_recreated_at_a_step_that_could_not_run(
     assert (behind[0], service.get(behind[1]["runId"]).current_step) == (200, "add_again")
     assert service.stored(run_id)[1] != kept[1]  # only by the second one
     assert len(service.get(run_id).recreated_as) == 1
+
+
+def test_a_run_whose_pipeline_is_gone_is_not_recreated(service: Service, folder: Path) -> None:
+    """The refusal said neither that nothing was changed nor what to do."""
+    run_id = run_in(service, "PENDING+cancelled")
+    kept, after = service.stored(run_id), deployed(service, folder, catalog_without("add"))
+
+    status, answer = after.post(f"/runs/{run_id}:recreate")
+    why = explain_run(after.bundle.engine, run_id, is_gone=lambda _: False).explanation.words
+
+    assert (status, answer["error"]["code"]) == (409, "catalog_misfit")
+    assert "the catalog knows no pipeline 'three'; known: " in answer["error"]["message"]
+    assert answer["error"]["message"].endswith(
+        "Nothing was changed; correct the code and try again."
+    )
+    assert "`recreate` is refused: with the catalog in force, " in why
+    assert service.stored(run_id) == kept
+    assert service.post(f"/runs/{run_id}:recreate")[0] == 200
 
 
 def test_an_old_input_has_to_fit_the_first_step_as_it_is_now(

@@ -394,7 +394,6 @@ recreate: Final = _operation(
     RecreateBody,
     ContinuedRun,
     errors.AlreadyRecreatedError,
-    errors.UnknownPipelineError,
     errors.UnknownKeyError,
     errors.InvalidInputError,
     errors.HandlerNotFoundError,

@@ -23,7 +23,7 @@ from leasehold.errors import (
     OutputGoneError,
 )
 from leasehold.registry.dispatch import REMOTE
-from leasehold.registry.pipelines import NO_CATALOG, Catalog
+from leasehold.registry.pipelines import NO_CATALOG, Catalog, PipelineEntry
 from leasehold.services.check_chain import Places, misfit_at
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import RunFilter, matching_runs
@@ -78,8 +78,12 @@ def unknown_at(catalog: Catalog, places: Places, name: str) -> Unknown | None:
         if step not in catalog.steps:
             return Unknown(f"step {step!r}", ", ".join(catalog.steps.keys()) or "none")
     if place.child and place.child not in catalog.pipelines:
-        return Unknown(f"pipeline {place.child!r}", ", ".join(catalog.pipelines.keys()) or "none")
+        return _unknown_pipeline(catalog, place.child)
     return None
+
+
+def _unknown_pipeline(catalog: Catalog, name: str) -> Unknown:
+    return Unknown(f"pipeline {name!r}", ", ".join(catalog.pipelines.keys()) or "none")
 
 
 def unknown_here(catalog: Catalog, run: Manifest) -> Unknown | None:
@@ -174,6 +178,15 @@ def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> 
     if run.wait_rule_at(run.next_step) is not None:  # which takes anything
         return
     _check(engine, run, Operation.APPROVE, (run.next_step,), output, places=run.places)
+
+
+def pipeline_to_recreate(engine: Engine, run: Manifest) -> PipelineEntry:
+    """Return the pipeline of a run, or raise CatalogMisfitError where the catalog lacks it."""
+    entry = engine.catalog.pipelines.get(run.pipeline)
+    if entry is None:
+        problem = _problem_of(_unknown_pipeline(engine.catalog, run.pipeline))
+        _refuse(run, Operation.RECREATE, run.position.step, problem)
+    return entry
 
 
 def check_recreation(

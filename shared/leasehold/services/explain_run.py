@@ -17,7 +17,12 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trouble import Trouble, troubles_of
 from leasehold.domain.worker_note import WorkerNote, last_asked, no_server
-from leasehold.errors import BudgetUsedUpError, InvalidRequestError, LeaseholdError
+from leasehold.errors import (
+    BudgetUsedUpError,
+    CatalogMisfitError,
+    InvalidRequestError,
+    LeaseholdError,
+)
 from leasehold.frozen import dataclass
 from leasehold.registry.pipelines import NO_CATALOG
 from leasehold.services.engine import Engine
@@ -68,17 +73,21 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
     engine = replace(engine, rules=_rules_for(engine, run))
     holder_gone = run.position.lease is not None and is_gone(run.position.lease.holder)
     notes, now = read_notes(engine.documents, engine.clock.now())
+    refused: dict[Operation, str] = {}
     explanation = explain(
         run,
         engine.clock.now(),
         engine.rules,
         holder_gone=holder_gone,
-        is_possible=partial(_is_possible, engine, run),
+        is_possible=partial(_is_possible, engine, run, refused),
         no_server=no_server(notes, now, is_gone) if engine.process.has_servers else None,
         asked=last_asked(notes, run.step_type),
         steps=engine.catalog.steps.keys(),
         children=read_children_of(engine, run).words if run.is_resting else "",
     )
+    if refused:
+        words = " ".join((explanation.words, *refused.values()))
+        explanation = replace(explanation, words=words)
     if _may_wait_for_files(run) and (outage := artifacts_outage(engine)):
         explanation = replace(explanation, words=f"{explanation.words} {outage}")
     if run.awaits_slot:
@@ -159,13 +168,22 @@ def _may_wait_for_files(run: Manifest) -> bool:
     return run.is_moving and (at.lease is not None or at.dispatch.deferred > 0)
 
 
-def _is_possible(engine: Engine, run: Manifest, operation: Operation) -> bool:
+def _is_possible(
+    engine: Engine, run: Manifest, refused: dict[Operation, str], operation: Operation
+) -> bool:
+    """Return whether an operation would be done; note why the catalog keeps it from being done."""
     try:
         preview(engine, run, OperationRequest(operation, actor=""))
     except BudgetUsedUpError:  # with a budget it is
         return operation is Operation.RESUME
     except InvalidRequestError:  # with the result of a call it is
         return operation is Operation.APPROVE and run.position.unconfirmed_call is not None
+    except CatalogMisfitError as error:
+        if operation is not Operation.RETRY:  # the finding of the block says it
+            step, problem = error.details["step"], error.details["problem"]
+            words = f"with the catalog in force, step {step!r} could not run: {problem}."
+            refused[operation] = f"`{operation}` is refused: {words}"
+        return False
     except LeaseholdError:
         return False
     return True

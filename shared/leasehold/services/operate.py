@@ -32,7 +32,12 @@ from leasehold.errors import (
 )
 from leasehold.frozen import dataclass
 from leasehold.registry.pipelines import PipelineEntry
-from leasehold.services.catalog_fit import check_approval, check_recreation, check_retry
+from leasehold.services.catalog_fit import (
+    check_approval,
+    check_recreation,
+    check_retry,
+    pipeline_to_recreate,
+)
 from leasehold.services.engine import Engine
 from leasehold.services.input_files import copy_files, drop_artifacts
 from leasehold.services.output_checks import check_output, check_verdict
@@ -100,9 +105,8 @@ def operate(engine: Engine, run_id: str, request: OperationRequest) -> Change:
         PartialOutputError: an output that a new run would keep is PARTIAL.
         CatalogMisfitError: the step that would be next cannot run, or not take what it is given.
         StateChangedError: the run is not, or may not be, what the caller looked at.
-        InvalidRequestError, InvalidInputError, InvalidOutputError, TooLargeError,
-            UnknownPipelineError: the texts of the request cannot be used. In each case nothing was
-            written.
+        InvalidRequestError, InvalidInputError, InvalidOutputError, TooLargeError: the texts of the
+            request cannot be used. In each case nothing was written.
         AlreadyRecreatedError: it was recreated before, and is to be so once.
         StoreUnavailableError: it may have been done or not.
     """
@@ -488,7 +492,8 @@ def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _
     """Return the run that the request begins; None: it begins none."""
     if request.operation is not Operation.RECREATE:
         return None
-    pipeline = engine.catalog.pipeline(manifest.pipeline)
+    lifecycle.check_allowed(manifest, Operation.RECREATE)
+    pipeline = pipeline_to_recreate(engine, manifest)
     labels = manifest.labels if request.labels is None else checked_labels(request.labels)
     new = NewRun(
         run_id=f"r-{engine.clock.new_id()}",
