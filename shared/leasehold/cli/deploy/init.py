@@ -38,8 +38,6 @@ from leasehold.registry import function_table
 
 #: Where the wheel is that a build installs.
 _WHEELS: Final = "wheels"
-#: Files of the project's own, which are written where they are missing.
-_KEPT: Final = (TABLES, REQUIREMENTS, ".gcloudignore")
 #: What `gcloud builds submit` leaves out of what it uploads.
 _NOT_UPLOADED: Final = """\
 .git
@@ -78,13 +76,13 @@ def init(*, check: bool) -> int:
     wanted = _build_text(folder)
     before = build_file.read_text(encoding="utf-8") if build_file.is_file() else ""
     if check:
-        missing = [name for name in _KEPT if not (folder / name).is_file()]
-        for problem in (
-            *(f"there is no {name}" for name in missing),
-            *([f"{FILE} is stale"] if before != wanted else []),
-        ):
+        missing = [name for name in _files(folder) if not (folder / name).is_file()]
+        problems = [f"there is no {name}" for name in missing]
+        if before != wanted:
+            problems.append(f"{FILE} is stale")
+        for problem in problems:
             print_error(f"{problem}; type: leasehold deploy init")
-        return FOUND if missing or before != wanted else DONE
+        return FOUND if problems else DONE
     if before and not before.startswith(HEADER):
         raise click.ClickException(
             f"{FILE} is there, and is not one that this command wrote: move it away, as "
