@@ -526,6 +526,15 @@ def test_a_sweep_that_finds_nothing_asks_each_shard_twice_and_for_deliveries_onc
     assert Counter(query.collection for query in asked) == {"runs": 2 * SHARDS, "deliveries": 1}
 
 
+def test_a_sweep_among_some_runs_leaves_the_others_as_they_are(engine: Engine, unique: str) -> None:
+    mine, other = f"{unique}-mine", f"{unique}-other"
+    put(engine, of_a_dead_worker(engine, mine), of_a_dead_worker(engine, other))
+
+    assert sweep(engine, among={mine}).recovered == 1
+    assert stored(engine, mine).position.lease is None
+    assert stored(engine, other).position.lease is not None
+
+
 def test_sweeps_begin_with_different_shards(engine: Engine) -> None:
     """One whose time is over would otherwise never come to those behind a long backlog."""
     asked: list[Query] = []

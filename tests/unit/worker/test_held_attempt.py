@@ -30,6 +30,7 @@ from leasehold.services.operate import request_stack
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.shut_down import shut_down
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
 from leasehold.worker.context.step_context import StepContext
 from tests.api.in_process.sample import CALLS
 from tests.unit.worker.leased_world import World, holding
@@ -522,6 +523,20 @@ def test_what_is_fetched_before_the_work_is_waited_for_as_long_as_a_lease_runs(
         held.fetch(Away(world, 7, renews=held))
 
     assert world.clock.monotonic() - begun == 28
+
+
+def test_a_sweep_leaves_an_attempt_to_its_own_process_while_that_waits_for_the_store(
+    world: World,
+) -> None:
+    """It asks the store to end the attempt as it was; else it is one whose worker is gone."""
+    with holding(world.engine, world.acquire()) as held:
+        world.clock.advance(31)
+        held.outage = StoreUnavailableError(store="the test", problem="it was away")
+        left = sweep(world.engine)
+        held.outage = None
+        taken = sweep(world.engine)
+
+    assert [(one.unattended, one.recovered) for one in (left, taken)] == [(1, 0), (0, 1)]
 
 
 def test_an_attempt_that_is_to_stop_asks_once(world: World) -> None:
