@@ -10,6 +10,9 @@ from tests.chaos.outages.catalog import nested
 from tests.chaos.outages.conftest import Make
 
 TOO_DEEP = "it is nested more than 198 levels deep"
+#: A busy machine is not what these are about: the lease of the outages is half a second.
+PATIENT = {"PIPELINE_LEASE_TTL_S": "60"}
+PATIENCE_S = 120.0
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 300, 100_000])
@@ -19,17 +22,17 @@ def test_an_input_that_is_nested_too_deep_is_refused(make: Make, depth: int) -> 
 
 
 def test_an_input_as_deep_as_may_be_runs(make: Make) -> None:
-    with make() as engine:
+    with make(**PATIENT) as engine:
         run = engine.start("makes", {"deep": nested(MAX_DEPTH - 1)})
 
-        assert engine.wait(run.run_id, 30).status == "COMPLETED"
+        assert engine.wait(run.run_id, PATIENCE_S).status == "COMPLETED"
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 300, 100_000])
 def test_an_output_that_is_nested_too_deep_fails_its_attempt(make: Make, depth: int) -> None:
     """Kept, it would fail each attempt of the next step."""
-    with make() as engine:
-        done = engine.wait(engine.start("nests", {"depth": depth}).run_id, 30)
+    with make(**PATIENT) as engine:
+        done = engine.wait(engine.start("nests", {"depth": depth}).run_id, PATIENCE_S)
 
     assert done.current_step == "nest"
     assert done.error is not None
@@ -42,8 +45,8 @@ def test_an_output_that_is_nested_too_deep_fails_its_attempt(make: Make, depth: 
 def test_a_checkpoint_that_is_nested_too_deep_is_refused(
     make: Make, depth: int, code: str | None
 ) -> None:
-    with make() as engine:
+    with make(**PATIENT) as engine:
         run = engine.start("keeps_deep", {"depth": depth})
-        done = engine.wait(run.run_id, 30)
+        done = engine.wait(run.run_id, PATIENCE_S)
 
     assert (None if done.error is None else done.error.code) == code

@@ -166,7 +166,7 @@ def test_the_time_that_a_handler_waits_for_a_store_is_no_failure(
 
     monkeypatch.setattr(store, write, away)
 
-    result = attempts.run("keeps_once", given, attempts.held(timeout=1.5, cleanup=1))
+    result = attempts.run("keeps_once", given, attempts.held(timeout=4, cleanup=1))
 
     assert isinstance(result, Deferred)
     assert result.reason is Termination.STORE_UNAVAILABLE
