@@ -45,7 +45,7 @@ from leasehold.presentation.run_state import result_of, value_in_short
 from leasehold.services.read_children import with_progress_of_children
 from leasehold.worker.stopping.holder import host_name, is_gone
 
-# Watching a run until nothing moves it by itself, with the display that its output can bear.
+# Watching a run until it is over, blocked or paused, with the display that its output can bear.
 
 
 #: How often the display is drawn, and a run of this process looked at.
@@ -65,7 +65,7 @@ class View:
     Args:
         show: the run, with what its handler last reported.
         trace: all that happened to it.
-        pause: returns after a moment, or earlier when the run is over or waits for a person.
+        pause: returns after a moment, or earlier when the run is over, blocked or paused.
         now: the store's time.
         worker: how leases name this process; None: it works on no run.
         look_for_server: called while no worker has the run; says why none would take it.
@@ -80,7 +80,7 @@ class View:
 
 
 def wait_for(client: Client, run_id: str, *, quiet: bool, url: str | None = None) -> Manifest:
-    """Wait until the run is over or waits for a person."""
+    """Wait until the run is over, blocked or paused."""
     view = view_of(client, run_id)
     with explain_watch_interrupt(run_id, url):
         return watch_run(view, Display() if quiet else display_on(sys.stderr, view))
@@ -123,7 +123,7 @@ def explain_watch_interrupt(run_id: str, url: str | None) -> AbstractContextMana
 
 
 def watch_run(view: View, display: Display) -> Manifest:
-    """Show the run until nothing moves it: it is over, or waits for a person."""
+    """Show the run until it is over, blocked or paused."""
     with display:
         while True:
             run = view.show()

@@ -192,7 +192,9 @@ class Client:
     def wait(
         self, run: Run, timeout: float | None = None, *, on_change: OnChange | None = None
     ) -> Manifest:
-        """Wait until the run is idle: it is over, or a person has to act (blocked, paused).
+        """Wait until the run is idle: it is over, blocked or paused.
+
+        One that a wrong deploy has blocked goes on by itself; `run.block.heals` says so.
 
         A server that does not answer for a moment, as in a restart, is waited for.
 

@@ -93,7 +93,7 @@ _SHARE: Final = 0.5
 
 
 class RunWait:
-    """One wait for a run to become idle: it is terminal then, or a person has to act.
+    """One wait for a run to become idle: it is terminal then, blocked or paused.
 
     Args:
         read: reads the run.

@@ -366,7 +366,7 @@ class InProcessEngine:
     def on_idle(self, listener: Callable[[Manifest], object]) -> Callable[[], None]:
         """Have `listener` called with each run that becomes idle; return what ends that.
 
-        Idle is a run that nothing moves any more: it is terminal, blocked or paused.
+        Idle is a run that is terminal, blocked or paused.
         """
         self._listeners.append(listener)
         return partial(self._listeners.remove, listener)
