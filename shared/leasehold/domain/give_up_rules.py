@@ -111,7 +111,7 @@ def _stuck(manifest: Manifest, now: datetime, rules: Rules) -> str | None:  # no
     return (
         f"Step {manifest.position.step} was interrupted or lost its lease "
         f"{counted(manifest.position.interruptions, 'time')} without progress; "
-        f"at most {rules.max_interruptions} are allowed."
+        f"PIPELINE_MAX_INTERRUPTIONS allows {rules.max_interruptions}."
     )
 
 

@@ -163,7 +163,7 @@ def test_one_expiry_too_many_gives_the_run_up(runs: Runs, arrive: Bound, at: At)
     assert change.manifest.dead_letter_reason == "STUCK_IN_PROGRESS"
     assert change.manifest.dead_letter_detail == (
         "Step draft was interrupted or lost its lease 3 times without progress; "
-        "at most 2 are allowed."
+        "PIPELINE_MAX_INTERRUPTIONS allows 2."
     )
     assert [event.type for event in change.events] == ["step_terminated", "step_dead_lettered"]
 

@@ -195,7 +195,7 @@ def test_one_expiry_too_many_gives_the_run_up_in_place_of_a_lease(
     assert run.dead_letter_reason == "STUCK_IN_PROGRESS"
     assert run.dead_letter_detail == (
         "Step draft was interrupted or lost its lease 3 times without progress; "
-        "at most 2 are allowed."
+        "PIPELINE_MAX_INTERRUPTIONS allows 2."
     )
     assert (run.claimable, run.alarm_at) == (None, at(30 + 60)), "it is archived by then"
     assert [event.type for event in change.events] == ["step_terminated", "step_dead_lettered"]

@@ -189,7 +189,7 @@ def test_a_stuck_step_says_how_often_it_was_cut_short(runs: Runs, rules: Rules, 
     assert found is not None
     assert found.detail == (
         "Step draft was interrupted or lost its lease 3 times without progress; "
-        "at most 2 are allowed."
+        "PIPELINE_MAX_INTERRUPTIONS allows 2."
     )
 
 
