@@ -20,6 +20,8 @@ from leasehold.presentation.run_state import DEAD_LETTER_ICON
 _INDENT: Final = "  "
 #: Of one issue or detail, in characters; a record keeps shorter ones.
 _LONGEST: Final = 1000
+#: So many runs are named that an event began.
+_RUNS: Final = 5
 
 
 #: Step, class, code and origin: what failed again in the same way is of the same kind.
@@ -234,7 +236,16 @@ def event_reason(event: TraceEvent) -> str:
     state = _grade(event) or _kept(event)
     told = _telling(event)
     said = _said(event)
-    return ": ".join(filter(None, (by, told, state, event.reason, event.detail, said, into, calls)))
+    words = (by, told, state, event.reason, event.detail, _children(event), said, into, calls)
+    return ": ".join(filter(None, words))
+
+
+def _children(event: TraceEvent) -> str:
+    """Return the ids of the runs that it began; of many, of the first."""
+    found = (event.model_extra or {}).get("runs")
+    runs = [str(run_id) for run_id in found] if isinstance(found, list) else []
+    more = f" and {len(runs) - _RUNS} more" if len(runs) > _RUNS else ""
+    return f"{', '.join(runs[:_RUNS])}{more}"
 
 
 def has_trials(events: Iterable[TraceEvent]) -> bool:
