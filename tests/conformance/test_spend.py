@@ -166,8 +166,8 @@ def test_what_kills_did_not_cost_is_counted_beside_what_the_calls_cost(
     assert paid.read_text().split() == ["0", "1", "2", "3"]
     assert done.steps["calls"].spend == Spend(tokens=4000, usd=6.0)
     assert done.steps["calls"].spared == Spend(tokens=6000, usd=9.0)
-    spared = "9.00 USD, 6k tokens in 6 calls"
-    assert done.cost_words == f"cost 6.00 USD, 4k tokens; kills did not cost {spared}"
+    spared = "6 calls (9.00 USD, 6k tokens) were not paid for again after kills"
+    assert done.cost_words == f"cost 6.00 USD, 4k tokens; {spared}"
 
 
 def test_results_that_are_recorded_are_given_over_the_budget_and_no_further_call_is_made(

@@ -178,12 +178,12 @@ def _child(child: ChildReport) -> Row:
 
 
 def _spend(run: Manifest) -> Iterator[Fact]:
-    """Yield what the run has spent, how much it may, and what kills did not cost."""
+    """Yield what the run has spent, how much it may, and what it was spared."""
     of_budget = "" if run.budget is None else f" of its budget of {run.budget.words}"
     if of_budget or not run.spend.is_nothing:
         yield "spent", f"{run.spend.words}{of_budget}"
     if spared := run.spared_words:
-        yield "spared", f"{spared}: kills, retries and resumes did not cost that"
+        yield "spared", spared
 
 
 def _trials(run: Manifest) -> Iterator[Fact]:

@@ -436,23 +436,29 @@ class Manifest(RunFields):
 
     @property
     def spared(self) -> Spend:
-        """What recorded results have spared it: what kills did not cost."""
+        """What recorded results have spared it: what was not paid for again after kills."""
         return total_of([record.spared for record in self.steps.values()])
 
     @property
     def spared_words(self) -> str:
-        """What kills did not cost it, for people: `0.80 USD in 3 calls`; empty: nothing."""
+        """What was not paid for again, for people; empty: nothing.
+
+        Such as `3 calls (0.80 USD) were not paid for again after kills`.
+        """
         calls = sum(one.calls.spared for one in self.steps.values() if one.calls is not None)
-        words = [] if self.spared.is_nothing else [self.spared.words]
-        words += [counted(calls, "call")] if calls else []
-        return " in ".join(words)
+        money = "" if self.spared.is_nothing else self.spared.words
+        if not calls:
+            return f"{money} was not paid again after kills" if money else ""
+        of_money = f" ({money})" if money else ""
+        verb = "was" if calls == 1 else "were"
+        return f"{counted(calls, 'call')}{of_money} {verb} not paid for again after kills"
 
     @property
     def cost_words(self) -> str:
         """What it has cost, and was spared, for people; empty: nothing that is known."""
         spend, spared = self.spend, self.spared_words
         words = [] if spend.is_nothing else [f"cost {spend.words}"]
-        words += [f"kills did not cost {spared}"] if spared else []
+        words += [spared] if spared else []
         return "; ".join(words)
 
     @property

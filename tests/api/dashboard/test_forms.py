@@ -69,7 +69,7 @@ def test_a_run_over_its_budget_is_given_more(reader: Reader, pages: Pages) -> No
     page.press("Resume this run", {"a higher budget": "9"})
 
     page = completed(reader, run_id)
-    assert "kills did not cost 1.50 USD, 9.4k tokens in 1 call" in page.headline
+    assert "1 call (1.50 USD, 9.4k tokens) was not paid for again after kills" in page.headline
     assert pages.run(run_id)["budget"] == {"usd": 9.0, "tokens": None}
 
 

@@ -194,6 +194,8 @@ OVER = (
     "The run has spent 1.24 USD of its budget of 1.00 USD."
 )
 
+SPARED = "0.80 USD was not paid again after kills"
+
 #: Every way in which a run ends or blocks: what people are told, under which occurrence, in words.
 WAYS: list[tuple[Callable[[Runs, At, Rules], Change], AnnouncedEvent, str, str]] = [
     (completed, COMPLETED, "2", f"{WHO} is completed."),
@@ -202,13 +204,13 @@ WAYS: list[tuple[Callable[[Runs, At, Rules], Change], AnnouncedEvent, str, str]]
         completed_at_a_price,
         COMPLETED,
         "2",
-        f"{WHO} is completed (cost 1.24 USD, 310k tokens; kills did not cost 0.80 USD).",
+        f"{WHO} is completed (cost 1.24 USD, 310k tokens; {SPARED}).",
     ),
     (
         completed_with_calls_that_cost_nothing_known,
         COMPLETED,
         "2",
-        f"{WHO} is completed (kills did not cost 3 calls).",
+        f"{WHO} is completed (3 calls were not paid for again after kills).",
     ),
     (
         over_its_budget,
