@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -181,6 +182,7 @@ def test_a_package_that_the_pipelines_newly_need_gets_its_version_and_its_hash(
     done = forking.run("leasehold", "deploy", "init", cwd=folder, PYTHONPATH=str(index))
 
     assert done.stdout == "written: constraints.txt, hashes.txt\n"
+    assert re.search(r"^Python 3\.\d+: (\d+) of \1 packages$", done.stderr, re.MULTILINE)
     for name, before in kept.items():
         (added,) = {*(folder / name).read_text().splitlines()} - {*before.splitlines()}
         assert {*before.splitlines()} < {*(folder / name).read_text().splitlines()}

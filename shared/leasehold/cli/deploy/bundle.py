@@ -77,7 +77,7 @@ def hashes(*, extras: Sequence[str], catalog: str) -> None:
     try:
         closure = closure_of(root, user_modules(catalog), extras)
         note(ASKS_PIP)
-        found = looked_up(closure)
+        found = looked_up(closure, note)
     except BundleError as error:
         raise click.ClickException(str(error)) from error
     if (root / CONSTRAINTS).is_file() and add_pins(root, closure):

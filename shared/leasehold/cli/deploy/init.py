@@ -134,7 +134,7 @@ def _pin(folder: Path) -> Iterator[str]:
         known, deployed = hashes_of(folder), closure_of(folder, modules, extras)
         if deployed.without(known):
             note(ASKS_PIP)
-            found = text_of(known | looked_up(deployed))
+            found = text_of(known | looked_up(deployed, note))
             (folder / HASHES).write_text(found, encoding="utf-8")
             yield HASHES
     except BundleError as error:

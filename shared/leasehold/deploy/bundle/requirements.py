@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -276,8 +276,16 @@ _HASHES_HEADER: Final = """\
 ASKS_PIP: Final = "pip is asked for the hash of each package, which can take some minutes"
 
 
-def looked_up(closure: Closure) -> dict[str, Collection[str]]:
+#: Pip is asked for so many packages at a time, and it is said how far that is.
+_AT_A_TIME: Final = 20
+
+
+def looked_up(closure: Closure, tell: Callable[[str], None]) -> dict[str, Collection[str]]:
     """Return the hashes of each package, by `name==version`.
+
+    Args:
+        closure: the packages.
+        tell: is told how far it is, in words.
 
     Raises:
         BundleError: pip could not have one of them.
@@ -285,8 +293,11 @@ def looked_up(closure: Closure) -> dict[str, Collection[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for python in PYTHONS:
         pins = [closure.pin(name) for name, on in closure.pythons.items() if python in on]
-        for pin, digest in _asked(pins, python).items():
-            found[pin].add(digest)
+        for start in range(0, len(pins), _AT_A_TIME):
+            some = pins[start : start + _AT_A_TIME]
+            for pin, digest in _asked(some, python).items():
+                found[pin].add(digest)
+            tell(f"Python {python}: {start + len(some)} of {len(pins)} packages")
     return {**found}
 
 
