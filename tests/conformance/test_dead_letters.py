@@ -293,7 +293,7 @@ REASONS: Final = {
         stuck,
         comes,
         "Step add was interrupted or lost its lease 2 times without progress; "
-        "at most 1 are allowed.",
+        "PIPELINE_MAX_INTERRUPTIONS allows 1.",
         0,
     ),
     DeadLetterReason.UNRECOVERED_ERROR: Reason(

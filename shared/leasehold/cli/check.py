@@ -55,8 +55,9 @@ def check(*, live_runs: bool, url: str | None, as_json: bool) -> int:
     variable that looks like a setting but that nothing reads.
 
     With --live-runs, before a deploy, it reads the live runs of the store, or of the server at
-    --url. It lists those with a step that this catalog lacks, a handler that cannot be imported,
-    or a value that no longer fits, and exits 1 if there is any. Changed limits are listed too.
+    --url. It lists those with a step, or a pipeline to wait for, that this catalog lacks, a
+    handler that cannot be imported, or a value that no longer fits. It exits 1 if there is any.
+    Changed limits are listed too.
 
     \b
     Examples:
