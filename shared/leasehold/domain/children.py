@@ -19,6 +19,12 @@ from leasehold.domain.stored import Document, Ref, Stored, replace
 MAX_ITEMS: Final = 100_000
 MAX_LANES: Final = 100
 
+#: A document of given items has so many of them, and so many bytes, unless a batch has more.
+_CHUNK_ITEMS: Final = 200
+_CHUNK_BYTES: Final = 200 * 1024
+#: And never more than this: Firestore takes 1 MiB, with the names of the fields.
+_MOST_CHUNK_BYTES: Final = 1000 * 1024
+
 #: The block of a parent whose children all wait for a person, or ended without what it needs.
 CHILDREN_BLOCKED: Final = "children_blocked"
 ITEMS_MISSING: Final = "items_missing"
@@ -307,6 +313,21 @@ def item_ref(run_id: str, life: str, place: str, first: int) -> Ref:
 def given_ref(run_id: str, life: str, place: str, chunk: int) -> Ref:
     """Return the name of a document of given items."""
     return Ref(items_of(run_id), f"{life}-{place}-g{chunk:06d}")
+
+
+def items_in_chunk(largest: int, batch: int) -> int:
+    """Return how many items one document of given items has.
+
+    A retry writes these documents again, and so may a late process of another version; lanes find
+    their items by this number. So it comes out the same for the same items in all versions.
+
+    Args:
+        largest: the bytes of the largest item that is kept in them.
+        batch: how many items one attempt is given; they are in one document where they fit.
+    """
+    fits = min(_CHUNK_ITEMS, _CHUNK_BYTES // largest)
+    in_chunk = max(1, fits // batch) * batch
+    return in_chunk if in_chunk * largest <= _MOST_CHUNK_BYTES else fits
 
 
 def waits_for_person(child: Document) -> bool:

@@ -34,6 +34,7 @@ from leasehold.domain.children import (
     flat,
     given_ref,
     item_ref,
+    items_in_chunk,
     items_of,
     joined,
     prefix_of_items,
@@ -55,9 +56,6 @@ from leasehold.services.children_budget import over_budget, share_again, share_o
 from leasehold.services.engine import Engine
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
 
-#: A document of given items has so many items, and so many bytes of them, at most.
-_IN_CHUNK: Final = 200
-_CHUNK_BYTES: Final = 200 * 1024
 #: So many of these documents are kept here, as lanes take their items in order.
 _CHUNKS_KEPT: Final = 64
 #: So many items or children are named to people.
@@ -106,7 +104,7 @@ def _lanes(engine: Engine, attempt: Attempt, place: Place, rule: EachRule, text:
     todo = _missing(len(items), done)
     if not todo:
         return _joined_items(engine, run, rule, len(items), list(done.values()))
-    in_chunk = _keep_given(engine, run, items)
+    in_chunk = _keep_given(engine, run, items, rule.batch)
     lane = Lane(
         batch=rule.batch,
         items=len(items),
@@ -150,7 +148,7 @@ def _items(run: Manifest, text: str) -> list[Any]:
     return items
 
 
-def _keep_given(engine: Engine, run: Manifest, items: Sequence[Any]) -> int:
+def _keep_given(engine: Engine, run: Manifest, items: Sequence[Any], batch: int) -> int:
     """Keep the items for the lanes; return how many one document has."""
     name = run.position.step
     given: list[GivenItem] = []
@@ -163,7 +161,7 @@ def _keep_given(engine: Engine, run: Manifest, items: Sequence[Any]) -> int:
         else:
             given.append(GivenItem(text=text))
             largest = max(largest, size)
-    in_chunk = min(_IN_CHUNK, _CHUNK_BYTES // largest)
+    in_chunk = items_in_chunk(largest, batch)
     for chunk, start in enumerate(range(0, len(given), in_chunk)):
         document = StoredDocument(make(GivenItems, items=tuple(given[start : start + in_chunk])))
         ref = given_ref(run.run_id, run.life, name, chunk)

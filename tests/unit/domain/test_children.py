@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.children import ChildLink, Lane, Span, flat, halved, spread
+from leasehold.domain.children import (
+    ChildLink,
+    Lane,
+    Span,
+    flat,
+    halved,
+    items_in_chunk,
+    spread,
+)
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -133,3 +141,23 @@ def _split(runs: Runs, run: Manifest) -> Manifest:
         items=6,
         runs=[lane_run((0, 6))],
     ).manifest
+
+
+@pytest.mark.parametrize(
+    ("largest", "batch", "items"),
+    [
+        (10, 1, 200),
+        (10, 7, 196),
+        (10, 300, 300),
+        (1024, 300, 300),
+        (20_000, 1, 10),
+        (20_000, 7, 7),
+        (20_000, 40, 40),
+        (27_000, 40, 7),
+    ],
+)
+def test_items_lie_where_lanes_of_earlier_versions_look_for_them(
+    largest: int, batch: int, items: int
+) -> None:
+    """With another number a lane that another version began takes the items of others."""
+    assert items_in_chunk(largest, batch) == items
