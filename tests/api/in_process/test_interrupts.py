@@ -18,6 +18,12 @@ from tests.worlds.own_process import own_process
 
 PLACES = ["press", "press_later", "gated"]
 
+#: What the trace says of an attempt that was cut short by what is raised.
+SAID = {
+    KeyboardInterrupt: "Ctrl-C: the process was interrupted; the lease was released.",
+    SystemExit: "A signal had the process exit; the lease was released.",
+}
+
 
 @pytest.fixture
 def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
@@ -38,6 +44,8 @@ def leaves_once_and_goes_on(
     left = engine.show(run_id)
     assert (left.status, left.position.lease) == ("PENDING", None)
     assert (left.position.attempts.interrupted, left.position.attempts.failed) == (1, 0)
+    (released,) = [event for event in engine.trace(run_id) if event.type == "step_terminated"]
+    assert released.detail == SAID[raised]
     assert engine.run_until_idle() == 1
     assert engine.show(run_id).status == "COMPLETED"
 
