@@ -6,7 +6,8 @@ import inspect
 import json
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
@@ -76,8 +77,7 @@ def init(*, check: bool) -> int:
     wanted = _build_text(folder)
     before = build_file.read_text(encoding="utf-8") if build_file.is_file() else ""
     if check:
-        missing = [name for name in _files(folder) if not (folder / name).is_file()]
-        problems = [f"there is no {name}" for name in missing]
+        problems = [f"there is no {name}" for name in _missing(folder)]
         if before != wanted:
             problems.append(f"{FILE} is stale")
         for problem in problems:
@@ -88,7 +88,7 @@ def init(*, check: bool) -> int:
             f"{FILE} is there, and is not one that this command wrote: move it away, as "
             f"another build of yours may have any other name"
         )
-    written = [name for name, content in _files(folder).items() if _write(folder / name, content)]
+    written = [name for name, make in _missing(folder).items() if _write(folder / name, make())]
     written += _pin(folder)
     if before != wanted:
         build_file.write_text(wanted, encoding="utf-8")
@@ -113,12 +113,14 @@ def _build_text(folder: Path) -> str:
     return text(build(tables, has_gate=(folder / GATE_FILE).is_file()))
 
 
-def _files(folder: Path) -> Mapping[str, str]:
-    """Return what is written where it is not there."""
-    files = {TABLES: inspect.getsource(function_table), ".gcloudignore": _NOT_UPLOADED}
-    if not (folder / REQUIREMENTS).exists():
-        files[REQUIREMENTS] = "".join(f"{line}\n" for line in _requirements(folder))
-    return files
+def _missing(folder: Path) -> Mapping[str, Callable[[], str]]:
+    """Return what makes each file of the project's own that is not there."""
+    files = {
+        TABLES: partial(inspect.getsource, function_table),
+        ".gcloudignore": lambda: _NOT_UPLOADED,
+        REQUIREMENTS: lambda: "".join(f"{line}\n" for line in _requirements(folder)),
+    }
+    return {name: make for name, make in files.items() if not (folder / name).exists()}
 
 
 def _pin(folder: Path) -> Iterator[str]:
