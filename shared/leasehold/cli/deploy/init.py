@@ -115,7 +115,7 @@ def _build_text(folder: Path) -> str:
 
 def _missing(folder: Path) -> Mapping[str, Callable[[], str]]:
     """Return what makes each file of the project's own that is not there."""
-    files = {
+    files: dict[str, Callable[[], str]] = {
         TABLES: partial(inspect.getsource, function_table),
         ".gcloudignore": lambda: _NOT_UPLOADED,
         REQUIREMENTS: lambda: "".join(f"{line}\n" for line in _requirements(folder)),
