@@ -118,6 +118,14 @@ def eat_memory(call: socket.socket) -> None:
     del eaten
 
 
+def eat_memory_in_a_fork(call: socket.socket) -> None:
+    if os.fork():
+        os.wait()
+    else:
+        eat_memory(call)
+        os._exit(0)
+
+
 def share_memory(call: socket.socket) -> None:
     """Have 50 MB that three forks have too."""
     eaten = bytearray(50_000_000)

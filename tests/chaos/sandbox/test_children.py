@@ -173,3 +173,15 @@ def test_the_memory_that_a_child_shares_with_its_forks_is_counted_once(open_chil
     child.call.recv(1)
 
     assert 50_000_000 <= child.memory() < 100_000_000
+
+
+@pytest.mark.cold  # what was imported before is memory as well
+def test_the_memory_of_a_fork_of_a_child_is_counted(open_child: Open) -> None:
+    """Else a handler that has another process do its work would have no limit."""
+    child = open_child("eat_memory_in_a_fork")
+    child.call.recv(1)
+
+    child.call.sendall(b"m")
+    child.call.recv(1)
+
+    assert 50_000_000 <= child.memory() < 100_000_000

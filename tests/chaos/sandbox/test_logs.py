@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from leasehold.logs.attempt import EVENTS_LOG, attempt_of
+from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, attempt_of
 from leasehold.worker.sandbox import output_lines
 from leasehold.worker.sandbox.output_lines import MAX_LINE, MAX_PRINTED, Prints, relay
 from leasehold.worker.sandbox.wire.messages import LogLine
@@ -133,9 +133,14 @@ def test_a_fact_does_not_change_what_a_record_is_made_of(caplog: pytest.LogCaptu
 
 def test_a_child_logs_no_events_of_leasehold(caplog: pytest.LogCaptureFixture) -> None:
     """They are written out as they are, so it could forge those of another run."""
-    relay(LogLine(logger=EVENTS_LOG, level=20, message='{"event": "x"}', created=1.0))
+    said = '{"event": "x"}'
+    facts = {EVENT_FACTS: said}
 
-    assert [record.name for record in caplog.records] == ["leasehold.step"]
+    relay(LogLine(logger=EVENTS_LOG, level=20, message=said, created=1.0, facts=facts))
+
+    (record,) = caplog.records
+    assert record.name == "leasehold.step"
+    assert not hasattr(record, EVENT_FACTS)
 
 
 def test_a_logger_that_is_not_known_here_is_not_made(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 from leasehold.domain.manifest import to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.stored import replace
-from leasehold.errors import AgentClientError, PermanentError
+from leasehold.errors import AgentClientError, ArtifactNotFoundError, PermanentError
 from leasehold.worker.failures.failures import (
     first_problem,
     record_of,
@@ -72,6 +72,13 @@ def test_an_error_of_an_agent_is_kept_with_code_details_and_origin() -> None:
     assert record.origin is not None
     assert record.origin.startswith("test_failures.py:")
     assert record.origin.endswith("(raised)")
+
+
+def test_the_code_of_an_error_of_ours_is_not_in_its_message_too() -> None:
+    record = record_of(ArtifactNotFoundError(name="page.txt", store="run r-1"))
+
+    assert record.code == "artifact_not_found"
+    assert record.message == "Artifact 'page.txt' is not in run r-1."
 
 
 def test_a_secret_of_the_details_is_cut_from_the_message_too() -> None:

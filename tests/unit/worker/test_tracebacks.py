@@ -99,8 +99,13 @@ def test_what_is_installed_is_a_library_unless_the_handler_is_of_it(
     def handle() -> object:
         return library.call()
 
-    assert (record(handle).origin or "").endswith("(handle)")
-    assert record(handle, "lib:call").origin == "lib.py:2 (call)"
+    of_library, of_handler = record(handle), record(handle, "lib:call")
+    where, error = '  File "lib.py", line 2, in call\n', "ZeroDivisionError: division by zero"
+
+    assert (of_library.origin or "").endswith("(handle)")
+    assert (of_library.traceback or "").endswith(f"{where}{error}")
+    assert of_handler.origin == "lib.py:2 (call)"
+    assert (of_handler.traceback or "").endswith(f"{where}    return 1 / 0\n{error}")
 
 
 def test_no_place_of_this_machine_and_no_local_variable_is_told(tmp_path: Path) -> None:
@@ -195,6 +200,26 @@ def test_a_group_within_groups_without_end_is_bounded() -> None:
         raise error
 
     assert "[1 more left out]" in told(nested)
+
+
+def test_where_all_errors_have_no_room_the_newest_is_told_alone() -> None:
+    """The lines of errors in groups are indented: each takes more than it had room for."""
+
+    def chain() -> Exception:
+        error = None
+        for _ in range(MAX_CHAIN):
+            following = ValueError("\n" * 9999)
+            following.__cause__, error = error, following
+        assert error
+        return error
+
+    def grouped() -> None:
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [chain(), chain()])])
+
+    traceback = told(grouped)
+
+    assert traceback.startswith("\n[other exceptions left out]\n\nTraceback (most recent call")
+    assert traceback.endswith("\nExceptionGroup: outer (1 sub-exception)")
 
 
 def turn(number: int) -> int:
