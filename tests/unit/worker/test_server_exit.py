@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
 from leasehold.worker.stopping.system_signals import ServerExit
+
+SOON = 60.0
+
+
+@contextlib.contextmanager
+def in_another_thread(make: Callable[[Callable[[], None]], object]) -> Iterator[None]:
+    """Have another thread be in the middle of a call that it makes this way."""
+    begun, is_over = threading.Event(), threading.Event()
+
+    def call() -> None:
+        begun.set()
+        is_over.wait(SOON)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(make, call)
+        assert begun.wait(SOON)
+        try:
+            yield
+        finally:
+            is_over.set()
 
 
 @pytest.fixture
@@ -53,3 +76,25 @@ def test_an_attempt_in_another_thread_does_not_end_for_the_exit(server_exit: Ser
         server_exit.held_back(attempt)
 
     assert waits == {"main": True, "other": False}
+
+
+def test_an_attempt_in_another_thread_holds_no_exit_back(server_exit: ServerExit) -> None:
+    with in_another_thread(server_exit.held_back), pytest.raises(SystemExit):
+        server_exit.heard(sys.exit)
+
+
+def test_code_of_a_project_in_another_thread_opens_no_attempt_to_the_exit(
+    server_exit: ServerExit,
+) -> None:
+    """The main thread may be between two writes of its attempt."""
+    written: list[str] = []
+
+    def attempt() -> None:
+        with in_another_thread(server_exit.let_through):
+            server_exit.heard(sys.exit)
+        written.append("the second")
+
+    with pytest.raises(SystemExit):
+        server_exit.held_back(attempt)
+
+    assert written == ["the second"]
