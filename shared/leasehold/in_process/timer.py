@@ -144,8 +144,9 @@ class Timer:
         self._ended.clear()
 
     def note(self, manifest: Manifest, *, is_new: bool) -> None:
-        """Hear of a run that was changed here."""
-        if is_new and not self._every_run:
+        """Hear of a run that was changed here; a child of one that is looked after is, too."""
+        is_child = manifest.parent is not None and manifest.parent.run_id in self._mine
+        if (is_new or is_child) and not self._every_run:
             self._mine.add(manifest.run_id)
         if not manifest.is_terminal or self._every_run:
             return

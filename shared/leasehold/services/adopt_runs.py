@@ -25,7 +25,7 @@ from leasehold.ports.documents import Queries, Query, Range, Snapshot
 from leasehold.services import slots
 from leasehold.services.catalog_fit import Unknown, unknown_here
 from leasehold.services.engine import Engine, change_run, publish
-from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
+from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, is_among, scan
 from leasehold.services.read_runs import get_run
 
 _ANY_ALARM: Final = Range("alarmAt", at_least=datetime(1970, 1, 1, tzinfo=UTC))
@@ -250,7 +250,7 @@ def take_up_dispatched(
 
     Args:
         engine: the parts; its queue drops a task that it has.
-        among: only runs of these ids; None: all.
+        among: only runs of these ids, and their children; None: all.
         since: what this returned before, or when the engine began.
 
     Returns:
@@ -260,7 +260,7 @@ def take_up_dispatched(
     grace = engine.rules.grace
     dispatched = Range("alarmAt", at_least=since + grace, below=now + grace + _A_MOMENT)
     for found in _by_alarm(engine.documents, dispatched):
-        if among is not None and found.ref.id not in among:
+        if not is_among(found, among):
             continue
         with contextlib.suppress(UnreadableRunError):  # the sweep logs it
             publish(engine, owed_tasks(manifest_of(found.ref.id, found.document)))

@@ -7,7 +7,7 @@ order of the store is what counts, so that value goes into the token as it is.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -53,6 +53,15 @@ def pages(documents: Queries, query: Query) -> Iterator[Sequence[Snapshot]]:
 def scan(documents: Queries, query: Query) -> Iterator[Snapshot]:
     """Yield all documents that a query finds; `query.limit` is that of a page."""
     return chain.from_iterable(pages(documents, query))
+
+
+def is_among(run: Snapshot, among: Container[str] | None) -> bool:
+    """Return whether a run, or the one that waits for it, has one of these ids; None: any has.
+
+    Who looks after a run looks after its children: it may never have heard of their beginning.
+    """
+    parent = run.document.get("parentId")  # of one that was edited by hand it may be no text
+    return among is None or run.ref.id in among or (isinstance(parent, str) and parent in among)
 
 
 def place_behind(last: Snapshot, order_by: str | None) -> Place:

@@ -27,7 +27,7 @@ from leasehold.services import slots
 from leasehold.services.due_deliveries import DueDeliveries
 from leasehold.services.engine import Engine, announce, archive, publish
 from leasehold.services.idle_limits import forget_idle_limits
-from leasehold.services.paging import WHOLE_RUNS, pages
+from leasehold.services.paging import WHOLE_RUNS, is_among, pages
 from leasehold.services.pauses import continue_resumes, let_go_if_resumed
 from leasehold.services.purge import forget_old_runs, tidy_up
 from leasehold.services.schedules import attend_schedules
@@ -337,7 +337,7 @@ def sweep(
 
     Args:
         engine: the parts.
-        among: only runs of these ids; None: all.
+        among: only runs of these ids, and their children; None: all.
         time: how long runs are begun to be attended.
         width: how many of them at once.
         report: whether to write what was done as one line of the log.
@@ -470,7 +470,7 @@ class _Sweep:
     def _due_calls(self, due: Iterator[Snapshot]) -> Iterator[Call]:
         """Yield what attends to each run that is due and can be attended."""
         for found in due:
-            if self._among is not None and found.ref.id not in self._among:
+            if not is_among(found, self._among):
                 continue
             if self.is_over:
                 self._result.more = True

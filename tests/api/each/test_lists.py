@@ -231,6 +231,20 @@ def test_a_run_waits_for_a_run_of_another_pipeline_that_has_lanes_itself(
     assert sorted(listed) == ["outer", "squares"]  # no lane is in a list
 
 
+@pytest.mark.parametrize("pipeline", ["both", "outer"])
+def test_an_engine_follows_children_whose_beginning_it_never_heard_of(
+    engine: InProcessEngine, pipeline: str
+) -> None:
+    """No commit that ends an attempt is answered: those that begin children are among them."""
+    for _ in range(30):
+        engine.faults.lose_answer()
+
+    run = settled(engine, pipeline, name=f"unheard-{pipeline}", count=2)
+
+    assert run.status is RunStatus.COMPLETED
+    assert {DONE[f"unheard-{pipeline}", n] for n in range(2)} == {pipeline == "outer"}
+
+
 def test_a_run_of_a_pipeline_that_begins_with_a_wait_waits_and_is_announced(tmp_path: Path) -> None:
     """Its first place was taken for a step: the approval was passed over."""
     channels = Registry("channels", [LogChannel(name="ops")])
