@@ -34,6 +34,15 @@ if "OWN" in os.environ:
     signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
 """
 
+#: One that forks, and says which of its descriptors are open there.
+_FORKS = """
+import os, sys
+if not os.fork():
+    print(*os.listdir("/proc/self/fd"), file=sys.__stdout__, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
 #: A forked child of the caller needs `clone` with CLONE_PARENT; elsewhere each process is started.
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no process is forked here")
 
@@ -92,6 +101,27 @@ def test_a_signal_ends_it_as_it_ends_any_process(tmp_path: Path) -> None:
     )
 
     assert done.returncode == -signal.SIGUSR1
+
+
+def test_a_fork_of_it_has_all_that_it_was_given(tmp_path: Path) -> None:
+    """What it was forked from has a pipe of the same numbers, which each fork closes."""
+    (tmp_path / "forks.py").write_text(_FORKS)
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]  # each low number is taken then
+    given = range(11, 18)  # so many that the pipe gets one of these, wherever the numbers begin
+
+    done = subprocess.run(
+        [sys.executable, "-m", "leasehold", "check"],
+        cwd=tmp_path,
+        env=os.environ | {"LEASEHOLD_CATALOG": "forks"},
+        pass_fds=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    for descriptor in opened:
+        os.close(descriptor)
+    assert {str(number) for number in given} <= set(done.stdout.split("\n")[0].split())
 
 
 @pytest.mark.parametrize("case", ["cold", "shadowed", "variable"])

@@ -528,6 +528,7 @@ class Asked(NamedTuple):
             if asked is not None:
                 asked.become()
                 return
+        _move_notes_up()
         _place(self.descriptors, [0, 1, 2, *request["pass_fds"]])
         if zygote is not None:
             _STATE.zygote = zygote
@@ -735,6 +736,17 @@ def _where_the_thread_id_is() -> ctypes.c_void_p:
     thread = threading.get_ident()
     words = (ctypes.c_uint32 * 512).from_address(thread)
     return ctypes.c_void_p(thread + 4 * list(words).index(threading.get_native_id()))
+
+
+def _move_notes_up() -> None:
+    """Have the pipe of signals, which each fork closes, where no given descriptor comes to lie."""
+    if (provider := sys.modules.get("leasehold.web.engine_provider")) is None:
+        return
+    notes = provider.SHUTDOWN._notes  # noqa: SLF001 - a process that is started has none yet
+    for end in ("_read_end", "_write_end"):
+        low = getattr(notes, end)
+        setattr(notes, end, fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _KEPT_FROM))
+        os.close(low)
 
 
 def _place(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
