@@ -104,7 +104,7 @@ def test_a_signal_ends_it_as_it_ends_any_process(tmp_path: Path) -> None:
 
 
 def test_a_fork_of_it_has_all_that_it_was_given(tmp_path: Path) -> None:
-    """What it was forked from has a pipe of the same numbers, which each fork closes."""
+    """The process that it is forked from has a pipe, which each fork closes."""
     (tmp_path / "forks.py").write_text(_FORKS)
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]  # each low number is taken then
     given = range(11, 18)  # so many that the pipe gets one of these, wherever the numbers begin
