@@ -94,7 +94,7 @@ nightly: .venv/.dev .venv/.browser ## what is too long for the gate: all cases o
 # Lists of tests/planted/ by name, as "leases signals"; without one, all of them.
 STORIES ?=
 .PHONY: planted
-planted: .venv/.dev .venv/.browser ## plant each fault of tests/planted, or of STORIES="leases signals", in a copy and see that a test of the gate finds it (an hour)
+planted: .venv/.dev .venv/.browser ## plant each fault of tests/planted, or of STORIES="leases signals", in a copy and see that a test of the gate finds it (two hours)
 	@$(BIN)/python -m tests.worlds.emulators $(BIN)/python -m tools.planted_faults $(STORIES)
 
 .PHONY: coverage
