@@ -281,10 +281,13 @@ def test_a_server_that_does_not_answer_is_told_in_one_line(
 def test_why_offers_no_operation_that_would_be_refused(
     shell: Shell, run_id: str, documents: SqliteDocuments
 ) -> None:
-    """A deploy that has forgotten the pipeline can make no new run of it."""
+    """A deploy that has forgotten the pipeline can make no new run of it; `why` says so."""
     write(documents, run_id, pipeline="forgotten", alarmAt=None, cancelled=True)
 
     refused = shell.run("recreate", run_id)
+    explained = shell.json("why", run_id)
 
-    assert refused.returncode == 2
-    assert "recreate" not in shell.json("why", run_id)["words"]
+    assert refused.returncode == 1
+    assert "Nothing was changed" in only_line(refused.stderr)
+    assert explained["operations"] == []
+    assert "`recreate` is refused: " in explained["words"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
@@ -234,6 +235,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or is_loopback_address(host)
 
 
+@functools.lru_cache(maxsize=128)  # each request asks for the few peers that a server has
 def is_loopback_address(text: str) -> bool:
     """Return whether a text is an address of this machine, also one of IPv4 as IPv6 has it."""
     try:
