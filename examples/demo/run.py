@@ -25,7 +25,7 @@ from examples.demo.kill_in_review import KillInSupervision
 from leasehold import Client, LeaseholdError, PermanentError
 from leasehold.cli.watch import wait_for
 from leasehold.devserver.events import EventsDouble
-from leasehold.devserver.function_processes import free_port
+from leasehold.devserver.function_processes import own_port
 from leasehold.devserver.server import DevOptions, DevServer
 from leasehold.domain.manifest import Manifest
 from leasehold.logs.stderr_log import log_to_stderr
@@ -59,7 +59,7 @@ def main() -> int:
     log_to_stderr()
     server = None
     try:
-        server = DevServer(DevOptions(port=free_port(), environ=environ), say)
+        server = DevServer(DevOptions(port=own_port(), environ=environ), say)
         say("starting the functions on this machine")
         server.start()
         return review(folder, Client(server.url), server.events, chaotic=bool(wanted))

@@ -7,6 +7,7 @@ import errno
 import itertools
 import random
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -291,6 +292,25 @@ def free_port() -> int:
     raise OSError(errno.EADDRNOTAVAIL, "no port of the loopback interface is free")
 
 
+def own_port() -> int:
+    """Return a port that is given to no other caller until this process ends.
+
+    A socket of this process has it and never listens: a connection is refused until a server that
+    sets SO_REUSEADDR listens there. So that server may end, and come back. Only Linux lets two have
+    a port so; elsewhere it is a free port, as it was found.
+    """
+    if sys.platform != "linux":
+        return free_port()
+    keeper = socket.socket()
+    while True:
+        with contextlib.suppress(OSError):  # another process was given it meanwhile
+            keeper.bind((_HOST, free_port()))
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not before: it is shared
+            port = int(keeper.getsockname()[1])
+            keeper.detach()  # open until this process ends
+            return port
+
+
 # The functions that `leasehold dev` serves: those of the table that something here calls.
 
 
@@ -323,7 +343,7 @@ def served_functions(
     return tuple(
         Function(
             entry.name,
-            ports.get(entry.name) or free_port(),
+            ports.get(entry.name) or own_port(),
             workers=workers if entry.trigger is Trigger.TASKS else 1,
             threads=_THREADS[entry.trigger],
         )
