@@ -6,13 +6,12 @@ import functools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 
 from leasehold.domain.breaker import BreakerState, breaker_of, breaker_ref
 from leasehold.domain.delivery import Delivery
 from leasehold.domain.dispatch import Rules, as_dispatched
 from leasehold.domain.explanation import Explanation, explain, explain_delivery, unannounced
-from leasehold.domain.lifecycle import Operation
+from leasehold.domain.lifecycle import Operation, decisions
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import RunStatus
 from leasehold.domain.trouble import Trouble, troubles_of
@@ -73,21 +72,21 @@ def explain_run(engine: Engine, run_id: str, *, is_gone: Callable[[str], bool]) 
     engine = replace(engine, rules=_rules_for(engine, run))
     holder_gone = run.position.lease is not None and is_gone(run.position.lease.holder)
     notes, now = read_notes(engine.documents, engine.clock.now())
-    refused: dict[Operation, str] = {}
+    offered = (*decisions(run), Operation.RECREATE) if run.is_terminal else decisions(run)
+    refused = {operation: _refusal(engine, run, operation) for operation in offered}
     explanation = explain(
         run,
         engine.clock.now(),
         engine.rules,
         holder_gone=holder_gone,
-        is_possible=partial(_is_possible, engine, run, refused),
+        is_possible=lambda operation: refused[operation] is None,
         no_server=no_server(notes, now, is_gone) if engine.process.has_servers else None,
         asked=last_asked(notes, run.step_type),
         steps=engine.catalog.steps.keys(),
         children=read_children_of(engine, run).words if run.is_resting else "",
     )
-    if refused:
-        words = " ".join((explanation.words, *refused.values()))
-        explanation = replace(explanation, words=words)
+    words = " ".join(filter(None, (explanation.words, *refused.values())))
+    explanation = replace(explanation, words=words)
     if _may_wait_for_files(run) and (outage := artifacts_outage(engine)):
         explanation = replace(explanation, words=f"{explanation.words} {outage}")
     if run.awaits_slot:
@@ -168,22 +167,21 @@ def _may_wait_for_files(run: Manifest) -> bool:
     return run.is_moving and (at.lease is not None or at.dispatch.deferred > 0)
 
 
-def _is_possible(
-    engine: Engine, run: Manifest, refused: dict[Operation, str], operation: Operation
-) -> bool:
-    """Return whether an operation would be done; note why the catalog keeps it from being done."""
+def _refusal(engine: Engine, run: Manifest, operation: Operation) -> str | None:
+    """Return why the catalog refuses an operation; empty: for another reason; None: it is done."""
     try:
         preview(engine, run, OperationRequest(operation, actor=""))
     except BudgetUsedUpError:  # with a budget it is
-        return operation is Operation.RESUME
+        return None if operation is Operation.RESUME else ""
     except InvalidRequestError:  # with the result of a call it is
-        return operation is Operation.APPROVE and run.position.unconfirmed_call is not None
+        is_given = operation is Operation.APPROVE and run.position.unconfirmed_call is not None
+        return None if is_given else ""
     except CatalogMisfitError as error:
-        if operation is not Operation.RETRY:  # the finding of the block says it
-            step, problem = error.details["step"], error.details["problem"]
-            words = f"with the catalog in force, step {step!r} could not run: {problem}."
-            refused[operation] = f"`{operation}` is refused: {words}"
-        return False
+        if operation is Operation.RETRY:  # the finding of the block says it
+            return ""
+        step, problem = error.details["step"], error.details["problem"]
+        words = f"with the catalog in force, step {step!r} could not run: {problem}."
+        return f"`{operation}` is refused: {words}"
     except LeaseholdError:
-        return False
-    return True
+        return ""
+    return None
