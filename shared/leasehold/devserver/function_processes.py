@@ -286,7 +286,7 @@ def free_port() -> int:
     there, any connection may be given another one.
     """
     for port in (*random.SystemRandom().sample(_NOT_GIVEN, 50), 0):
-        with contextlib.suppress(OSError), socket.socket() as listener:
+        with socket.socket() as listener, contextlib.suppress(OSError):
             listener.bind((_HOST, port))
             return int(listener.getsockname()[1])
     raise OSError(errno.EADDRNOTAVAIL, "no port of the loopback interface is free")
@@ -301,14 +301,14 @@ def own_port() -> int:
     """
     if sys.platform != "linux":
         return free_port()
-    keeper = socket.socket()
-    while True:
-        with contextlib.suppress(OSError):  # another process was given it meanwhile
-            keeper.bind((_HOST, free_port()))
-            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not before: it is shared
-            port = int(keeper.getsockname()[1])
-            keeper.detach()  # open until this process ends
-            return port
+    with socket.socket() as keeper:
+        while True:
+            found = free_port()
+            with contextlib.suppress(OSError):  # another process was given it meanwhile
+                keeper.bind((_HOST, found))
+                keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # then it is shared
+                keeper.detach()  # open until this process ends
+                return found
 
 
 # The functions that `leasehold dev` serves: those of the table that something here calls.

@@ -36,6 +36,7 @@ class LoopbackServer:
         self._name = name
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
+        self._waker: socket.socket | None = None
 
     def start(self, port: int = 0) -> str:
         """Serve from now on; return the address. It can be started once.
@@ -59,14 +60,15 @@ class LoopbackServer:
                 fd=listening.fileno(),
             )
         self.listener = self._server.socket
+        self._waker = socket.socket()  # when it stops, no descriptor may be left for one
         self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
         self._thread.start()
         return f"http://{_HOST}:{self._server.port}"
 
     def stop(self) -> None:
         """Stop answering; a server that was never started is none to stop."""
-        if self._server and self._thread:
-            _wake_and_stop(self._server, self._thread)
+        if self._server and self._thread and self._waker:
+            _wake_and_stop(self._server, self._thread, self._waker)
 
     def _serve(self) -> None:
         assert self._server is not None  # noqa: S101 - `start` made it
@@ -95,14 +97,21 @@ class _Handler(WSGIRequestHandler):
         """Write nothing."""
 
 
-def _wake_and_stop(server: BaseWSGIServer, serving: threading.Thread) -> None:
-    """Stop a server that waits for requests without polling: a connection wakes it."""
+def _wake_and_stop(server: BaseWSGIServer, serving: threading.Thread, waker: socket.socket) -> None:
+    """Stop a server that waits for requests without polling: a connection wakes it.
+
+    One that it cannot accept, as no descriptor is left, keeps it awake.
+    """
     stopper = threading.Thread(target=server.shutdown)
     stopper.start()
     while serving.is_alive():
-        with contextlib.suppress(OSError):
-            socket.create_connection((_HOST, server.port), timeout=1).close()
+        with contextlib.suppress(OSError), waker:
+            waker.settimeout(1)
+            waker.connect((_HOST, server.port))
         serving.join(0.005)
+        with contextlib.suppress(OSError):
+            waker = socket.socket()
+    waker.close()
     stopper.join()
 
 
