@@ -23,7 +23,7 @@ from leasehold import (
 from leasehold.domain.children import MAX_ITEMS
 from leasehold.domain.manifest import Manifest, manifest_of
 from leasehold.domain.status import Outcome, RunStatus
-from leasehold.errors import ChainError, InvalidEntryError, InvalidRequestError
+from leasehold.errors import ChainError, InvalidEntryError, InvalidRequestError, NotAllowedError
 from leasehold.ports.documents import Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.execute_step import Hint, execute_step
@@ -415,6 +415,20 @@ def test_a_run_that_is_made_of_a_cancelled_one_keeps_the_items_that_are_done(
 
     assert engine.output(run.run_id) == {"total": 140, "count": 8, "failed": []}
     assert [DONE["kept", n] for n in range(8)] == [1, 1, 1, 2, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("pipeline", ["squares", "both"])
+def test_no_run_is_made_of_a_lane(engine: InProcessEngine, pipeline: str) -> None:
+    """It would be one of the whole pipeline, with an item in the place of the input."""
+    run = settled(engine, pipeline, name=f"no-run-of-a-lane-{pipeline}", count=2)
+    lanes = engine.engine.documents.query(Query("runs", equal={"parentId": run.run_id}))
+
+    for lane in lanes:
+        with pytest.raises(NotAllowedError, match=r"no lane \(recreate its parent\)"):
+            engine.recreate(lane.ref.id)
+
+    assert len(lanes) == 2
+    assert [one.run_id for one in engine.runs()] == [run.run_id]
 
 
 def test_failed_items_are_refused_where_there_is_no_list(engine: InProcessEngine) -> None:

@@ -81,7 +81,10 @@ ALLOWED: Final[Mapping[Operation, tuple[str, Callable[[Manifest], bool]]]] = {
             )
         ),
     ),
-    Operation.RECREATE: ("completed, cancelled or dead-lettered", lambda m: m.is_terminal),
+    Operation.RECREATE: (
+        "completed, cancelled or dead-lettered, and no lane (recreate its parent)",
+        lambda m: m.is_terminal and m.is_listed,
+    ),
 }
 
 
