@@ -66,7 +66,7 @@ def _answer(request: flask.Request, hint: Hint, outcome: Outcome) -> flask.Respo
     return respond(OutcomeResponse(outcome=outcome.word), exclude_none=True)
 
 
-_COMES_AGAIN: Final = "Nothing could be committed; the task comes again."
+_COMES_AGAIN: Final = "Not all could be committed and enqueued; the task comes again."
 _KNOWN: Final = "a run that is there, and a generation it has had"
 
 

@@ -172,6 +172,10 @@ def test_an_outage_is_a_line_of_the_log_and_no_traceback(
     status, body = execute_step.post(json={"runId": run.run_id, "generation": 1}, headers=QUEUE)
 
     assert (status, body["error"]["code"]) == (500, "store_unavailable")
+    # It may be committed, and the queue be away: the caller must not read that nothing was done.
+    assert (
+        body["error"]["message"] == "Not all could be committed and enqueued; the task comes again."
+    )
     (line,) = [one for one in caplog.records if run.run_id in one.getMessage()]
     assert line.exc_info is None
     assert "does not answer" in line.getMessage()
