@@ -106,7 +106,7 @@ TRACE_EVENTS: Final = Registry(
         TraceEventEntry(
             TraceType.AUTHOR_SLOT_REFUSED,
             False,
-            "The reviewer wants another trial, and there is none; `reason` says why.",
+            "The reviewer wants another trial, and none begins: the author's output is partial.",
         ),
         TraceEventEntry(
             TraceType.TRIAL_CHOSEN, False, "The trials are over; `trial` is the one that counts."
