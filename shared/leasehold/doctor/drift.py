@@ -153,7 +153,7 @@ def _is_same_service(uri: Difference) -> bool:
 
 
 def database(deployment: Deployment) -> Iterator[Finding]:
-    """Yield what is wrong with the database, its indexes and its backups."""
+    """Yield where the database, its indexes and its backups differ from the tables."""
     from leasehold.deploy.resources.database import Database, backups  # noqa: PLC0415 - lazy
     from leasehold.deploy.resources.indexes import Expiry, indexes  # noqa: PLC0415 - as above
 
@@ -175,7 +175,7 @@ def database(deployment: Deployment) -> Iterator[Finding]:
 
 
 def queues(deployment: Deployment) -> Iterator[Finding]:
-    """Yield what is wrong with the queues of the catalog's steps."""
+    """Yield where the queues of the catalog's steps differ, or deliver too much at once."""
     from leasehold.deploy.resources.queue import queues as of_catalog  # noqa: PLC0415 - as above
 
     wanted = of_catalog(deployment.clients, deployment.installation, deployment.setup.catalog)
@@ -209,7 +209,7 @@ def _concurrency(deployment: Deployment, given: Mapping[str, int]) -> Iterator[F
 
 
 def jobs(deployment: Deployment) -> Iterator[Finding]:
-    """Yield what is wrong with the jobs of the functions that have a schedule."""
+    """Yield where the jobs of scheduled functions differ, or their last call failed."""
     from leasehold.deploy.resources.scheduler_job import scheduler_jobs  # noqa: PLC0415 - as above
 
     found = [
@@ -233,7 +233,7 @@ def _last_call(deployment: Deployment, one: SchedulerJob) -> Iterator[Finding]:
 
 
 def announcements(deployment: Deployment) -> Iterator[Finding]:
-    """Yield what is wrong on the way from the topic to the function that tells channels."""
+    """Yield where the topic, or its subscription of deliver_notification, differs."""
     from leasehold.deploy.resources.topic import (  # noqa: PLC0415 - as above
         EventSubscription,
         Topic,

@@ -180,7 +180,7 @@ def test_of_threads_with_one_key_one_makes_the_call(ctx: RecordingContext, clien
     assert client.calls == [("hi",)]
 
 
-def test_who_waits_for_a_call_that_fails_makes_it_next(
+def test_a_handler_that_waited_for_a_failed_call_makes_it_itself(
     ctx: RecordingContext, client: Client
 ) -> None:
     async def fail_first(word: str) -> str:

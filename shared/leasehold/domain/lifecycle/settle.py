@@ -321,7 +321,7 @@ def first_answer(manifest: Manifest, fence: Fence) -> Change | None:
     return unchanged(manifest, last.outcome)
 
 
-# What an attempt counts as whose worker is silent: judged by its last heartbeat.
+# An attempt whose worker is silent: its last heartbeat decides how it is counted.
 
 
 def lapse(
