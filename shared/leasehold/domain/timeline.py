@@ -25,6 +25,8 @@ _OF_ATTEMPTS: Final = (
     TraceType.CALL_UNCONFIRMED,
 )
 
+#: What can only follow the end of a run, and so all that went as planned.
+_AFTER_END: Final = (TraceType.RUN_RECREATED, TraceType.ARCHIVE_FAILED)
 
 #: What a reviewer leaves once the trials are over, whichever of them it names.
 _AFTER_TRIALS: Final = (
@@ -66,7 +68,7 @@ def _merged(manifest: Manifest, numbered: list[TraceEvent]) -> Iterator[TraceEve
 
 def _is_before(planned: TraceEvent, stored: TraceEvent, run: Manifest) -> bool:
     """Return whether the planned event happened first; at one moment it did."""
-    if planned.type is TraceType.RUN_STARTED:
+    if planned.type is TraceType.RUN_STARTED or stored.type in _AFTER_END:
         return True
     place, other = _place(planned, run), _place(stored, run)
     if place and other and place != other:
@@ -78,7 +80,7 @@ def _is_before_in_step(planned: TraceEvent, stored: TraceEvent) -> bool:
     if stored.type is TraceType.AUTHOR_SLOT_OPENED:  # it began the trial
         return False
     if planned.type in (TraceType.STEP_HANDED_OFF, TraceType.RUN_COMPLETED):  # ends that step
-        return stored.type is TraceType.RUN_RECREATED
+        return False
     is_of_call = "call" in (stored.model_extra or {})  # which may have happened: the step goes on
     if stored.type in _OF_ATTEMPTS or is_of_call:
         return planned.type is TraceType.STEP_STARTED

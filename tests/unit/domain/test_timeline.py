@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import pytest
+
 from leasehold.domain import lifecycle
 from leasehold.domain.stored import replace
 from leasehold.domain.timeline import timeline
@@ -162,6 +164,19 @@ def test_a_run_that_completes_before_it_began_is_told_in_order(runs: Runs, at: A
     run = replace(run, completed_at=earlier, steps=with_step(run, "send", completed_at=earlier))
 
     assert names(timeline(run, [])) == names(timeline(runs.completed(), []))
+
+
+@pytest.mark.parametrize("event", [TraceType.ARCHIVE_FAILED, TraceType.RUN_RECREATED])
+@pytest.mark.parametrize("later_s", [9, 10, -86_400])
+def test_an_event_after_the_end_of_a_run_stands_behind_it(
+    runs: Runs, at: At, event: TraceType, later_s: int
+) -> None:
+    """The clock may have been set back; the archive begins when the end is committed."""
+    stored = TraceEvent(type=event, at=at(later_s), step="send", trial=1, attempt=1)
+
+    found = names(timeline(runs.completed(), [stored]))
+
+    assert found == [*names(timeline(runs.completed(), [])), str(event)]
 
 
 def test_a_lost_lease_stands_at_the_time_it_was_noticed(runs: Runs, at: At) -> None:
