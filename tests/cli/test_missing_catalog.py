@@ -67,6 +67,18 @@ def test_a_name_that_no_module_can_have_is_answered_as_one_that_is_not_there(
     assert "Type `leasehold init FOLDER` for a new project, or set LEASEHOLD_CATALOG" in line
 
 
+def test_a_catalog_may_lie_in_a_folder_whose_name_no_import_statement_can_have(
+    empty: Shell,
+) -> None:
+    """Python imports it by its name, and servers began with it."""
+    (empty.folder / "my-app").mkdir()
+    (empty.folder / "my-app/catalog.py").write_text("STEPS = PIPELINES = None\n")
+
+    line = refused(empty, "registry", LEASEHOLD_CATALOG="my-app.catalog")
+
+    assert line.endswith("'my-app.catalog' cannot be used: it has no STEPS, a Registry.")
+
+
 def test_a_module_that_a_catalog_lacks_is_not_taken_for_the_catalog(empty: Shell) -> None:
     (empty.folder / "mine.py").write_text("\nimport openai_of_ones_own")
 

@@ -28,7 +28,7 @@ def load_catalog(name: str) -> Catalog:
         CatalogError: it cannot be imported, or it has no STEPS and PIPELINES.
     """
     here = str(Path.cwd())
-    if not all(part.isidentifier() for part in name.split(".")):  # such as a path, or nothing
+    if not all(name.split(".")):  # importlib takes one that begins so for a relative one
         raise _missing_catalog(name, here)
     if here not in sys.path:
         sys.path.insert(0, here)
