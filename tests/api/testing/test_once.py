@@ -649,6 +649,27 @@ def test_a_wrong_argument_is_refused_before_it_costs_anything(
     assert ctx.once("answer", ask, "hi") == "small: hi"
 
 
+def test_a_call_that_takes_a_model_or_a_dict_gets_either(ctx: RecordingContext) -> None:
+    """Pydantic makes the model of a dict, as that comes first: what fits was taken for a misfit."""
+
+    def title(page: Page | dict[str, Any]) -> str:
+        return str(page["pageTitle"]) if isinstance(page, dict) else page.title
+
+    def kind(page: Annotated[Annotated[Page | dict[str, Any], "words"] | None, ""]) -> str:
+        return type(page).__name__
+
+    def either(page: Page | Size) -> str:
+        return type(page).__name__
+
+    plain = {"pageTitle": "plain"}
+    assert ctx.once("plain", title, plain) == "plain"
+    assert ctx.once("made", title, Page(pageTitle="made")) == "made"
+    assert ctx.map(title, [{"pageTitle": "mapped"}]) == ["mapped"]
+    assert ctx.once("kind", kind, plain) == "dict"
+    with pytest.raises(InvalidRequestError, match="an instance of Page"):
+        ctx.once("either", either, plain)
+
+
 class FakeClient:
     """The client of a test, in place of that of a library."""
 

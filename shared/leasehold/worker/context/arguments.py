@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
-from types import CodeType
-from typing import Any, Final, get_type_hints
+from types import CodeType, UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -22,7 +22,10 @@ _PLAIN: Final = (str, int, float, bytes, list, tuple, dict, set, frozenset, type
 #: The types of issues of pydantic with a value that should be a text, a number and so on.
 _OF_PLAIN: Final = ("string_type", "int_type", "float_type", "bool_type", "bytes_type")
 
-_adapters: Final[dict[CodeType, Mapping[str, TypeAdapter[Any]]]] = {}
+#: What checks an argument: as it is annotated, and as each type of a union alone.
+_Adapters = Sequence[TypeAdapter[Any]]
+
+_adapters: Final[dict[CodeType, Mapping[str, _Adapters]]] = {}
 
 
 def check_arguments(
@@ -50,16 +53,15 @@ def check_arguments(
         raise InvalidRequestError(field=field, value=str(count), allowed=told) from None
     adapters = _adapters_of(code_of(call))
     for parameter, value in given.items():
-        adapter = adapters.get(parameter)
-        if adapter is None or signature.parameters[parameter].kind in _VARIABLE:
+        if parameter not in adapters or signature.parameters[parameter].kind in _VARIABLE:
             continue
-        if problem := _misfit(adapter, value):
+        if problem := _misfit(adapters[parameter], value):
             allowed = f"what it is annotated as: {problem}"
             kind = type(value).__qualname__
             raise InvalidRequestError(field=f"{parameter} of {name}", value=kind, allowed=allowed)
 
 
-def _adapters_of(function: Any) -> Mapping[str, TypeAdapter[Any]]:
+def _adapters_of(function: Any) -> Mapping[str, _Adapters]:
     """Return what checks the arguments of a function, by the names of its parameters."""
     function = inspect.unwrap(getattr(function, "__func__", function))
     code = getattr(function, "__code__", None)
@@ -74,46 +76,60 @@ def _adapters_of(function: Any) -> Mapping[str, TypeAdapter[Any]]:
     return known
 
 
-def _made(function: Any) -> Iterator[tuple[str, TypeAdapter[Any]]]:
+def _made(function: Any) -> Iterator[tuple[str, _Adapters]]:
     try:
         hints = get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - such as a name that is imported for type checkers alone
         return
     for name, hint in hints.items():
         try:
-            yield name, adapter_of(hint)
+            yield name, [adapter_of(one) for one in (hint, *_alternatives(hint))]
         except Exception:  # noqa: BLE001, S112 - a class that pydantic does not know
             continue
 
 
-def _misfit(adapter: TypeAdapter[Any], value: Any) -> str | None:
+def _alternatives(hint: Any) -> Iterator[Any]:
+    """Yield the types of a union; none: it is no union."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, UnionType):
+        for one in get_args(hint):
+            yield from (one, *_alternatives(one))
+
+
+def _misfit(adapters: _Adapters, value: Any) -> str | None:
     """Return why a value surely is not what it is annotated as; None: it is, or may be."""
     try:
-        fitting = adapter.validate_python(value, strict=True)
+        fitting = adapters[0].validate_python(value, strict=True)
     except ValidationError as error:
-        return _misfit_of(adapter, value, error)
+        return _misfit_of(adapters, value, error)
     except Exception:  # noqa: BLE001 - a validator of the user's may raise anything
         return None
-    return _not_made(fitting, value)
+    return _not_made(fitting, value, adapters)
 
 
-def _misfit_of(adapter: TypeAdapter[Any], value: Any, strict: ValidationError) -> str | None:
+def _misfit_of(adapters: _Adapters, value: Any, strict: ValidationError) -> str | None:
     """Return the same of a value that does not fit to the letter."""
     if not isinstance(value, _PLAIN):
         is_plain = all(one["type"] in _OF_PLAIN for one in strict.errors(include_url=False))
         return first_problem(strict) if is_plain else None
     try:
-        fitting = adapter.validate_python(value)
+        fitting = adapters[0].validate_python(value)
     except ValidationError as lax:
         return first_problem(lax)
     except Exception:  # noqa: BLE001 - as above
         return None
-    return _not_made(fitting, value)
+    return _not_made(fitting, value, adapters)
 
 
-def _not_made(fitting: Any, value: Any) -> str | None:
-    """Return why a value that a model could be made of does not fit: the call would get a dict."""
+def _not_made(fitting: Any, value: Any, adapters: _Adapters) -> str | None:
+    """Return why a value that a model could be made of does not fit: the call would get a dict.
+
+    A call that takes a dict as well says so by a union, of which pydantic tries the model first.
+    """
     is_made = isinstance(fitting, BaseModel) or is_dataclass(fitting)
-    if is_made and isinstance(value, _PLAIN):
-        return f"an instance of {type(fitting).__qualname__}"
-    return None
+    if not (is_made and isinstance(value, _PLAIN)):
+        return None
+    if any(_misfit([one], value) is None for one in adapters[1:]):
+        return None
+    return f"an instance of {type(fitting).__qualname__}"
