@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,11 @@ from leasehold.errors import NothingToClaimError, StoreUnavailableError, Unknown
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run, claim_step
+from leasehold.services.audit import audit
 from leasehold.services.engine import Engine
+from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
+from leasehold.services.sweep import sweep
 from leasehold.services.worker_notes import (
     FORGOTTEN_AT_ONCE,
     Presence,
@@ -29,6 +32,8 @@ from leasehold.services.worker_notes import (
 )
 from leasehold.worker.stopping.holder import holder_name, host_name
 from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.conformance import swept
+from tests.conformance.changed_code import catalog_without
 from tests.conformance.remote_step import engine_of_remote_step
 from tests.conformance.swept import Clock, Queue
 from tests.worlds.builders import environ_of
@@ -155,6 +160,32 @@ def test_a_remote_step_that_only_others_know_is_no_mistake_of_who_claims_it(
         claim_step(engine, "crop", "gpu-1")
     with pytest.raises(UnknownKeyError):
         claim_step(engine, "cropp", "gpu-1")
+
+
+def sweep_it(engine: Engine, run_id: str) -> None:
+    sweep(engine, among={run_id})
+
+
+def repair_it(engine: Engine, _run_id: str) -> None:
+    list(audit(engine, repair=True))
+
+
+@pytest.mark.parametrize("attend", [sweep_it, repair_it])
+def test_a_run_whose_step_others_know_is_theirs_and_blocks_once_none_does(
+    engine: Engine, tmp_path: Path, unique: str, attend: Callable[[Engine, str], None]
+) -> None:
+    """Else a server of another version blocks the runs of this one, or they wait without end."""
+    swept.put(engine, swept.waiting(engine, unique, timedelta(hours=1)))
+    environ, catalog = environ_of(tmp_path), catalog_without("add")
+    lacking = boot(environ, catalog=catalog, documents=engine.documents, tasks=Queue()).engine
+    put(engine, "vm-1/1@1", ago=timedelta(0), steps=["add"])
+
+    attend(lacking, unique)
+    left = get_run(engine, unique).status
+    engine.documents.delete(worker_ref("vm-1/1@1", "1"))
+    attend(lacking, unique)
+
+    assert (left, get_run(engine, unique).status) == ("PENDING", "BLOCKED")
 
 
 @pytest.mark.parametrize("is_for_one_run", [False, True])
