@@ -117,9 +117,9 @@ def has_ended(pid: int) -> bool:
     return not is_running(pid)
 
 
-def descriptors() -> set[str]:
-    """Return what is open in this process."""
-    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+def descriptors(of: int | str = "self") -> set[str]:
+    """Return what is open in this process, or in another one."""
+    return {entry.name for entry in Path(f"/proc/{of}/fd").iterdir()}
 
 
 @pytest.fixture(scope="session")

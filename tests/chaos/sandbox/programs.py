@@ -19,6 +19,7 @@ from tests.worlds.waiting import until
 
 ENTRY = __name__
 ENTRY_OF_NOBODY = "tests.chaos.sandbox.run_as_nobody"
+ENTRY_WITH_STOPS = "tests.chaos.sandbox.run_with_stops"
 IMPORTED_BY = os.getpid()
 
 _SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -155,6 +156,16 @@ def leave_20_behind(call: socket.socket) -> None:
     while pids.count(b" ") < 20:
         pids += os.read(reads, 1000)
     call.sendall(pids)
+    call.recv(1)
+
+
+def leave_one_behind(call: socket.socket) -> None:
+    """Start a process with its own session, and say its pid; then wait."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        time.sleep(600)
+    call.sendall(b"%d" % pid)
     call.recv(1)
 
 

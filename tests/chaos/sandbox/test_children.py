@@ -129,6 +129,15 @@ def test_two_threads_open_fifty_children_at_once_and_nothing_is_left(children: C
     assert descriptors() == before
 
 
+def test_a_fork_server_keeps_nothing_open_of_a_child_that_has_ended(open_child: Open) -> None:
+    server = parent_of(open_child("echo").pid)
+    before = descriptors(server)
+
+    assert ending_of(open_child("do_nothing")) == Ending(exit_code=0)
+
+    until(lambda: descriptors(server) == before)
+
+
 def test_a_child_that_is_closed_is_killed(open_child: Open) -> None:
     child = open_child("ignore_all_signals")
     child.call.recv(1)

@@ -6,13 +6,15 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
 from leasehold.worker.sandbox.forking.child import Child, Ending
 from leasehold.worker.sandbox.forking.children import Children
+from tests.chaos.sandbox import programs
 from tests.chaos.sandbox.conftest import Open, Worker, ending_of, has_ended, is_gone
-from tests.worlds.processes import parent_of
+from tests.worlds.processes import is_stopped, parent_of
 from tests.worlds.waiting import until
 
 Start = Callable[..., Worker]
@@ -41,6 +43,23 @@ def test_what_a_child_leaves_behind_is_killed(open_child: Open, program: str, co
     assert ending_of(child) == Ending(exit_code=0)
     until(lambda: all(map(is_gone, pids)))
     assert open_child("do_nothing")
+
+
+def test_the_end_of_a_child_is_reported_when_all_that_it_leaves_behind_is_killed() -> None:
+    """Else the next attempt begins beside it. It is not reaped before: its pid is its group's."""
+    with closing(Children(programs.ENTRY_WITH_STOPS)) as children:
+        name = f"{programs.__name__}:leave_one_behind"
+        with closing(children.open(name, wait=programs.never, within=60)) as child:
+            server, left = parent_of(child.pid), int(child.call.recv(100))
+            child.call.sendall(b"e")
+
+            until(lambda: is_stopped(server))  # just before the kill
+            assert child.ending() is None
+            assert not is_gone(child.pid)
+            os.kill(server, signal.SIGCONT)
+
+            assert ending_of(child) == Ending(exit_code=0)
+            until(lambda: is_gone(left))
 
 
 def test_what_a_killed_child_leaves_behind_is_killed(open_child: Open) -> None:
