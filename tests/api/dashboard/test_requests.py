@@ -434,6 +434,26 @@ def test_lanes_are_seen_by_name_while_they_work_and_after_a_kill(
     assert '"ok": 3' in words_of(page.one(".//*[@id='step-gather']"))
 
 
+def test_pages_look_again_soon_where_something_moves_later_elsewhere_and_those_of_figures_never(
+    reader: Reader, pages: Pages
+) -> None:
+    held, blocked = pages.start("hold"), pages.start("gate")
+    pages.wait(held, lambda run: run["status"] == "IN_PROGRESS")
+    pages.wait(blocked, lambda run: run["status"] == "BLOCKED")
+
+    def seconds(path: str) -> str | None:
+        return reader.page(path).one(".//body").get("data-poll")
+
+    moving = [f"/runs/{held}", "/?status=IN_PROGRESS"]
+    idle = [f"/runs/{blocked}", "/?status=BLOCKED", "/registry", "/deliveries", "/workers"]
+    assert {path: seconds(path) for path in moving} == dict.fromkeys(moving, "2")
+    assert {path: seconds(path) for path in (*idle, "/schedules")} == dict.fromkeys(
+        (*idle, "/schedules"), "10"
+    )
+    assert {seconds(path) for path in ("/audit", "/budgets", "/budgets/draft")} == {"0"}
+    pages.let_go(held)
+
+
 def test_no_text_of_a_stranger_is_more_than_a_text(reader: Reader, pages: Pages) -> None:
     """Labels, errors, details, progress, outputs, file names, actors and reasons are theirs."""
     runs = [pages.start(mode) for mode in ("dead", "ok", "gate", "hold")]
