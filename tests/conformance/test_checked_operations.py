@@ -57,6 +57,7 @@ def test_what_the_next_step_cannot_take_is_not_approved(
 
     assert (status, answer["error"]["code"]) == (409, "catalog_misfit")
     assert words in answer["error"]["message"]
+    assert ".." not in answer["error"]["message"]
     details = answer["error"]["details"]
     assert (details["step"], details["misfit"]) == ("add_later", misfit)
     engine = deployed(service, folder, catalog).bundle.engine

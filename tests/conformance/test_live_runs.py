@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,35 @@ def test_a_limit_that_changed_is_said(service: Service, folder: Path, runs: dict
     }
     assert found[0].detail.startswith("retries ")
     assert found[0].detail.endswith(", now 7")
+
+
+def test_each_limit_that_a_dispatch_has_is_compared(
+    service: Service, folder: Path, runs: dict[str, str]
+) -> None:
+    changed = catalog_with(
+        "add",
+        isolation="process",
+        agent_timeout=timedelta(minutes=3),
+        dispatch_deadline=timedelta(minutes=7),
+        max_retries=7,
+        heartbeat_interval=timedelta(seconds=3),
+        cleanup_ttl=timedelta(seconds=4),
+        memory_limit=512 * 2**20,
+        silence_limit=timedelta(seconds=50),
+    )
+
+    found, _ = looked_at(service, folder, changed)
+    of_remote, _ = looked_at(service, folder, catalog_with("add", handler="remote"))
+
+    said = [part.rpartition(", now ")[0].rpartition(" ")[0] for part in found[0].detail.split("; ")]
+    assert said == [
+        "agent timeout in ms",
+        "dispatch deadline in s",
+        "retries",
+        "heartbeat in s",
+        "cleanup in ms",
+        "memory limit in bytes",
+        "silence limit in ms",
+    ]
+    assert {runs[one.run_id] for one in of_remote} == live_in(runs)
+    assert of_remote[0].detail == "schedule to start in s None, now 3600; remote False, now True"

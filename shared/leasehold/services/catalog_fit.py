@@ -12,13 +12,12 @@ from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.lifecycle.start import NewRun
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.manifest_parts import NO_PLACE, step_type_at
+from leasehold.domain.manifest_parts import NO_PLACE, Place, step_type_at
 from leasehold.domain.status import BlockCode, RunStatus
 from leasehold.errors import (
     ArtifactNotFoundError,
     CatalogMisfitError,
     DamagedFileError,
-    EntryActionNotFoundError,
     HandlerNotFoundError,
     OutputGoneError,
 )
@@ -72,14 +71,23 @@ class Unknown(NamedTuple):
 
 
 def unknown_at(catalog: Catalog, places: Places, name: str) -> Unknown | None:
-    """Return the step or pipeline of a place that the catalog lacks; None: it knows all."""
-    place = NO_PLACE if places is None else places.get(name, NO_PLACE)
+    """Return the step or pipeline of a place that the catalog lacks; None: it knows all.
+
+    A place that waits needs no step: it only has the queue of one beside it.
+    """
+    place = _place_at(places, name)
+    if place.wait is not None:
+        return None
     for step in (step_type_at(places, name) or name, *(place.parallel or ())):
         if step not in catalog.steps:
             return Unknown(f"step {step!r}", ", ".join(catalog.steps.keys()) or "none")
     if place.child and place.child not in catalog.pipelines:
         return _unknown_pipeline(catalog, place.child)
     return None
+
+
+def _place_at(places: Places, name: str) -> Place:
+    return NO_PLACE if places is None else places.get(name, NO_PLACE)
 
 
 def _unknown_pipeline(catalog: Catalog, name: str) -> Unknown:
@@ -108,7 +116,7 @@ def problem_at(
     """
     if unknown := unknown_at(engine.catalog, places, name):
         return _problem_of(unknown)
-    place = NO_PLACE if places is None else places.get(name, NO_PLACE)
+    place = _place_at(places, name)
     if place.wait is not None:  # no code runs there
         return None
     if place.child:
@@ -135,7 +143,7 @@ def problem_with_step(engine: Engine, name: str) -> Problem | None:
             engine.handlers.checks.check_entry_actions(step)
         for gate in engine.catalog.gates_of(name):
             engine.handlers.checks.check(gate)
-    except (HandlerNotFoundError, EntryActionNotFoundError) as error:
+    except HandlerNotFoundError as error:
         return Problem(BlockCode.HANDLER_UNAVAILABLE, error.message)
     return None
 
@@ -169,13 +177,11 @@ def check_approval(engine: Engine, run: Manifest, edited: str | None = None) -> 
         run: the run whose output waits for a decision.
         edited: the JSON text that a person puts in place of it; its own step has the model.
     """
-    output = run.steps[run.position.step].kept_output if edited is None else KeptValue(text=edited)
-    if edited is not None and run.step_type not in engine.catalog.steps:
-        own = (run.position.step,)
-        _check(engine, run, Operation.APPROVE, own, KeptValue(text=edited), places=run.places)
-    if output is None or run.next_step is None or run.position.step in run.looped_steps[-1:]:
-        return
-    if run.wait_rule_at(run.next_step) is not None:  # which takes anything
+    own = run.position.step
+    output = run.steps[own].kept_output if edited is None else KeptValue(text=edited)
+    if edited is not None and (unknown := unknown_at(engine.catalog, run.places, own)):
+        _refuse(run, Operation.APPROVE, own, _problem_of(unknown))
+    if output is None or run.next_step is None or own in run.looped_steps[-1:]:
         return
     _check(engine, run, Operation.APPROVE, (run.next_step,), output, places=run.places)
 
@@ -209,8 +215,7 @@ def check_recreation(
     if place:
         before = run.steps.get(plan[place - 1])
         value = None if before is None else before.kept_output
-    starts_waiting = bool(new.places and (at := new.places.get(from_step)) and at.wait)
-    if value is not None and not starts_waiting:  # else the recreation says what is missing
+    if value is not None:  # else the recreation says what is missing
         _check(engine, run, Operation.RECREATE, plan[place:], value, places=new.places)
 
 
@@ -236,7 +241,7 @@ def _check(
     look = partial(problem_with_step, engine)
     problems = ((name, problem_at(engine, places, name, look)) for name in ahead)
     found = next(((name, problem) for name, problem in problems if problem), None)
-    if found is None:
+    if found is None and _place_at(places, ahead[0]).wait is None:  # which takes anything
         problem = problem_with_value(engine, places, ahead[0], load(engine.artifacts, value))
         found = None if problem is None else (ahead[0], problem)
     if found is not None:
@@ -333,11 +338,8 @@ class LiveRunCheck:
         run = value.run
         if run.wait_rule_at(value.taker) is not None:
             return None  # it takes anything
-        if value.taker == run.position.step and _has_child(run):
+        if _has_child(run):
             return None  # it has taken it
-        taker = run.step_type_of(value.taker)
-        if self._engine.catalog.steps[taker].handler == REMOTE:
-            return None  # its worker knows its model
         try:
             text = self._load(value)
         except (ArtifactNotFoundError, DamagedFileError, OutputGoneError) as error:
@@ -372,7 +374,7 @@ def live_runs(engine: Engine) -> Iterator[Manifest]:
     seen: set[str] = set()
     for status in LIVE:
         for run in matching_runs(engine, RunFilter(status=status.value, dead_lettered=False)):
-            if not run.is_terminal and run.run_id not in seen:
+            if run.run_id not in seen:
                 seen.add(run.run_id)  # it may have moved from one status to the next
                 yield run
 
