@@ -80,6 +80,9 @@ def test_a_step_that_the_catalog_does_not_know_is_not_retried(
 
     assert (status, answer["error"]["code"]) == (409, "catalog_misfit")
     assert "the catalog knows no step 'add'; known: " in answer["error"]["message"]
+    engine = deployed(service, folder, catalog_without("add")).bundle.engine
+    why = explain_run(engine, run_id, is_gone=lambda _: False).explanation
+    assert "`retry` is refused" not in why.words  # what blocks the run says it
     assert service.stored(run_id) == kept
     assert service.post(f"/runs/{run_id}:retry")[0] == 200
 
@@ -175,6 +178,16 @@ def test_a_run_whose_pipeline_is_gone_is_not_recreated(service: Service, folder:
     assert "`recreate` is refused: with the catalog in force, " in why
     assert service.stored(run_id) == kept
     assert service.post(f"/runs/{run_id}:recreate")[0] == 200
+
+
+def test_of_a_run_that_is_live_its_state_is_said_and_not_its_pipeline(
+    service: Service, folder: Path
+) -> None:
+    run_id = run_in(service, "PENDING")
+
+    _, answer = deployed(service, folder, catalog_without("add")).post(f"/runs/{run_id}:recreate")
+
+    assert answer["error"]["code"] == "not_allowed"
 
 
 def test_an_old_input_has_to_fit_the_first_step_as_it_is_now(

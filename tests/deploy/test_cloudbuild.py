@@ -76,6 +76,20 @@ def test_a_folder_without_a_catalog_is_left_as_it_is(
     )
 
 
+def test_a_catalog_may_be_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEASEHOLD_CATALOG", "shop")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").write_text("")
+
+    assert deploy(["init", "--check"]) == 1
+    assert (
+        "error: there is no deployment.py; type: leasehold deploy init" in capsys.readouterr().err
+    )
+
+
 def test_a_build_of_the_user_s_own_is_left_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

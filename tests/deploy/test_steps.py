@@ -46,6 +46,20 @@ class Thing:
         self.did.append("update")
 
 
+@dataclass
+class Free:
+    """A resource that needs no other one, and does not say so."""
+
+    name: str
+    kind: str = "thing"
+
+    def look(self) -> Look:
+        return PRESENT
+
+    def create(self) -> None:
+        raise AssertionError
+
+
 def patience(tries: int = 3, total: float = 60.0) -> tuple[Patience, list[float]]:
     waits: list[float] = []
     return Patience(tries, 1.0, total, sleep=waits.append), waits
@@ -83,14 +97,16 @@ def test_a_failure_stops_what_needs_it_and_nothing_else() -> None:
     needs_it = Thing("b", needs=(failed,))
     needs_that = Thing("c", needs=(needs_it,))
     other = Thing("d")
+    things = [failed, needs_it, needs_that, other, Free("e")]
 
-    steps = list(apply([failed, needs_it, needs_that, other], "p", patience=patience()[0]))
+    steps = list(apply(things, "p", patience=patience()[0]))
 
     assert [step.action for step in steps] == [
         Action.FAILED,
         Action.NONE,
         Action.NONE,
         Action.CREATED,
+        Action.NONE,
     ]
     assert steps[1].look == Look(State.WAITING, why="thing a, which is not there")
     assert steps[2].look == Look(State.WAITING, why="thing b, which is not there")

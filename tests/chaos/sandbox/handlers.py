@@ -185,6 +185,14 @@ def crashes_after_its_result(ctx: StepContext, given: Any) -> str:
     return "done"
 
 
+def waits_without_cpu(ctx: StepContext, given: float) -> float:
+    """Return the seconds of CPU that it takes to wait, with its worker called and answered."""
+    ctx.artifacts.put("large", bytes(200_000))
+    began = time.process_time()
+    ctx.wait_or_shutdown(given)
+    return time.process_time() - began
+
+
 def ends_slowly(ctx: StepContext, given: Any) -> str:
     """Close all it has at its end, as any process does, and then need long until it is gone."""
     atexit.register(time.sleep, 600)

@@ -93,7 +93,10 @@ def test_what_a_call_raises_is_raised_in_the_handler(attempts: Attempts) -> None
 
 
 def test_a_large_file_crosses(attempts: Attempts) -> None:
+    began = time.monotonic()
+
     assert output_of(attempts.run("large_file", 48 * 1024 * 1024)) == "true"
+    assert time.monotonic() - began < 20  # with a pause each time that the socket is full: minutes
 
 
 def test_a_handler_that_may_open_nothing_more_is_answered_and_heard(attempts: Attempts) -> None:
@@ -182,6 +185,16 @@ def test_a_process_that_ends_slowly_is_waited_for_without_cpu(attempts: Attempts
 
     assert output_of(attempts.run("ends_slowly")) == '"done"'
     assert time.thread_time() - began < 0.05
+
+
+def test_neither_a_handler_that_waits_nor_its_worker_takes_cpu(attempts: Attempts) -> None:
+    """Each is woken by the other, and has to take note of it."""
+    assert attempts.run("waits_without_cpu", 0.0)  # the first takes more
+    began = time.thread_time()
+
+    of_handler = float(output_of(attempts.run("waits_without_cpu", 0.5)))
+
+    assert (of_handler < 0.05, time.thread_time() - began < 0.05) == (True, True)
 
 
 def test_what_a_handler_registers_for_the_exit_is_called(

@@ -76,3 +76,9 @@ def test_what_ends_a_look_ends_no_other_one() -> None:
         SMALL.message,
         "The handlers could not be looked at: SystemExit: 3.",
     ]
+
+
+def test_what_two_looks_find_is_said_once() -> None:
+    looks = [Look("the queues", lambda: iter([SMALL])), Look("the jobs", lambda: iter([SMALL]))]
+
+    assert examine(looks, SystemClock(), within_s=10) == [SMALL]

@@ -287,5 +287,11 @@ def test_the_test_for_a_drift_is_the_log_rank_test() -> None:
     assert log_rank_z(recent, before) ** 2 == pytest.approx(16.79, abs=0.01)
     assert log_rank_z(before, recent) == pytest.approx(-log_rank_z(recent, before))
     assert has_drifted(recent, before)
+    assert has_drifted(recent[:20], before)
     assert not has_drifted(recent[:19], before)
     assert not has_drifted(before, before)
+
+
+def test_durations_that_are_all_the_same_have_not_drifted() -> None:
+    """Nothing is left to chance then: the variance is zero."""
+    assert not has_drifted([Observation(5.0)] * 30, [Observation(5.0)] * 30)

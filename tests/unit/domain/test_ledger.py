@@ -6,9 +6,10 @@ from leasehold.domain import lifecycle
 from leasehold.domain.checkpoint import CallCount, KeptValue
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import to_document
-from leasehold.domain.manifest_parts import Attempts
+from leasehold.domain.manifest_parts import Attempts, Place
+from leasehold.domain.signal import WaitRule
 from leasehold.domain.spend import spend_of
-from leasehold.domain.stored import replace
+from leasehold.domain.stored import make, replace
 from tests.unit.domain.runs import Runs
 from tests.worlds.builders import with_step
 
@@ -92,6 +93,16 @@ def test_a_cancelled_run_ended_when_it_was_cancelled_whenever_it_is_archived(run
     assert later.ledger is None
     assert ledger_of(later.manifest) == ledger_of(run)
     assert ledger_of(run).total_s == 7.0
+
+
+def test_a_wait_has_its_own_name_and_not_the_type_of_the_step_beside_it(runs: Runs) -> None:
+    """Else the hours that people take would be learnt as durations of that step."""
+    wait = make(Place, step_type="draft", wait=make(WaitRule))
+
+    assert ledger_of(replace(runs.completed(), places={"send": wait})).step_types == (
+        "draft",
+        "send",
+    )
 
 
 def test_it_holds_nothing_that_a_user_wrote(runs: Runs) -> None:

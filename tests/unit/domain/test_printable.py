@@ -1,10 +1,10 @@
-"""How numbers of things are said."""
+"""How numbers of things are said, and how a text is cut."""
 
 from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.printable import counted
+from leasehold.domain.printable import counted, one_line
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,7 @@ def test_one_is_one_and_all_others_are_several(
     count: int, words: tuple[str, ...], said: str
 ) -> None:
     assert counted(count, *words) == said
+
+
+def test_a_text_is_cut_only_where_it_is_longer_than_it_may_be() -> None:
+    assert [one_line("a\nbcde", most) for most in (6, 5, None)] == ["a bcde", "a bc…", "a bcde"]

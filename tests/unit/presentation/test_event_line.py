@@ -53,6 +53,7 @@ def test_what_a_person_did_is_shown_with_the_person_and_the_new_run() -> None:
     assert event_reason(begun) == "pricing: r-7"
     lanes = event("children_begun", detail="7 for 9 items", runs=[f"l-{n}" for n in range(7)])
     assert event_reason(lanes) == "7 for 9 items: l-0, l-1, l-2, l-3, l-4 and 2 more"
+    assert event_reason(event("children_begun", detail="of later", runs="r-7")) == "of later"
 
 
 def test_the_words_that_a_person_gave_a_step_are_shown() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from leasehold.registry.pipelines import Catalog
-from leasehold.worker.sandbox.forking.project_sources import ProjectSources
+from leasehold.worker.sandbox.forking.project_sources import NO_SOURCES, ProjectSources
+from leasehold.worker.sandbox.forking.source_finder import SourceText, dump, load
 from tests.api.functions.cold_catalog import PIPELINES, STEPS
 
 CATALOG = """
@@ -87,6 +89,28 @@ def test_a_change_of_what_handlers_may_import_changes_the_hash(
 ) -> None:
     assert len(found[changed]) == 16
     assert found[changed] != found["before"]
+
+
+def test_children_read_each_file_as_the_worker_has_read_it(tmp_path: Path) -> None:
+    texts = {
+        "a.py": b"A = 1\n",
+        "b/__init__.py": b"",
+        "b/c.py": "# -*- latin-1 -*- é\n".encode("latin-1"),
+    }
+    files = {name: SourceText(str(tmp_path / name), text, 7) for name, text in texts.items()}
+
+    assert load(dump(files)) == files
+
+
+def test_a_file_that_is_not_python_is_said_with_the_line(tmp_path: Path) -> None:
+    texts = {"app/a.py": b"A = 1\n", "app/b.py": b"\nif:\n", "app/c.py": b"C = 'a\0b'\n"}
+    files = {name: SourceText(str(tmp_path / name), text, 7) for name, text in texts.items()}
+
+    lines = list(replace(NO_SOURCES, files=files).unreadable())
+
+    assert len(lines) == 2
+    assert lines[0] == "app/b.py:2 is not Python (invalid syntax): the steps that import it block"
+    assert lines[1].startswith("app/c.py")
 
 
 def test_only_the_project_is_hashed() -> None:
