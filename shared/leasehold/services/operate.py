@@ -235,7 +235,6 @@ def _transition(
     }
     match request.operation:
         case Operation.RETRY:
-            lifecycle.check_allowed(manifest, Operation.RETRY)
             check_retry(engine, manifest)
             facts |= {"note": request.note, "anew": _checked_anew(manifest, request)}
         case Operation.RESUME:
@@ -255,7 +254,6 @@ def _recreate(
     facts: dict[str, Any],
 ) -> Transition:
     new = begun.run
-    lifecycle.check_allowed(manifest, Operation.RECREATE)
     step = lifecycle.begins_at(manifest, new, begun.from_step)
     check_recreation(engine, manifest, new, step, begun.given)
     keeps_work = lifecycle.goes_on(manifest, new, step)
@@ -279,7 +277,6 @@ def _place_of_items(manifest: Manifest, new: NewRun, request: OperationRequest) 
     That is the last one that was reached and worked item by item, or the one that a person names;
     by its new name, where a deploy has renamed it.
     """
-    lifecycle.check_allowed(manifest, Operation.RECREATE)
     reached = manifest.plan[: manifest.plan.index(manifest.position.step) + 1]
     names = [name for name in reached if lifecycle.has_items(manifest, name)]
     at = request.from_step or (names[-1] if names else "")
@@ -299,7 +296,6 @@ def _checked_anew(
     manifest: Manifest, request: OperationRequest, *, keeps_work: bool = True
 ) -> bool:
     """Return whether to begin anew, or raise InvalidRequestError where nothing would be dropped."""
-    lifecycle.check_allowed(manifest, request.operation)
     is_needless = request.anew and not (keeps_work and lifecycle.has_own_work(manifest))
     if is_needless and not request.in_batch:
         kept = "checkpoint, no results of calls and no trials"
@@ -416,11 +412,9 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
     """Return what a person puts in place of the output that was kept, if anything.
 
     Raises:
-        NotAllowedError: no output waits for a decision.
         InvalidOutputError, TooLargeError: it is no output of the step; nothing was kept.
         CatalogMisfitError: the step that would be next cannot run.
     """
-    lifecycle.check_allowed(manifest, Operation.APPROVE)
     if (call := manifest.position.unconfirmed_call) is not None:
         _check_told(call, value)
         return {"told": _told_of_call(engine, manifest, call, value)}
@@ -489,10 +483,9 @@ def _with_created(engine: Engine, change: Change) -> Change:
 
 
 def _new_run(engine: Engine, manifest: Manifest, request: OperationRequest) -> _NewRun | None:
-    """Return the run that the request begins; None: it begins none."""
+    """Return the run that the request, which is allowed, begins; None: it begins none."""
     if request.operation is not Operation.RECREATE:
         return None
-    lifecycle.check_allowed(manifest, Operation.RECREATE)
     pipeline = pipeline_to_recreate(engine, manifest)
     labels = manifest.labels if request.labels is None else checked_labels(request.labels)
     new = NewRun(
