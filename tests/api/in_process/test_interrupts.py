@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -92,6 +93,22 @@ def test_a_program_that_exits_at_a_signal_leaves_a_handler_or_a_gate(
     with own_process():
         signal.signal(signal.SIGINT, lambda *_: sys.exit(3))
         run = engine.start(pipeline, {"n": 1})
+
+        leaves_once_and_goes_on(engine, run.run_id, SystemExit)
+
+
+class Leaves:
+    def __call__(self, *_: object) -> None:
+        sys.exit(3)
+
+
+@pytest.mark.parametrize("leave", [Leaves(), Leaves().__call__, partial(lambda *_: sys.exit(3), 0)])
+def test_an_exit_is_that_of_a_signal_whatever_its_handler_is(
+    engine: InProcessEngine, leave: Callable[..., None]
+) -> None:
+    with own_process():
+        signal.signal(signal.SIGINT, leave)
+        run = engine.start("press", {"n": 1})
 
         leaves_once_and_goes_on(engine, run.run_id, SystemExit)
 

@@ -9,7 +9,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from leasehold import (
     GateContext,
@@ -41,6 +41,15 @@ def leaves(ctx: StepContext, given: Any) -> Any:
     return given
 
 
+def leaves_by_an_error(ctx: StepContext, given: Any) -> Any:
+    """Make another error of the exit."""
+    try:
+        _leave_once(ctx.run_id)
+    except SystemExit:
+        raise RuntimeError("it was cut short") from None
+    return given
+
+
 def leaves_after_a_run(ctx: StepContext, given: Any) -> Any:
     """Do so after two runs of its own engine, in this thread and in another one."""
     with TemporaryDirectory() as folder:
@@ -60,6 +69,10 @@ def check(ctx: GateContext, _: Any) -> None:
     _leave_once(ctx.run_id)
 
 
+def check_by_an_error(ctx: GateContext, given: Any) -> None:
+    leaves_by_an_error(cast("StepContext", ctx), given)
+
+
 STEPS = Registry(
     "dispatch",
     [
@@ -69,16 +82,26 @@ STEPS = Registry(
             agent_timeout=timedelta(minutes=1),
             dispatch_deadline=timedelta(minutes=2),
             gates=gates,
+            entry_actions=tuple(f"{__name__}:{action}" for action in actions),
         )
-        for name, handler, gates in (
-            ("leaves", "leaves", ()),
-            ("leaves_after_a_run", "leaves_after_a_run", ()),
-            ("leaves_in_a_gate", "passes", ("leaves",)),
-            ("passes", "passes", ()),
+        for name, handler, gates, actions in (
+            ("leaves", "leaves", (), ()),
+            ("leaves_by_an_error", "leaves_by_an_error", (), ()),
+            ("leaves_after_a_run", "leaves_after_a_run", (), ()),
+            ("leaves_in_an_action", "passes", (), ("leaves",)),
+            ("leaves_in_a_gate", "passes", ("leaves",), ()),
+            ("leaves_in_a_gate_by_an_error", "passes", ("leaves_by_an_error",), ()),
+            ("passes", "passes", (), ()),
         )
     ],
 )
 PIPELINES = Registry(
     "pipelines", [PipelineEntry(name=step.step_type, steps=(step.step_type,)) for step in STEPS]
 )
-GATES = Registry("gates", [GateEntry(name="leaves", check=f"{__name__}:check")])
+GATES = Registry(
+    "gates",
+    [
+        GateEntry(name="leaves", check=f"{__name__}:check"),
+        GateEntry(name="leaves_by_an_error", check=f"{__name__}:check_by_an_error"),
+    ],
+)

@@ -35,6 +35,11 @@ def leave(_number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(0)
 
 
+def leave_at_once(_number: int, _frame: FrameType | None) -> NoReturn:
+    """As that of another server: the attempt ends before it is asked to."""
+    sys.exit(0)
+
+
 def leave_again(number: int, frame: FrameType | None) -> NoReturn:
     """As after Ctrl-C: the worker hears it, and SIGQUIT from its master while it waits."""
     if number == signal.SIGQUIT:
@@ -89,7 +94,10 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProces
     [
         ("leaves", leave_again),
         ("leaves_after_a_run", leave),
+        ("leaves_by_an_error", leave_at_once),
+        ("leaves_in_an_action", leave),
         ("leaves_in_a_gate", leave),
+        ("leaves_in_a_gate_by_an_error", leave_at_once),
     ],
 )
 def test_an_exit_cuts_code_of_a_project_short(

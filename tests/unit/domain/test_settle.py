@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from leasehold.domain import lifecycle
-from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.checkpoint import CallResult, KeptValue
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.lease import Fence
 from leasehold.domain.status import Outcome, RunStatus, Termination
@@ -539,3 +539,26 @@ def test_a_settlement_is_noted_with_the_token_that_was_shown(
         "fencingToken": 2,
         "outcome": Outcome.HANDED_OFF,
     }
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_step_takes_with_it_what_was_only_for_its_attempts(runs: Runs, is_last: bool) -> None:
+    """The next one has no note, no block of before, and of what people told what is to be kept."""
+    step = "send" if is_last else "draft"
+    told = [
+        CallResult(step=step, trial=1, key=str(keep), type="str", inline='"yes"', keep=keep)
+        for keep in (True, False)
+    ]
+    run = runs.leased(runs.handed_off(), at=6, lease_id="lease-2") if is_last else runs.leased()
+    dispatch = replace(run.position.dispatch, after_block=runs.found())
+    run = at_position(run, calls=tuple(told), note="Be brief.", dispatch=dispatch)
+
+    output = KeptValue(text='"Dear Ada"')
+    complete = partial(
+        lifecycle.complete, now=runs.at(9), rules=runs.rules, fence=runs.fence(run), output=output
+    )
+    at = complete(run).manifest.position
+    paused = complete(replace(run, paused=True)).manifest.position  # its next step waits
+
+    assert (at.calls, at.note) == ((told[0],), None)
+    assert is_last or (at.dispatch.after_block, paused.dispatch.after_block) == (None, None)
