@@ -285,9 +285,10 @@ def _step(name: str, **more: Any) -> StepDispatchEntry:
 
 
 def test_each_line_is_of_its_own_attempt_and_has_no_secrets(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine's workers run two runs in one process; each says its own words."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it, libraries of C keep nothing
     caplog.set_level(logging.INFO)
     environ = {
         "LEASEHOLD_STORE": f"sqlite:///{tmp_path}/runs.db",
