@@ -112,6 +112,24 @@ MISTAKES = {
         "allowed: SMOKE =",
     ),
     "an end": ("EXTRAS:", "raise SystemExit\nEXTRAS:", "SystemExit"),
+    "an end without a word": (
+        "EXTRAS:",
+        "import os\nos._exit(0)\nEXTRAS:",
+        "SystemExit: os._exit(0), at deployment.py:",
+    ),
+    "an error of its own kind": (
+        "EXTRAS:",
+        'class Odd(BaseException): ...\nraise Odd("sk-abcdefghijklmnopqrstuvwxyz012345")\nEXTRAS:',
+        "'Odd: [redacted], at deployment.py:",
+    ),
+    "an extra": ('("review",)', '("review", 5)', 'allowed: EXTRAS = ("llm",)'),
+    "a queue without a name": (
+        "Mapping[str, int]] = {}",
+        "Mapping[str, int]] = {5: 1}",
+        "allowed: CO",
+    ),
+    "an input that is not JSON": ('"pipelines/review/sample"', "{1}", "allowed: SMOKE ="),
+    "a number that JSON has not": ('"pipelines/review/sample"', 'float("nan")', "allowed: SMOKE ="),
 }
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from runpy import run_path
 from typing import Any, Final
 
+from leasehold.domain.json_text import canonical
 from leasehold.errors import LeaseholdError, SettingError
 from leasehold.frozen import dataclass
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionTable
+from leasehold.worker.handler.user_modules import ImportRaisedError, run_users
 
 FILE: Final = "deployment.py"
 #: A table that is older than this function has no row of it, and may stay so: nothing needs it.
@@ -61,29 +62,42 @@ def read_tables(folder: Path) -> Tables:
             raise _refusal(f"no row {function.name}", "a row for each function of the package")
     concurrency, variables = found.get("CONCURRENCY", {}), found.get("VARIABLES", {})
     for name, table in (("CONCURRENCY", concurrency), ("VARIABLES", variables)):
-        if not isinstance(table, Mapping):
+        if not isinstance(table, Mapping) or not _are_texts(table):
             raise _refusal(table, f"{name} = {{…}}")
     extras, smoke = found.get("EXTRAS", ()), found.get("SMOKE")
-    if isinstance(extras, str) or not isinstance(extras, Sequence):
+    if isinstance(extras, str) or not isinstance(extras, Sequence) or not _are_texts(extras):
         raise _refusal(extras, 'EXTRAS = ("llm",)')
     if smoke is not None and not _is_pair(smoke):
         raise _refusal(smoke, 'SMOKE = ("summary", {"text": "One."})')
     return Tables(functions, concurrency, variables, extras, smoke)
 
 
+def _are_texts(names: Iterable[object]) -> bool:
+    return all(isinstance(name, str) for name in names)
+
+
 def _is_pair(smoke: object) -> bool:
-    return isinstance(smoke, tuple) and len(smoke) == 2 and isinstance(smoke[0], str)  # noqa: PLR2004 - name and input
+    """Return whether it is the name of a pipeline, and an input that JSON can have."""
+    if not (isinstance(smoke, tuple) and len(smoke) == 2 and isinstance(smoke[0], str)):  # noqa: PLR2004 - name and input
+        return False
+    try:
+        return bool(canonical(smoke[1]))
+    except (ValueError, TypeError):
+        return False
 
 
 def _imported(path: Path) -> Mapping[str, Any]:
     """Run the file, and keep nothing of it: a folder that is looked at stays as it is."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            return run_path(str(path), run_name=path.stem)
-    except LeaseholdError:
-        raise
-    except (Exception, SystemExit) as error:
-        why = f"{type(error).__name__}: {error}"
+            return run_users(path)
+    except ImportRaisedError as raised:
+        error = raised.__cause__ or raised
+        if isinstance(error, LeaseholdError):
+            raise error from error.__cause__
+        from leasehold.worker.failures.failures import words_of_import  # noqa: PLC0415 - when it is needed
+
+        why = words_of_import(error, path.stem)
         raise _refusal(why, "what Python can import") from error
 
 

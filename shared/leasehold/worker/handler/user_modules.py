@@ -1,4 +1,4 @@
-"""Modules of the user, imported by name: one that raises or exits does not end the process.
+"""Modules of the user, imported by name or run: one that raises or exits ends no process.
 
 A module may end the process while it is imported, as a script does, or raise a BaseException.
 The importer says so in one line, as for any other module that cannot be imported.
@@ -10,9 +10,14 @@ import contextlib
 import importlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from runpy import run_path
 from types import ModuleType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
+
+Made = TypeVar("Made")
 
 _OURS: Final = __name__.partition(".")[0]
 #: Who imports now: process and thread, once for each import that is inside another.
@@ -31,9 +36,22 @@ def import_users(name: str) -> ModuleType:
         ImportRaisedError: that raised, whatever it was, or called `os._exit`.
         KeyboardInterrupt: a person wants the process to end.
     """
+    return _made(partial(importlib.import_module, name))
+
+
+def run_users(path: Path) -> Mapping[str, Any]:
+    """Run a file of the user's as a module of its name, and return what it has; nothing is kept.
+
+    Raises:
+        ImportRaisedError, KeyboardInterrupt: as `import_users`.
+    """
+    return _made(partial(run_path, str(path), run_name=path.stem))
+
+
+def _made(make: Callable[[], Made]) -> Made:
     try:
         with _exits_are_errors():
-            return importlib.import_module(name)
+            return make()
     except BaseException as error:
         if _is_interrupt(error):
             raise
