@@ -104,7 +104,7 @@ def command_to_run(run: Manifest) -> str:
     has_start = has_start and run.budget is None  # it may be that of the pipeline, or raised since
     if not has_start or run.input is None or len(run.input) > _LONGEST_INPUT:
         return command_line("serve")  # no `start` here would say the same, or none that is read
-    labels = dict(label.split(":", 1) for label in run.labels)
+    labels = run.labels_by_name
     given, key = json.loads(run.input), run.idempotency_key
     priority = run.priority or Priority.NORMAL
     request = StartRequest(run.pipeline, given, key, labels, run.max_retries, priority=priority)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from leasehold.domain.stored import Moment, Stored, Text
+from pydantic import AwareDatetime
+
+from leasehold.domain.stored import Stored, Text
 
 
 class AnnouncedEvent(StrEnum):
@@ -40,7 +42,7 @@ class Announcement(Stored):
 
     occurrence: Text
     event: AnnouncedEvent | Text
-    at: Moment
+    at: AwareDatetime
     channels: tuple[Text, ...]
     detail: Text | None = None
     pending: bool = False

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from pydantic import AwareDatetime
+
 from leasehold.domain.retry import doubling
-from leasehold.domain.stored import Moment, Stored, replace
+from leasehold.domain.stored import Stored, replace
 
 #: The longest wait before the sweep tries an archive again.
 LONGEST_WAIT: Final = timedelta(hours=1)
@@ -21,10 +23,10 @@ class OwedArchive(Stored):
     `tries` counts those of the sweep; `failed` names the steps that failed the last time.
     """
 
-    ended_at: Moment
+    ended_at: AwareDatetime
     tries: int = 0
     failed: tuple[str, ...] = ()
-    not_before: Moment | None = None  # when the sweep tries again; None: at the grace
+    not_before: AwareDatetime | None = None  # when the sweep tries again; None: at the grace
 
 
 def tried_by_sweep(archive: OwedArchive, now: datetime, grace: timedelta) -> OwedArchive:

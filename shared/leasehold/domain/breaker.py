@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.delivery_rules import DeliveryRules
-from leasehold.domain.stored import Count, Document, Moment, Ref, Stored, replace
+from leasehold.domain.stored import Count, Document, Ref, Stored, replace
 from leasehold.domain.timestamps import is_ahead
 
 #: None is open for longer: whatever says so was edited, or written by a clock that was wrong, and
@@ -35,8 +35,8 @@ class Breaker(Stored):
 
     channel: str
     failures: Count = 0  # in a row
-    open_until: Moment | None = None  # None: it is closed
-    updated_at: Moment | None = None
+    open_until: AwareDatetime | None = None  # None: it is closed
+    updated_at: AwareDatetime | None = None
 
     @property
     def is_new(self) -> bool:

@@ -11,13 +11,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from leasehold.domain.announcement import AnnouncedEvent, Priority
 from leasehold.domain.stored import (
     Count,
     Document,
-    Moment,
     Ref,
     Stored,
     StoredDocument,
@@ -51,7 +50,7 @@ class Claim(Stored):
 
     claim_id: Text
     holder: Text
-    expires_at: Moment
+    expires_at: AwareDatetime
 
 
 class Delivery(Stored):
@@ -72,12 +71,12 @@ class Delivery(Stored):
     traceparent: Text | None = None  # what the run was begun with
 
     state: DeliveryState
-    created_at: Moment
-    updated_at: Moment
-    requested_at: Moment | None = None  # when a person asked for it again
-    alarm_at: Moment | None = None  # when its message is published again
-    not_before: Moment | None = None  # of the next try
-    give_up_at: Moment
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    requested_at: AwareDatetime | None = None  # when a person asked for it again
+    alarm_at: AwareDatetime | None = None  # when its message is published again
+    not_before: AwareDatetime | None = None  # of the next try
+    give_up_at: AwareDatetime
 
     token: Count = 0  # how often it was claimed; each write of a claim is fenced by it
     claim: Claim | None = None
@@ -86,8 +85,8 @@ class Delivery(Stored):
     unknown: Count = 0  # sends whose result is unknown: the provider may have taken them
     published: Count = 0  # how often the sweep published its message again
     message_id: Text | None = None  # as the provider named it
-    announced_at: Moment | None = None
-    given_up_at: Moment | None = None
+    announced_at: AwareDatetime | None = None
+    given_up_at: AwareDatetime | None = None
     given_up_why: Text | None = None
     last_error: Text | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.domain.announcement import AnnouncedEvent
@@ -14,7 +14,7 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, Dispatch, RetryRule
 from leasehold.domain.retry import Backoff
 from leasehold.domain.step_pause import PAUSE_OF_ALL, StepPause, pause_id
-from leasehold.domain.stored import replace
+from leasehold.domain.stored import LATEST, replace
 from leasehold.errors import UnknownKeyError
 from leasehold.frozen import dataclass
 
@@ -73,7 +73,7 @@ class StepSettings:
             generation=0,
             step=self.step_type,
             trial=0,
-            not_before=datetime.max.replace(tzinfo=UTC),
+            not_before=LATEST,  # until it is that of an attempt
             timeout_ms=_milliseconds(self.agent_timeout),
             deadline_s=round(self.dispatch_deadline.total_seconds()),
             max_retries=self.max_retries,

@@ -51,10 +51,12 @@ from leasehold.domain.spend import Spend, SpendLimit, UsedUp, limit_of, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.step_pause import Hold
 from leasehold.domain.stored import (
+    Count,
     Document,
     Ref,
     Stored,
     StoredDocument,
+    Text,
     UnreadableDocument,
 )
 from leasehold.errors import UnreadableRunError
@@ -127,7 +129,7 @@ class RunFields(Stored):
 
     run_id: str
     life: str  # the mark that tells it from others of this id
-    pipeline: str
+    pipeline: Text
     plan: tuple[str, ...]
     places: Mapping[str, Place] | None = None  # of the plan; None: each is a plain step
     skipped: tuple[SkippedStep, ...] | None = None  # they are not in the plan any more
@@ -158,7 +160,7 @@ class RunFields(Stored):
     updated_at: AwareDatetime
     completed_at: AwareDatetime | None = None
     alarm_at: AwareDatetime | None = None
-    shard: int
+    shard: Count
 
     parent: ChildLink | None = None  # the run that waits for this one; None: none does
     parent_id: str | None = None  # its id, by which children are found
@@ -202,6 +204,12 @@ class Manifest(RunFields):
         """When the run began."""
         began = self.listed_at or self.began_at
         return self.updated_at if began is None else began
+
+    @property
+    def labels_by_name(self) -> dict[str, str]:
+        """The values of its labels; of one that a person has edited, empty where it has none."""
+        parts = (label.partition(":") for label in self.labels)
+        return {name: value for name, _, value in parts}
 
     @property
     def is_listed(self) -> bool:

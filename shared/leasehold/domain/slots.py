@@ -17,7 +17,7 @@ from typing import Final
 from pydantic import AwareDatetime
 
 from leasehold.domain.limit import name_of, words_of
-from leasehold.domain.stored import Moment, Ref, Stored
+from leasehold.domain.stored import Ref, Stored
 
 #: A run that waits is looked at after this, then after twice the time, up to the longest: a worker
 #: that was killed may have called no run.
@@ -80,7 +80,7 @@ class Slot(Stored):
     fencing_token: int = 0
     step: str = ""  # its type
     group: str = ""
-    taken_at: Moment | None = None  # for the last time
+    taken_at: AwareDatetime | None = None  # for the last time
 
     @property
     def used_at(self) -> datetime | None:

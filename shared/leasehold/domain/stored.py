@@ -28,7 +28,6 @@ from typing import (
 )
 
 from pydantic import (
-    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -98,15 +97,12 @@ class Write(Generic[Answer]):
 DecideDocument = Callable[[Document | None, datetime], Write[Answer]]
 
 
-#: A time that a person may have edited: in any zone, and some days before or after it, there is one
-#: that a calendar has.
-Moment = Annotated[
-    AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))
-]
 #: A text that a person may have edited: no half of a character, and no more than a bus takes.
 Text = Annotated[str, Field(max_length=1000)]
 #: A count that a person may have edited: each store keeps it, and the one after it.
 Count = Annotated[int, Field(ge=0, lt=2**62)]
+#: A time that can be stored, behind any other.
+LATEST: Final = datetime(8999, 12, 31, tzinfo=UTC)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -156,6 +152,25 @@ def _defaults(kind: type[Any]) -> dict[str, Any]:
     """Return all fields of a class in their order; those without a default are given always."""
     bases = [vars(base) for base in reversed(kind.__mro__)]
     return {name: base.get(name) for base in bases for name in base.get("__annotations__", {})}
+
+
+def _bound(name: str, schema: Any) -> None:
+    """Bound a time or a duration, which a person may have edited.
+
+    In any zone, and so long before or after it, there is a time that a calendar has.
+    """
+    while schema["type"] in ("default", "nullable"):
+        schema = schema["schema"]
+    if schema["type"] == "datetime":
+        schema |= {"ge": datetime(1970, 1, 1, tzinfo=UTC), "lt": datetime(9000, 1, 1, tzinfo=UTC)}
+    elif schema["type"] in ("int", "float"):
+        most = next((most for end, most in _LONGEST.items() if name.endswith(end)), None)
+        if most is not None:
+            schema |= {"gt": -most, "lt": most} | schema
+
+
+#: Durations are below 68 years, by the ends of their names.
+_LONGEST: Final = {"_s": 2**31, "_seconds": 2**31, "_ms": 2**31 * 1000}
 
 
 class _OfClass:
@@ -225,7 +240,9 @@ class _Plain:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> Any:
-        schema = handler.resolve_ref_schema(handler.generate_schema(_model_of(cls)))
+        schema: Any = handler.resolve_ref_schema(handler.generate_schema(_model_of(cls)))
+        for name, field in schema["schema"]["fields"].items():
+            _bound(name, field["schema"])
         return {**schema, "cls": cls}
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:

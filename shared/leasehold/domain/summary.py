@@ -17,7 +17,7 @@ from leasehold.domain.manifest_parts import NONE_ENDED, Attempts, Progress, Step
 from leasehold.domain.spend import Spend, total_of
 from leasehold.domain.status import DeadLetterReason, RunStatus
 from leasehold.domain.step_pause import Hold
-from leasehold.domain.stored import Document, Stored, replace
+from leasehold.domain.stored import Document, Stored, Text, replace
 
 #: The paths of what `RunHead` has, but for its steps.
 _PATHS: Final = (
@@ -82,7 +82,7 @@ class RunHead(Stored):
 
     run_id: str
     life: str = ""
-    pipeline: str
+    pipeline: Text
     plan: tuple[str, ...]
     labels: tuple[str, ...] = ()
     status: RunStatus

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
-from leasehold.domain.stored import Document, Moment, Ref, Stored, Text
+from leasehold.domain.stored import Document, Ref, Stored, Text
 from leasehold.domain.timestamps import stamp
 
 #: A process writes no more often than this.
@@ -57,9 +57,9 @@ class WorkerNote(Stored):
 
     process: Text
     kind: Text
-    started_at: Moment
-    seen_at: Moment
-    ended_at: Moment | None = None
+    started_at: AwareDatetime
+    seen_at: AwareDatetime
+    ended_at: AwareDatetime | None = None
     code_hash: Text = ""
     steps: tuple[Text, ...] = ()
     pipelines: tuple[Text, ...] = ()

@@ -243,10 +243,9 @@ def key_of(
         run: the run.
         given: what its step is given, JSON text.
     """
-    labels = dict(one.split(":", 1) for one in run.labels)
     read: Callable[[], Any] = partial(json.loads, given)
     default = partial(engine.handlers.checks.value_at, entry, given)
-    return limit.key_for(run.position.step, labels, read, default)
+    return limit.key_for(run.position.step, run.labels_by_name, read, default)
 
 
 def take(engine: Engine, attempt: Attempt, bound: Bound, group: str) -> tuple[HeldSlot, ...] | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
+import operator
 import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.api.call_row import CallRequest
+from leasehold.api.calls import overview
+from leasehold.api.runs import RunsQuery
 from leasehold.domain.lifecycle import Operation
 from leasehold.errors import UnreadableRunError
 from leasehold.remote_workers.claim_step import acquire_run
@@ -27,6 +33,18 @@ BODIES = {
     "no run": "{}",
     "too deep": '{"a":' * 5000 + "1" + "}" * 5000,
     "a number of 5,000 digits": '{"shard": ' + "9" * 5000 + "}",
+}
+
+
+#: What a person may write into a run: the field, and what nothing can compute with or store.
+EDITS = {
+    "a deadline of 2**62 s": ("position.dispatch.deadlineS", 2**62),
+    "a claim within 8,000 years": ("position.dispatch.scheduleToStartS", 253_402_300_799),
+    "a limit of 10**30 ms": ("position.dispatch.timeoutMs", 10**30),
+    "the last time": ("position.dispatch.notBefore", "9999-12-31T23:59:59.999999Z"),
+    "a time before all": ("updatedAt", "0001-01-01T00:00:00Z"),
+    "a shard of 40 digits": ("shard", 10**40),
+    "a name of a mebibyte": ("pipeline", "x" * 2**20),
 }
 
 
@@ -100,6 +118,26 @@ def test_what_is_asked_of_it_is_refused_and_writes_nothing(
             ask()
 
     assert body_of(tmp_path, odd) == BODIES[body]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_number_or_time_keeps_no_other_run_from_being_swept_or_shown(
+    engine: InProcessEngine, clock: FrozenClock, tmp_path: Path, edit: str
+) -> None:
+    odd, good = (engine.start("three", {"n": number}).run_id for number in (1, 2))
+    document = json.loads(body_of(tmp_path, odd))
+    *above, name = EDITS[edit][0].split(".")
+    functools.reduce(operator.getitem, above, document)[name] = EDITS[edit][1]
+    spoil(tmp_path, odd, json.dumps(document))
+    clock.advance(timedelta(minutes=5))
+
+    swept = sweep(engine.engine)
+    shown = overview.answer(engine.engine, CallRequest(RunsQuery()))
+
+    assert swept.documents_read == 2
+    assert [one.run_id for one in shown.runs] == [good]
+    with pytest.raises(UnreadableRunError, match=EDITS[edit][0]):
+        engine.show(odd)
 
 
 def test_the_timer_goes_on(threaded: Callable[..., InProcessEngine], tmp_path: Path) -> None:

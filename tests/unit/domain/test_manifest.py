@@ -143,3 +143,9 @@ def test_a_document_that_says_it_is_another_run_is_none(runs: Runs) -> None:
         manifest_of("r-2", to_document(runs.pending()))
 
     assert "its runId is 'r-1', which is not its name" in str(refused.value)
+
+
+def test_an_edited_label_without_a_value_has_an_empty_one(runs: Runs) -> None:
+    run = replace(runs.pending(), labels=("team:a:b", "team-b"))
+
+    assert run.labels_by_name == {"team": "a:b", "team-b": ""}
