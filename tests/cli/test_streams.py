@@ -53,6 +53,15 @@ def test_a_closed_stdout_is_refused_before_anything_is_done(shell: Shell) -> Non
     assert shell.files() == ["shop.py"]
 
 
+@pytest.mark.parametrize("words", [("doctor",), ("deploy", "init"), ("deploy", "bundle"), ORDER])
+def test_a_folder_that_was_deleted_is_said_so(shell: Shell, words: tuple[str, ...]) -> None:
+    gone = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    refused = shell.process("/bin/sh", "-c", gone, "sh", *LEASEHOLD, *words)
+
+    line = "error: the folder that this command works in was deleted: go to another one\n"
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", line)
+
+
 @needs_full
 @pytest.mark.parametrize("words", READ[:-1])
 def test_an_answer_that_cannot_be_written_is_said_so(

@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -94,8 +95,21 @@ def exit_code_of(command: Callable[[], int], *, as_json: bool = False) -> int:
         print_error("interrupted.")
         return _code_of_interrupt(interrupt)
     except Exception as error:  # noqa: BLE001 - the last place that can say it in one line
+        if isinstance(error, FileNotFoundError) and _is_folder_gone():
+            error = click.ClickException(_FOLDER_GONE)
         return _code_of_error(error, as_json=as_json)
     return code
+
+
+_FOLDER_GONE: Final = "the folder that this command works in was deleted: go to another one"
+
+
+def _is_folder_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -58,6 +58,8 @@ def bundle(*, out: Path, extras: Sequence[str], catalog: str) -> None:
     except BundleError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
+        if error.filename is None:
+            raise
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
     for line in made.warnings:
         warn(one_line(line))
