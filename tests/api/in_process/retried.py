@@ -47,6 +47,8 @@ def misuse(ctx: StepContext, given: Any) -> Any:
     match given:
         case "not a number":
             return {"items": [{"score": 1.0}, {"score": float("nan")}]}
+        case "too long a number":
+            return {"items": [10**4300]}
         case "progress":
             ctx.progress(40)
         case "checkpoint":

@@ -110,6 +110,7 @@ def test_what_a_policy_lists_is_not_retried(
     ("given", "code", "says"),
     [
         ("not a number", "invalid_output", "output.items[1].score is NaN: JSON has no such number"),
+        ("too long a number", "invalid_output", "output.items[0] is a number of more than 4,300 d"),
         ("odd output", "invalid_output", "output is of the class StepContext: JSON has no such"),
         ("progress", "invalid_request", "fraction is 40; allowed: a share from 0 to 1; of 100 it"),
         ("checkpoint", "invalid_request", "partial_results.pages[0] is of the class bytes"),

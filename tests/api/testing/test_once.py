@@ -358,6 +358,11 @@ def _says_short() -> Annotated[str, Field(max_length=3)]:
     return "password=hunter2-and-more"
 
 
+def test_as_many_digits_as_can_be_read_are_kept(ctx: RecordingContext) -> None:
+    """Also more of them, in a text."""
+    assert ctx.once("ask", lambda: [10**4299, "1" * 5000]) == [10**4299, "1" * 5000]
+
+
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
@@ -367,6 +372,11 @@ def _says_short() -> Annotated[str, Field(max_length=3)]:
         (_says_number, "result is NaN: JSON has no such number"),
         (lambda: iter([1.0, float("nan")]), "holds NaN or infinity, which JSON does not have"),
         (lambda: "\ud800", "cannot be kept as JSON"),
+        (
+            lambda: {"n": [0, 10**4300]},
+            "result.n[1] is a number of more than 4,300 digits, which no",
+        ),
+        (lambda: iter([10**4300]), "too long a number"),
         (lambda: _nested(250), "nested more than 198 levels deep"),
         (_says_page, "is not the Page that it is annotated to return: pageTitle"),
         (_says_short, "is not the str that it is annotated to return"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
@@ -19,6 +20,10 @@ from leasehold.worker.failures.kept_text import try_text
 _MAX_DEPTH: Final = 200
 _MAX_SEARCHED: Final = 1_000_000
 _MAX_KEY: Final = 60
+#: Python reads no longer number.
+_MOST_DIGITS: Final = 4300
+_TOO_LONG: Final = 10**_MOST_DIGITS
+_LONG: Final = re.compile(rf"(?<![0-9])[0-9]{{{_MOST_DIGITS + 1}}}")
 
 
 def json_text_of(
@@ -44,11 +49,10 @@ def json_text_of(
         if problem := not_json_in(name, fitting):
             raise ValueError(problem) from None
         raise
-    if "NaN" in text or "Infinity" in text:  # of what can be read but once, the text alone tells
-        _refuse_nan(name, fitting, text.encode())
+    _refuse_unreadable(name, fitting, text)  # of what can be read but once, the text alone tells
     if "null" in text or "NaN" in text or "Infinity" in text:  # what models make of these
         constants = pydantic_core.to_json(fitting, inf_nan_mode="constants", fallback=repr)
-        _refuse_nan(name, fitting, constants)
+        _refuse_unreadable(name, fitting, constants.decode())
     check_depth(text)
     return text
 
@@ -56,11 +60,11 @@ def json_text_of(
 def plain_json_text_of(name: str, value: Any) -> str:
     """Return JSON values and models as JSON text, or raise ValueError: JSON has no such value."""
     try:
-        text = pydantic_core.to_json(value, inf_nan_mode="constants")
+        text = pydantic_core.to_json(value, inf_nan_mode="constants").decode()
     except ValueError as error:
         raise ValueError(not_json_in(name, value) or str(error)) from None
-    _refuse_nan(name, value, text)
-    return text.decode()
+    _refuse_unreadable(name, value, text)
+    return text
 
 
 def not_json_in(name: str, value: Any) -> str | None:
@@ -91,14 +95,22 @@ def _found_in(name: str, value: Any) -> str | None:
     return None
 
 
-def _refuse_nan(name: str, value: Any, text: bytes) -> None:
-    """Raise ValueError for NaN and infinity: JSON has neither, and null would hide them."""
-    if b"NaN" in text or b"Infinity" in text:
+def _refuse_unreadable(name: str, value: Any, text: str) -> None:
+    """Raise ValueError for numbers that no reader of JSON takes.
+
+    NaN and infinity, which null would hide, and those of too many digits.
+    """
+    if "NaN" in text or "Infinity" in text or _has_long_number(text):
         try:
             pydantic_core.from_json(text, allow_inf_nan=False)  # they may stand within a string
         except ValueError:
-            generic = "it holds NaN or infinity, which JSON does not have"
+            generic = "it holds NaN or infinity, which JSON does not have, or too long a number"
             raise ValueError(not_json_in(name, value) or generic) from None
+
+
+def _has_long_number(text: str) -> bool:
+    """Return whether so many digits stand in a row: a look at a few places tells, mostly."""
+    return any(map(str.isdigit, text[::_MOST_DIGITS])) and _LONG.search(text) is not None
 
 
 def _members(value: Any) -> list[tuple[str, Any]] | None:
@@ -125,6 +137,8 @@ def _problem_of(value: Any) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
         number = "NaN" if math.isnan(value) else "infinity" if value > 0 else "-infinity"
         return f"is {number}: JSON has no such number"
+    if isinstance(value, int) and abs(value) >= _TOO_LONG:
+        return f"is a number of more than {_MOST_DIGITS:,} digits, which no reader of JSON takes"
     try:
         pydantic_core.to_json(value)
     except Exception:  # noqa: BLE001 - code of the user's may run here, and raise anything
