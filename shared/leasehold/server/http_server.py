@@ -344,7 +344,9 @@ class _Refusal(ErrorTask):  # type: ignore[misc] # waitress has no types
 
         error = self.request.error
         said = error.body[:1].upper() + error.body[1:]
-        answer = refuse(error.code, _CODES.get(error.code, "invalid_request"), f"{said}.")
+        answer = refuse(
+            error.code, _CODES.get(error.code, "invalid_request"), f"{said.rstrip('.')}."
+        )
         body = answer.get_data()
         self.status = f"{error.code} {error.reason}"
         self.response_headers.extend(answer.headers)

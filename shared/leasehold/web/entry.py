@@ -26,6 +26,7 @@ from werkzeug import Request
 from leasehold.api.call_row import BODY_BYTES, PlainText
 from leasehold.api.errors import ErrorInfo, ErrorResponse, status_of
 from leasehold.domain.json_text import json_value
+from leasehold.domain.printable import printable
 from leasehold.errors import (
     BodyEncodingError,
     InvalidRequestError,
@@ -169,7 +170,8 @@ def refuse(
     status: int, code: str, message: str, details: Mapping[str, Any] | None = None
 ) -> Refusal:
     """Answer with an error: `{"error": {"code", "message", "details"}}`."""
-    cut = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+    line = printable(message[: _LONGEST_MESSAGE + 1])  # it may repeat a path, or a field's name
+    cut = line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]}…"
     error = ErrorInfo(code=code, message=cut, details=details or {})
     body = pydantic_core.to_json(ErrorResponse(error=error), by_alias=True, fallback=str)
     refused = Refusal(body, status, mimetype="application/json")

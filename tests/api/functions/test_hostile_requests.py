@@ -35,6 +35,7 @@ NO_OBJECT = {
     "a mark of byte order": b"\xef\xbb\xbf{}",
     "NUL": b"\x00",
     "a list": b"[]",
+    "a field that steers a terminal": rb'{"\u001b]0;x\u0007\n\u202e":1}',
     "a number of 5,000 digits": DIGITS,
     "a field of 5,000 digits": b'{"runId":' + DIGITS + b"}",
     "an unknown field of 5,000 digits": b'{"x":' + DIGITS + b"}",
@@ -138,7 +139,7 @@ def refused(function: Function, path: str, body: bytes) -> int:
     if answer.status_code >= 400:
         error = answer.get_json()["error"]
         assert len(error["message"]) < 2_000, (path, body[:80], len(error["message"]))
-        assert "\n" not in error["message"]
+        assert error["message"].isprintable()
     return answer.status_code
 
 
@@ -147,6 +148,15 @@ def test_a_body_that_is_not_an_object_is_refused(function: Function, path: str) 
     answered = {name: refused(function, path, body) for name, body in NO_OBJECT.items()}
 
     assert {name: status for name, status in answered.items() if not 400 <= status < 500} == {}
+
+
+def test_a_path_that_steers_a_terminal_is_repeated_in_one_line(serve_api: Function) -> None:
+    answer = serve_api.client.get("/runs/%1b%5D0;x%07%E2%80%AE/none")
+
+    assert answer.status_code == 404
+    assert answer.get_json()["error"]["message"].startswith(
+        r"/runs/\x1b]0;x\x07\u202e/none is not served here"
+    )
 
 
 @pytest.mark.parametrize(("function", "path"), PATHS, indirect=["function"])
