@@ -673,6 +673,13 @@ class UnreadableDeliveryError(LeaseholdError):
     text = "Delivery {delivery} cannot be read by this version: {problem}. It is left as it is."
 
 
+class UnreadableScheduleError(LeaseholdError):
+    """The document of a schedule is not one that this version can read."""
+
+    code = "unreadable_schedule"
+    text = "Schedule {schedule} cannot be read by this version: {problem}. It is left as it is."
+
+
 class ChannelRefusedError(LeaseholdError):
     """A provider refused an announcement for good."""
 

@@ -17,7 +17,12 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.schedule import Fate, ScheduleState, schedule_key, schedule_ref, state_of
 from leasehold.domain.stored import Write
-from leasehold.errors import InvalidEntryError, InvalidRequestError, UnknownKeyError
+from leasehold.errors import (
+    InvalidEntryError,
+    InvalidRequestError,
+    UnknownKeyError,
+    UnreadableScheduleError,
+)
 from leasehold.ports.documents import Documents, Query
 from leasehold.registry.pipelines import Catalog
 from leasehold.services import schedules
@@ -85,7 +90,7 @@ def let_pass(documents: Documents, name: str, by: timedelta) -> None:
     """Have the last decision lie further back, as if so much time had passed."""
 
     def earlier(document: Any, _: datetime) -> Write[None]:
-        state = state_of(document)
+        state = state_of(name, document)
         fields = state.model_copy(update={"decided": state.decided - by})
         return Write(None, fields.model_dump(exclude_none=True, by_alias=True))
 
@@ -125,6 +130,33 @@ def one_buffered(make: Make, name: str) -> tuple[Engine, str]:
     let_pass(engine.documents, name, timedelta(minutes=1))
     attend(engine)
     return engine, first
+
+
+def test_a_schedule_that_a_person_edited_is_named_and_left_as_it_is(
+    make: Make, unique: str
+) -> None:
+    """Its runs begin once it is right again; the log says why they do not."""
+    said: list[str] = []
+    engine = make()
+    engine = replace(engine, listeners=replace(engine.listeners, log=said.append))
+    attend(engine)
+    edited = state(engine, unique).model_dump(exclude_none=True) | {"decided": "tomorrow"}
+    engine.documents.transact(schedule_ref(unique), lambda *_: Write(None, edited))
+    words = f"Schedule {unique} cannot be read by this version: decided: Input should be a valid d"
+
+    assert attend(engine) == []
+    assert words in said[0]
+    for ask in (
+        lambda: read_schedule(engine, unique),
+        lambda: schedules.pause_schedule(engine, unique, why="w", actor="ann"),
+        lambda: schedules.resume_schedule(engine, unique),
+        lambda: schedules.trigger_schedule(engine, unique, actor="ann"),
+    ):
+        with pytest.raises(UnreadableScheduleError, match=words):
+            ask()
+    found = engine.documents.get(schedule_ref(unique))
+    assert found is not None
+    assert found.document["decided"] == "tomorrow"
 
 
 @pytest.mark.each_store
@@ -346,7 +378,7 @@ def test_a_time_that_is_decided_again_cancels_no_run_of_its_own(make: Make, uniq
     (first,) = attend_once(engine)
 
     def again(document: Any, _: datetime) -> Write[None]:
-        found = state_of(document)
+        found = state_of(unique, document)
         fields = found.model_copy(update={"starting": found.decided})
         return Write(None, fields.model_dump(exclude_none=True, by_alias=True))
 

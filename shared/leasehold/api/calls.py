@@ -605,7 +605,7 @@ def schedules(engine: Engine, _: CallRequest[None]) -> SchedulesResponse:
     return SchedulesResponse(schedules=found)
 
 
-_OF_SCHEDULE: Final = (errors.UnknownKeyError,)
+_OF_SCHEDULE: Final = (errors.UnknownKeyError, errors.UnreadableScheduleError)
 
 
 @call("GET", "/schedules/<name>", ScheduleResponse, needs=Needs.CATALOG, refuses=_OF_SCHEDULE)

@@ -46,6 +46,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "too_many_attempts": 429,
     "unreadable_delivery": 500,
     "unreadable_run": 500,
+    "unreadable_schedule": 500,
     "missing_extra": 500,
     "certificates_unavailable": 500,  # a 503 would have Cloud Tasks throttle the whole queue
     "store_unavailable": 503,

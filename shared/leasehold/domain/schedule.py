@@ -14,9 +14,17 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Final
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, ValidationError
 
-from leasehold.domain.stored import Document, Ref, Stored, StoredDocument, replace
+from leasehold.domain.stored import (
+    Document,
+    Ref,
+    Stored,
+    StoredDocument,
+    UnreadableDocument,
+    replace,
+)
+from leasehold.errors import UnreadableScheduleError
 
 #: How many records a schedule keeps, the newest.
 LINES: Final = 50
@@ -99,11 +107,19 @@ def schedule_ref(name: str) -> Ref:
     return Ref("schedules", name)
 
 
-def state_of(document: Document) -> ScheduleState:
-    """Return the state that a document is."""
+def state_of(name: str, document: Document) -> ScheduleState:
+    """Return the state of a schedule that a document is, or raise UnreadableScheduleError."""
+    if isinstance(document, UnreadableDocument):
+        raise UnreadableScheduleError(schedule=name, problem=document.problem)
     if isinstance(document, StoredDocument) and isinstance(document.value, ScheduleState):
         return document.value
-    return ScheduleState.model_validate(document)
+    try:
+        state: ScheduleState = ScheduleState.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise UnreadableScheduleError(schedule=name, problem=problem) from None
+    return state
 
 
 def schedule_key(name: str, time: datetime) -> str:

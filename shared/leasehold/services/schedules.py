@@ -12,8 +12,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from pydantic import ValidationError
-
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.notes import said
 from leasehold.domain.schedule import (
@@ -42,6 +40,7 @@ from leasehold.errors import (
     NotAllowedError,
     StoreUnavailableError,
     UnknownRunError,
+    UnreadableScheduleError,
 )
 from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query
@@ -116,8 +115,8 @@ def list_schedules(engine: Engine) -> Sequence[ScheduleReport]:
     """Return all schedules, of the catalog and of the store, by their names."""
     states = {}
     for found in engine.documents.query(_ALL):
-        with contextlib.suppress(ValidationError):  # a person edited it
-            states[found.ref.id] = state_of(found.document)
+        with contextlib.suppress(UnreadableScheduleError):  # a person edited it
+            states[found.ref.id] = state_of(found.ref.id, found.document)
     names = sorted({*engine.catalog.schedules.keys(), *states})
     return [_report(engine, name, states.get(name)) for name in names]
 
@@ -127,7 +126,7 @@ def read_schedule(engine: Engine, name: str) -> ScheduleReport:
     found = engine.documents.get(schedule_ref(name)) if _is_name(name) else None
     if found is None:
         engine.catalog.schedules[name[:_MAX_NAME]]
-    return _report(engine, name, None if found is None else state_of(found.document))
+    return _report(engine, name, None if found is None else state_of(name, found.document))
 
 
 def pause_schedule(engine: Engine, name: str, *, why: str, actor: str) -> ScheduleReport:
@@ -225,18 +224,18 @@ def _is_name(name: str) -> bool:
 def _attend(engine: Engine, entry: ScheduleEntry) -> str | None:
     """Decide the next time that is due, and start its run; None: no run was started."""
     found = engine.documents.get(schedule_ref(entry.name))
-    before = None if found is None else state_of(found.document)
+    before = None if found is None else state_of(entry.name, found.document)
     last = None if before is None else before.last_run_id
     is_live = before is not None and _may_overlap(before, entry) and _is_live(engine, last)
 
     def settle(document: Document | None, now: datetime) -> Write[ScheduleState]:
-        state = None if document is None else state_of(document)
+        state = None if document is None else state_of(entry.name, document)
         if state is not None:
             state = dropped(state, entry, now)
         if state is not None and state.last_run_id != last:
             return Write(state)  # another process started a run meanwhile: look again
         decided = decide(state, entry, now, is_live=is_live)
-        is_same = document is not None and decided == state_of(document)
+        is_same = document is not None and decided == state_of(entry.name, document)
         return Write(decided, None if is_same else StoredDocument(decided))
 
     state = engine.documents.transact(schedule_ref(entry.name), settle).answer
@@ -315,7 +314,7 @@ def _record(
         entry = engine.catalog.schedules.get(name)
         if document is None and entry is None:
             engine.catalog.schedules[name]
-        before = state_of(document) if document is not None else began(entry, now)  # type: ignore[arg-type]
+        before = state_of(name, document) if document is not None else began(entry, now)  # type: ignore[arg-type]
         after = change(before, now)
         is_same = document is not None and after == before
         return Write(after, None if is_same else StoredDocument(after))
