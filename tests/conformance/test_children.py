@@ -701,6 +701,30 @@ def test_a_run_that_waits_for_a_pipeline_that_is_gone_is_named_and_heals(
     assert get_run(engine, run.run_id).status == "COMPLETED"
 
 
+def test_a_pipeline_that_is_gone_is_named_where_its_run_ended_without_an_output(
+    engine: Engine, queue: Queue, unique: str
+) -> None:
+    """A retry begins another one: it would be refused, and the check before the deploy passed."""
+    request = StartRequest("outer", {"name": unique, "count": 2})
+    run = start_run(engine, request).manifest
+
+    def has_begun() -> bool:
+        return get_run(engine, run.run_id).position.children is not None
+
+    drain(engine, queue, until=has_begun)
+    for child in lanes(engine, run):
+        operate(engine, child.run_id, OperationRequest(Operation.CANCEL, actor="ada"))
+    drain(engine, queue)
+    blocked = get_run(engine, run.run_id)
+    lacking = replace(engine, catalog=without("squares"))
+    misfits = list(LiveRunCheck(lacking).misfits(blocked))
+
+    assert blocked.block is not None
+    assert blocked.block.code == "items_missing"
+    assert [(one.step, one.code) for one in misfits] == [("squares", "step_unknown")]
+    assert list(LiveRunCheck(engine).misfits(blocked)) == []
+
+
 def start(engine: Engine, name: str, count: int = COUNT) -> Manifest:
     return start_run(engine, StartRequest("squares", {"name": name, "count": count})).manifest
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from leasehold.attempt.values import load
 from leasehold.domain.checkpoint import KeptValue
+from leasehold.domain.children import ITEMS_MISSING
 from leasehold.domain.dispatch import dispatch_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.lifecycle.start import NewRun
@@ -387,8 +388,10 @@ def _steps_ahead(run: Manifest) -> Sequence[str]:
 
 
 def _has_child(run: Manifest) -> bool:
-    """Return whether the run of another pipeline that it stands at has begun."""
+    """Return whether the run of another pipeline has begun, and no retry is to begin another."""
     place = run.place_with_children
+    if run.block is not None and run.block.code == ITEMS_MISSING:
+        return False
     return run.position.children is not None and place is not None and bool(place.child)
 
 
