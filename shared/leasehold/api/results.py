@@ -74,7 +74,7 @@ class CallReport(ResponseModel):
             key=call.key,
             type=call.type,
             keep=bool(call.keep),
-            result=None if text is None else pydantic_core.from_json(text),
+            result=None if text is None else _value_of(text),
             is_large=text is None and not call.is_open,
             is_open=bool(call.is_open),
             at=call.at,
@@ -83,6 +83,14 @@ class CallReport(ResponseModel):
             bytes=call.text_bytes,
             spend=call.spend,
         )
+
+
+def _value_of(text: str) -> Any:
+    """Return the value of a JSON text; of one that was edited, or damaged, the text itself."""
+    try:
+        return pydantic_core.from_json(text)
+    except ValueError:
+        return text
 
 
 class CallsResponse(ResponseModel):

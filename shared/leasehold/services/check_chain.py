@@ -123,9 +123,9 @@ def misfit_at(
         pipeline = catalog.pipeline(place.child)
         return misfit_at(catalog, checks, pipeline.places, pipeline.plan[0], text)
     if place is not None and place.each is not None:
-        items = pydantic_core.from_json(text)
-        if not isinstance(items, list):
-            return Misfit("list", "it is not a list, as `Each` needs", (), 1)
+        items = _items_in(text)
+        if isinstance(items, Misfit):
+            return items
         if place.each.batch == 1:
             found = (
                 (number, _misfit(catalog, checks, place.step_type, _text(item)))
@@ -138,6 +138,15 @@ def misfit_at(
             return replace(misfit, problem=f"item {number}: {misfit.problem}")
     types = (place and place.parallel) or (step_type_at(places, name),)
     return next(filter(None, (_misfit(catalog, checks, one, text) for one in types)), None)
+
+
+def _items_in(text: str) -> list[Any] | Misfit:
+    try:
+        items = pydantic_core.from_json(text)
+    except ValueError:
+        return Misfit("list", "it is not JSON: it was edited, or damaged", (), 1)
+    is_list = isinstance(items, list)
+    return items if is_list else Misfit("list", "it is not a list, as `Each` needs", (), 1)
 
 
 def _text(item: Any) -> str:
