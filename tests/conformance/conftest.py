@@ -2,22 +2,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.folder_identity import IDENTITY
-from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import load_catalog
 from leasehold.domain.stored import Ref
 from leasehold.ports.artifacts import Artifacts
 from leasehold.ports.documents import Documents
 from leasehold.services.engine import Engine
+from tests.api.in_process import sample
 from tests.conformance.stores import ARTIFACTS, DOCUMENTS
-from tests.worlds.builders import environ_of
 from tests.worlds.emulators import need_firestore
-from tests.worlds.engines import engine_on_store
+from tests.worlds.engines import OpenEngine, Runs, engine_on_store, marked
 
 
 @pytest.fixture(scope="module", params=DOCUMENTS)
@@ -70,13 +69,18 @@ def label(unique: str) -> str:
 
 
 @pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    """Work on the store with the sample catalog; deliveries stay as a test wrote them."""
-    with engine_on_store(
-        environ_of(tmp_path),
-        catalog=load_catalog("tests.api.in_process.sample"),
-        documents=documents,
-        tasks=InProcessTasks(SystemClock()),
-        announces_by_hand=True,
-    ) as engine:
-        yield engine
+def open_engine(documents: Documents, tmp_path: Path) -> Iterator[OpenEngine]:
+    """Opens engines on the store, each as another process; all end with the test."""
+    with ExitStack() as opened:
+
+        def open_(catalog: Runs, **given: Any) -> Engine:
+            return opened.enter_context(engine_on_store(documents, tmp_path, catalog, **given))
+
+        yield open_
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, open_engine: OpenEngine) -> Engine:
+    """An engine on the store; it runs the sample's catalog, where no mark says another."""
+    catalog, settings = marked(request, sample)
+    return open_engine(catalog, **settings)

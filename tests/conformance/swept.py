@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import count, islice
-from pathlib import Path
 from typing import Any
 
 from leasehold.adapters.clock import SystemClock
-from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle.start import SHARDS
@@ -18,10 +16,8 @@ from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_documen
 from leasehold.domain.stored import Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
-from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.worlds.builders import environ_of, new_run
+from tests.worlds.builders import new_run
 
 EARLIER = timedelta(minutes=10)
 
@@ -49,17 +45,6 @@ class Queue:
     def exists(self, _: Task) -> bool:
         self._on_look()
         return True
-
-
-def engine_of(documents: Documents, clock: Clock, queue: Queue, folder: Path) -> Iterator[Engine]:
-    """Yield an engine on a store of which nothing is due; then nothing is again."""
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    environ = environ_of(folder)
-    yield boot(environ, catalog=catalog, documents=documents, clock=clock, tasks=queue).engine
-    for shard in range(SHARDS):
-        equal = {"shard": shard}
-        for found in documents.query(Query("runs", order_by="alarmAt", equal=equal, limit=1000)):
-            documents.delete(found.ref)
 
 
 def ids_of(shard: int, how_many: int, prefix: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +16,14 @@ from leasehold.domain.manifest import to_document
 from leasehold.domain.stored import Ref, Write, make, replace
 from leasehold.domain.trace import TraceEvent
 from leasehold.ports.documents import Documents, Query
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, arrive
 from leasehold.services.explain_run import explain_run
 from leasehold.services.lowered_limits import in_force, lower, lowered_now
 from leasehold.services.read_runs import timeline_of
 from tests.conformance.test_limits import AT_WORK, GO, World, step
-from tests.worlds.builders import environ_of
-from tests.worlds.engines import engine_on_store
 
-pytestmark = pytest.mark.one_store
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog(__name__)]
 
 FOUR = Limit("model:{given.model}", at_once=4, adaptive=True)
 RATE = Limit("rate:{given.model}", per_minute=4, adaptive=True)
@@ -79,16 +75,6 @@ STEPS = Registry(
 PIPELINES = Registry(
     "pipelines", [PipelineEntry(name=one.step_type, steps=(one.step_type,)) for one in STEPS]
 )
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = environ_of(tmp_path)
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    with engine_on_store(
-        settings, catalog=catalog, documents=documents, announces_by_hand=True
-    ) as engine:
-        yield engine
 
 
 @pytest.fixture

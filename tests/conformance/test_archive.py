@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,6 @@ from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.stored import Ref, Write, replace
 from leasehold.errors import StoreUnavailableError, UnknownRunError
 from leasehold.ports.artifacts import Artifacts
-from leasehold.ports.documents import Documents
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.remote_workers.manage_lease import (
     LeaseCredentials,
@@ -41,10 +39,9 @@ from leasehold.services.purge import delete_run
 from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.conformance.remote_step import engine_of_remote_step
 from tests.worlds.builders import at_position
 
-pytestmark = pytest.mark.one_store
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.remote_step")]
 
 LARGE = '["' + "x" * 40_000 + '"]'
 TEXT = b"A line that comes again and again.\n" * 2_000
@@ -89,11 +86,10 @@ def happened() -> list[str]:
 
 
 @pytest.fixture
-def engine(documents: Documents, tmp_path: Path, happened: list[str]) -> Iterator[Engine]:
+def engine(engine: Engine, happened: list[str]) -> Engine:
     """An engine whose runs are announced on one channel."""
-    with engine_of_remote_step(documents, tmp_path) as engine:
-        rules = replace(engine.rules, channels_for=lambda _pipeline, _event: ("team",))
-        yield replace(engine, rules=rules, events=Bus(happened))
+    rules = replace(engine.rules, channels_for=lambda _pipeline, _event: ("team",))
+    return replace(engine, rules=rules, events=Bus(happened))
 
 
 def meeting(engine: Engine, meet: Meet) -> Engine:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import cast
 
@@ -21,7 +20,6 @@ import pytest
 from leasehold import Child, PipelineEntry, Registry
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.children import item_ref, items_of
 from leasehold.domain.effect import Task
@@ -45,9 +43,11 @@ from leasehold.services.read_children import read_children
 from leasehold.services.read_runs import RunFilter, get_run, list_summaries, run_mark
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
+from tests.api.each import lists
 from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.conformance.changed_code import IS_GONE
 from tests.worlds.builders import let_pass
+from tests.worlds.engines import OpenEngine
 from tests.worlds.wrapped import AnswerLost, Wrapped
 
 pytestmark = pytest.mark.one_store
@@ -85,18 +85,10 @@ def queue() -> Queue:
 
 
 @pytest.fixture
-def engine(documents: Documents, tmp_path: Path, queue: Queue) -> Iterator[Engine]:
+def engine(open_engine: OpenEngine, queue: Queue) -> Engine:
     """Work as functions do: each step by its own task."""
-    bundle = boot(
-        {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts", "LEASEHOLD_ISOLATION": "inline"},
-        catalog=Catalog(STEPS, PIPELINES),
-        documents=documents,
-        tasks=queue,
-        announces_by_hand=True,
-    )
-    process = replace(bundle.engine.process, may_continue=lambda: False)
-    yield replace(bundle.engine, process=process)
-    bundle.engine.leases.close()
+    engine = open_engine(lists, tasks=queue)
+    return replace(engine, process=replace(engine.process, may_continue=lambda: False))
 
 
 @pytest.mark.each_store

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from leasehold.domain.notes import ThreadStack
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import replace
 from leasehold.errors import LeaseHeldError, LeaseLostError, NothingToClaimError
-from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import ClaimedStep, acquire_run, claim_step
 from leasehold.remote_workers.manage_lease import (
@@ -33,11 +31,11 @@ from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from tests.worlds.builders import at_position
-from tests.worlds.engines import engine_on_store
+from tests.worlds.engines import OpenEngine
 
 
 @pytest.fixture
-def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine]:
+def engine(open_engine: OpenEngine, unique: str) -> Engine:
     """An engine whose step type no other test has; the store is the module's."""
     entry = StepDispatchEntry(
         step_type=unique,
@@ -45,13 +43,8 @@ def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine
         agent_timeout=timedelta(minutes=1),
         dispatch_deadline=timedelta(minutes=2),
     )
-    catalog = Catalog(
-        steps=Registry("dispatch", [entry]),
-        pipelines=Registry("pipelines", [PipelineEntry(name=unique, steps=(unique,))]),
-    )
-    environ: Mapping[str, str] = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    with engine_on_store(environ, catalog=catalog, documents=documents) as engine:
-        yield engine
+    pipeline = PipelineEntry(name=unique, steps=(unique,))
+    return open_engine(Catalog(Registry("dispatch", [entry]), Registry("pipelines", [pipeline])))
 
 
 @pytest.fixture

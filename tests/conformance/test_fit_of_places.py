@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from leasehold import (
     TrialPolicy,
     Wait,
 )
-from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.children import Children
@@ -37,7 +35,6 @@ from leasehold.errors import (
     DamagedFileError,
     OutputGoneError,
 )
-from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.catalog_fit import (
     GivenValue,
@@ -50,7 +47,8 @@ from leasehold.services.catalog_fit import (
 from leasehold.services.engine import Engine, change_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.changed_code import IS_GONE
-from tests.worlds.builders import at_position, environ_of, new_run
+from tests.worlds.builders import at_position, new_run
+from tests.worlds.engines import OpenEngine
 
 pytestmark = pytest.mark.one_store
 
@@ -135,19 +133,10 @@ def catalog_without(*names: str) -> Catalog:
     return Catalog(Registry("dispatch", steps), NO_PIPELINES)
 
 
-Opened = Callable[[Catalog], Engine]
-
-
 @pytest.fixture
-def opened(documents: Documents, tmp_path: Path) -> Opened:
-    """Starts a process with a catalog."""
-    return lambda catalog: boot(environ_of(tmp_path), catalog=catalog, documents=documents).engine
-
-
-@pytest.fixture
-def start(opened: Opened) -> Callable[..., Manifest]:
+def start(open_engine: OpenEngine) -> Callable[..., Manifest]:
     """Starts a run with the catalog as it is."""
-    engine = opened(catalog_with())
+    engine = open_engine(catalog_with())
 
     def begin(pipeline: str, **options: Any) -> Manifest:
         return start_run(engine, StartRequest(pipeline, {"text": "x"}, **options)).manifest
@@ -178,9 +167,9 @@ def found(engine: Engine, run: Manifest) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("pipeline", [PLACES, AT_ONCE, LOOPED], ids=lambda one: one.name)
 def test_a_run_fits_the_catalog_that_began_it_wherever_it_stands(
-    opened: Opened, start: Start, pipeline: PipelineEntry
+    open_engine: OpenEngine, start: Start, pipeline: PipelineEntry
 ) -> None:
-    run, engine = start(pipeline.name, max_retries=7), opened(catalog_with())
+    run, engine = start(pipeline.name, max_retries=7), open_engine(catalog_with())
 
     places = {step: found(engine, standing_at(run, step)) for step in pipeline.plan}
 
@@ -188,7 +177,7 @@ def test_a_run_fits_the_catalog_that_began_it_wherever_it_stands(
 
 
 def test_at_a_wait_no_code_runs_and_nothing_that_was_given_is_needed(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
     """It has the queue and the limits of a step beside it, which may be another one by then."""
 
@@ -196,7 +185,10 @@ def test_at_a_wait_no_code_runs_and_nothing_that_was_given_is_needed(
         raise ArtifactNotFoundError(name="a", store="the test")
 
     run = standing_at(start("places"), "approval")
-    others = opened(catalog_with(cut={**GONE, "max_retries": 9})), opened(catalog_without("cut"))
+    others = (
+        open_engine(catalog_with(cut={**GONE, "max_retries": 9})),
+        open_engine(catalog_without("cut")),
+    )
 
     looks = [[*LiveRunCheck(engine, lost).misfits(run)] for engine in others]
 
@@ -204,13 +196,15 @@ def test_at_a_wait_no_code_runs_and_nothing_that_was_given_is_needed(
     assert refused(lambda: check_retry(others[1], run)) is None
 
 
-def test_what_the_catalog_lacks_is_said_with_what_it_has(opened: Opened, start: Start) -> None:
+def test_what_the_catalog_lacks_is_said_with_what_it_has(
+    open_engine: OpenEngine, start: Start
+) -> None:
     """A place of a later version has no step type that is known here: it goes by its name."""
     run = start("places")
     of_later = replace(run, places={**(run.places or {}), "shorten": make(Place, step_type="")})
 
     looks = [
-        next(LiveRunCheck(opened(catalog)).misfits(standing_at(one, step)))
+        next(LiveRunCheck(open_engine(catalog)).misfits(standing_at(one, step)))
         for one, step, catalog in (
             (of_later, "shorten", catalog_with()),
             (run, "draft", catalog_without(*HANDLERS)),
@@ -229,38 +223,40 @@ def test_what_the_catalog_lacks_is_said_with_what_it_has(opened: Opened, start: 
     ]
 
 
-def test_of_a_step_that_is_gone_nothing_else_is_said(opened: Opened, start: Start) -> None:
-    engine = opened(catalog_without("split"))
+def test_of_a_step_that_is_gone_nothing_else_is_said(open_engine: OpenEngine, start: Start) -> None:
+    engine = open_engine(catalog_without("split"))
 
     assert found(engine, start("lists")) == [("split", "step_unknown")]
 
 
 def test_a_child_that_has_begun_needs_its_parents_own_steps_alone(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
     """It keeps its plan and has taken its input; the place has the queue of a step beside it."""
     before = standing_at(start("places"), "inner")
     begun = with_children(before, "child")
-    takes_parcels = opened(catalog_with(bind=TAKES_PARCELS))
+    takes_parcels = open_engine(catalog_with(bind=TAKES_PARCELS))
 
     assert found(takes_parcels, before) == [("inner", "input_mismatch")]
     assert found(takes_parcels, begun) == []
-    assert found(opened(catalog_without()), begun) == []
-    assert found(opened(catalog_without("cut")), begun) == [("inner", "step_unknown")]
-    assert found(opened(catalog_with(send=GONE)), begun) == [("send", "handler_unavailable")]
+    assert found(open_engine(catalog_without()), begun) == []
+    assert found(open_engine(catalog_without("cut")), begun) == [("inner", "step_unknown")]
+    assert found(open_engine(catalog_with(send=GONE)), begun) == [("send", "handler_unavailable")]
 
 
 def test_a_list_that_has_begun_needs_its_step_for_the_items_to_come(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
     begun = with_children(standing_at(start("lists"), "bind", "[]"), "each")
 
-    assert ("bind", "handler_unavailable") in found(opened(catalog_with(bind=GONE)), begun)
+    assert ("bind", "handler_unavailable") in found(open_engine(catalog_with(bind=GONE)), begun)
 
 
-def test_a_gate_is_called_here_also_where_its_step_is_remote(opened: Opened, start: Start) -> None:
+def test_a_gate_is_called_here_also_where_its_step_is_remote(
+    open_engine: OpenEngine, start: Start
+) -> None:
     gone = GateEntry(name="gone", check=IS_GONE)
-    engine = opened(catalog_with(gone, mail={**REMOTE, "gates": ("gone",)}))
+    engine = open_engine(catalog_with(gone, mail={**REMOTE, "gates": ("gone",)}))
 
     assert found(engine, start("looped")) == [("mail", "handler_unavailable")]
 
@@ -276,19 +272,19 @@ def test_a_gate_is_called_here_also_where_its_step_is_remote(opened: Opened, sta
     ids=lambda error: error.code,
 )
 def test_a_value_that_is_lost_is_said(
-    opened: Opened, start: Start, error: Exception, handler: Mapping[str, Any]
+    open_engine: OpenEngine, start: Start, error: Exception, handler: Mapping[str, Any]
 ) -> None:
     def lost(_: GivenValue) -> str:
         raise error
 
     run = standing_at(start("looped"), "mail")
-    looks = LiveRunCheck(opened(catalog_with(mail=handler)), lost).misfits(run)
+    looks = LiveRunCheck(open_engine(catalog_with(mail=handler)), lost).misfits(run)
 
     assert ("mail", "input_missing") in [(one.step, one.code) for one in looks]
 
 
 def test_the_value_that_is_taken_next_is_asked_for_by_its_source(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
     """An output that waits for a decision, the one before the step, or the input of the run."""
     asked: list[tuple[str | None, str]] = []
@@ -301,7 +297,7 @@ def test_the_value_that_is_taken_next_is_asked_for_by_its_source(
     skipped = standing_at(run, "mail")
     skipped = replace(skipped, steps={**skipped.steps, "judge": run.steps["judge"]})
     last = standing_at(run, "mail", LETTER)  # there is no step behind it that could take that
-    look = LiveRunCheck(opened(catalog_with()), load)
+    look = LiveRunCheck(open_engine(catalog_with()), load)
 
     for one in (run, standing_at(run, "mail"), standing_at(run, "draft", LETTER), skipped, last):
         list(look.misfits(one))
@@ -316,10 +312,10 @@ def test_the_value_that_is_taken_next_is_asked_for_by_its_source(
 
 
 def test_a_deadline_that_was_that_of_a_request_is_no_limit_that_changed(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
-    run, engine = start("looped"), opened(catalog_with())
-    slower = opened(catalog_with(draft={"agent_timeout": timedelta(seconds=90)}))
+    run, engine = start("looped"), open_engine(catalog_with())
+    slower = open_engine(catalog_with(draft={"agent_timeout": timedelta(seconds=90)}))
     dispatch = replace(run.position.dispatch, deadline_s=100)
     sources = {**dispatch.sources, "dispatchDeadline": "request"}
     of_request = at_position(run, dispatch=replace(dispatch, sources=sources))
@@ -330,10 +326,10 @@ def test_a_deadline_that_was_that_of_a_request_is_no_limit_that_changed(
 
 
 def test_the_steps_of_a_further_trial_are_ahead_and_those_before_the_trials_are_not(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
-    run, engine = start("looped"), opened(catalog_with(cut=GONE))
-    before_it = opened(catalog_with(draft=GONE))
+    run, engine = start("looped"), open_engine(catalog_with(cut=GONE))
+    before_it = open_engine(catalog_with(draft=GONE))
 
     assert found(engine, standing_at(run, "judge")) == [("cut", "handler_unavailable")]
     assert found(engine, standing_at(run, "mail")) == []
@@ -341,9 +337,9 @@ def test_the_steps_of_a_further_trial_are_ahead_and_those_before_the_trials_are_
 
 
 def test_a_run_that_moves_on_while_all_are_read_is_looked_at_once(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
-    run, engine = start("lists"), opened(catalog_with())
+    run, engine = start("lists"), open_engine(catalog_with())
     arrive = partial(lifecycle.arrive, rules=engine.rules, generation=1, lease_id="1", holder="a")
     looked_at = []
 
@@ -379,14 +375,14 @@ def refused(check: Callable[[], object]) -> tuple[str, str] | None:
     ],
 )
 def test_an_approval_asks_whether_the_step_behind_the_output_can_take_it(
-    opened: Opened,
+    open_engine: OpenEngine,
     start: Start,
     pipeline: str,
     step: str,
     changes: Mapping[str, Any],
     problem: tuple[str, str] | None,
 ) -> None:
-    run, engine = standing_at(start(pipeline), step, LETTER), opened(catalog_with(**changes))
+    run, engine = standing_at(start(pipeline), step, LETTER), open_engine(catalog_with(**changes))
 
     assert refused(lambda: check_approval(engine, run)) == problem
 
@@ -407,7 +403,7 @@ def test_an_approval_asks_whether_the_step_behind_the_output_can_take_it(
     ],
 )
 def test_an_edited_output_is_that_of_its_step_and_the_next_one_has_to_take_it(
-    opened: Opened,
+    open_engine: OpenEngine,
     start: Start,
     edited: str | None,
     lacks: Sequence[str],
@@ -415,7 +411,7 @@ def test_an_edited_output_is_that_of_its_step_and_the_next_one_has_to_take_it(
     problem: tuple[str, str] | None,
 ) -> None:
     run = standing_at(start("places"), "draft", LETTER)
-    engine = opened(catalog_without(*lacks) if lacks else catalog_with(**changes))
+    engine = open_engine(catalog_without(*lacks) if lacks else catalog_with(**changes))
 
     assert refused(lambda: check_approval(engine, run, edited)) == problem
 
@@ -436,13 +432,13 @@ def test_an_edited_output_is_that_of_its_step_and_the_next_one_has_to_take_it(
     ],
 )
 def test_a_recreation_asks_what_its_first_step_is_given_and_whether_those_behind_it_can_run(
-    opened: Opened,
+    open_engine: OpenEngine,
     start: Start,
     from_step: str,
     changes: Mapping[str, Any],
     problem: tuple[str, str] | None,
 ) -> None:
-    run, engine = standing_at(start("places"), "inner"), opened(catalog_with(**changes))
+    run, engine = standing_at(start("places"), "inner"), open_engine(catalog_with(**changes))
     new = new_run("r-new", plan=PLACES.plan, places=PLACES.places)
     given = KeptValue(text='{"weight":1}')
 
@@ -450,20 +446,20 @@ def test_a_recreation_asks_what_its_first_step_is_given_and_whether_those_behind
 
 
 def test_a_recreation_does_not_look_at_what_the_old_run_never_had(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
     """That it is missing, the recreation itself says."""
     run = standing_at(start("looped"), "mail")
     new = new_run("r-new", plan=("draft", "fold", "mail"))
-    engine = opened(catalog_with(mail=TAKES_PARCELS))
+    engine = open_engine(catalog_with(mail=TAKES_PARCELS))
 
     assert refused(lambda: check_recreation(engine, run, new, "mail", KeptValue(text="1"))) is None
 
 
 def test_an_output_that_is_lost_is_not_needed_where_a_wait_follows(
-    opened: Opened, start: Start
+    open_engine: OpenEngine, start: Start
 ) -> None:
-    run, engine = standing_at(start("places"), "shorten"), opened(catalog_with())
+    run, engine = standing_at(start("places"), "shorten"), open_engine(catalog_with())
     lost = replace(run.steps["shorten"], output_ref="r-1/nowhere.json")
     run = replace(run, steps={**run.steps, "shorten": lost})
     new = new_run("r-new", plan=PLACES.plan, places=PLACES.places)

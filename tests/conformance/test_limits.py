@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +30,6 @@ from leasehold.domain.stored import Document, Ref, Write, replace
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.ports.documents import Documents, Query
 from leasehold.presentation.run_state import state_and_reason, step_line
-from leasehold.registry.pipelines import Catalog
 from leasehold.services import slots
 from leasehold.services.engine import Engine, change_run
 from leasehold.services.execute_step import Hint, arrive, execute_step
@@ -42,11 +40,10 @@ from leasehold.services.read_runs import RunFilter, get_run, list_summaries
 from leasehold.services.slots import Share
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.worlds.builders import at_position, environ_of, let_pass
-from tests.worlds.engines import engine_on_store
+from tests.worlds.builders import at_position, let_pass
 from tests.worlds.wrapped import Overtaken
 
-pytestmark = pytest.mark.one_store
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog(__name__, PIPELINE_MIN_BACKOFF_S="0.01")]
 
 #: What handlers are let go by, and what they say once they work, by the name in their input.
 GO: dict[str, threading.Event] = {}
@@ -132,16 +129,6 @@ STEPS = Registry(
 PIPELINES = Registry(
     "pipelines", [PipelineEntry(name=one.step_type, steps=(one.step_type,)) for one in STEPS]
 )
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = environ_of(tmp_path, PIPELINE_MIN_BACKOFF_S="0.01")
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    with engine_on_store(
-        settings, catalog=catalog, documents=documents, announces_by_hand=True
-    ) as engine:
-        yield engine
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,16 @@ from typing import Any
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
-from leasehold.ports.documents import Documents
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.worlds.engines import engine_on_store
 
-pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
+pytestmark = [
+    pytest.mark.sandboxed,
+    pytest.mark.one_store,
+    pytest.mark.catalog(__name__, PIPELINE_MIN_BACKOFF_S="0.01"),
+]
 
 _ITEMS = 24
 _AT_ONCE = 4
@@ -92,14 +92,6 @@ STEPS = Registry(
 PIPELINES = Registry(
     "pipelines", [PipelineEntry(name=one.step_type, steps=(one.step_type,)) for one in STEPS]
 )
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/a", "PIPELINE_MIN_BACKOFF_S": "0.01"}
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
-        yield engine
 
 
 @pytest.mark.parametrize("pipeline", ["maps", "maps_in_a_loop"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,13 +20,11 @@ from leasehold import (
     StepDispatchEntry,
     TrialPolicy,
 )
-from leasehold.bootstrap import boot
 from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.stored import Write
-from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import claim_step
 from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step
@@ -40,6 +36,7 @@ from leasehold.services.explain_run import explain_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import RunFilter, get_run, list_runs
 from leasehold.services.start_run import StartRequest, start_run
+from tests.worlds.engines import OpenEngine
 
 pytestmark = pytest.mark.one_store
 
@@ -99,25 +96,12 @@ def catalog_of(*pipelines: PipelineEntry, **of_cut: Any) -> Catalog:
 
 
 LETTER = PipelineEntry(name="letter", steps=STEPS)
-Opened = Callable[[Catalog], Engine]
 
 
-@pytest.fixture
-def opened(documents: Documents, tmp_path: Path) -> Iterator[Opened]:
-    """Starts a process with a catalog."""
+@pytest.fixture(autouse=True)
+def forget() -> None:
     PAID.clear()
     BROKEN.clear()
-    bundles = []
-
-    def start(catalog: Catalog) -> Engine:
-        environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", "LEASEHOLD_ISOLATION": "inline"}
-        bundles.append(boot(environ, catalog=catalog, documents=documents))
-        return bundles[-1].engine
-
-    yield start
-    for bundle in bundles:
-        bundle.processes.close()
-        bundle.engine.leases.close()
 
 
 def started(engine: Engine, given: Any, unique: str, pipeline: str = "letter") -> Manifest:
@@ -136,8 +120,8 @@ def settled(engine: Engine, run: Manifest) -> Manifest:
     return run
 
 
-def test_each_place_has_its_own_output(opened: Opened, unique: str) -> None:
-    engine = opened(catalog_of(LETTER, agent_timeout=timedelta(seconds=40)))
+def test_each_place_has_its_own_output(open_engine: OpenEngine, unique: str) -> None:
+    engine = open_engine(catalog_of(LETTER, agent_timeout=timedelta(seconds=40)))
     run = attempt(engine, started(engine, "letter", unique).run_id)
     at_shorten = run.position.dispatch
 
@@ -156,9 +140,11 @@ def test_each_place_has_its_own_output(opened: Opened, unique: str) -> None:
 
 
 def test_a_run_says_what_its_names_are_and_a_run_without_names_says_nothing(
-    opened: Opened, unique: str
+    open_engine: OpenEngine, unique: str
 ) -> None:
-    engine = opened(catalog_of(LETTER, PipelineEntry(name="plain", steps=("write", Step("cut")))))
+    engine = open_engine(
+        catalog_of(LETTER, PipelineEntry(name="plain", steps=("write", Step("cut"))))
+    )
 
     named = engine.documents.get(run_ref(started(engine, "a", unique).run_id))
     plain = engine.documents.get(run_ref(started(engine, "a", unique, "plain").run_id))
@@ -173,8 +159,8 @@ def test_a_run_says_what_its_names_are_and_a_run_without_names_says_nothing(
     assert "places" not in plain.document
 
 
-def test_a_gate_of_the_type_judges_each_place(opened: Opened, unique: str) -> None:
-    engine = opened(catalog_of(LETTER, gates=("short",)))
+def test_a_gate_of_the_type_judges_each_place(open_engine: OpenEngine, unique: str) -> None:
+    engine = open_engine(catalog_of(LETTER, gates=("short",)))
     run = settled(engine, started(engine, "letters", unique))
 
     assert (run.status, run.position.step) == ("BLOCKED", "shorten")
@@ -185,8 +171,8 @@ def test_a_gate_of_the_type_judges_each_place(opened: Opened, unique: str) -> No
     assert get_run(engine, run.run_id).position.step == "shorten-more"
 
 
-def test_a_run_is_recreated_from_a_name(opened: Opened, unique: str) -> None:
-    engine = opened(catalog_of(LETTER))
+def test_a_run_is_recreated_from_a_name(open_engine: OpenEngine, unique: str) -> None:
+    engine = open_engine(catalog_of(LETTER))
     BROKEN.append("shorten-more")
     dead = settled(engine, started(engine, "letter", unique))
     BROKEN.clear()
@@ -201,7 +187,7 @@ def test_a_run_is_recreated_from_a_name(opened: Opened, unique: str) -> None:
     assert (done.status, PAID) == ("COMPLETED", ["shorten", "shorten-more"])
 
 
-def test_trials_run_between_names(opened: Opened, unique: str) -> None:
+def test_trials_run_between_names(open_engine: OpenEngine, unique: str) -> None:
     looped = PipelineEntry(
         name="looped",
         steps=(
@@ -212,7 +198,7 @@ def test_trials_run_between_names(opened: Opened, unique: str) -> None:
         ),
         trials=TrialPolicy(author="first", reviewer="judge", max_trials=2),
     )
-    engine = opened(catalog_of(looped))
+    engine = open_engine(catalog_of(looped))
 
     done = settled(engine, started(engine, "letter", unique, "looped"))
 
@@ -221,8 +207,8 @@ def test_trials_run_between_names(opened: Opened, unique: str) -> None:
     assert PAID == ["first", "last"] * 2
 
 
-def test_a_remote_worker_claims_a_place_by_its_type(opened: Opened, unique: str) -> None:
-    engine = opened(catalog_of(LETTER, handler="remote"))
+def test_a_remote_worker_claims_a_place_by_its_type(open_engine: OpenEngine, unique: str) -> None:
+    engine = open_engine(catalog_of(LETTER, handler="remote"))
     run = attempt(engine, started(engine, f"letter {unique}", unique).run_id)
 
     assert (run.claimable, run.current_step) == ("cut", "shorten")
@@ -235,10 +221,10 @@ def test_a_remote_worker_claims_a_place_by_its_type(opened: Opened, unique: str)
 
 
 def test_a_worker_that_does_not_know_names_blocks_the_run_and_one_that_does_goes_on(
-    opened: Opened, unique: str
+    open_engine: OpenEngine, unique: str
 ) -> None:
     """It sees a step that its catalog has not, as the name of a place is never a step type."""
-    new = opened(catalog_of(LETTER))
+    new = open_engine(catalog_of(LETTER))
     run = attempt(new, started(new, "letter", unique).run_id)
 
     def as_before(document: Any, _: Any) -> Write[None]:
@@ -248,7 +234,7 @@ def test_a_worker_that_does_not_know_names_blocks_the_run_and_one_that_does_goes
     assert found is not None
     new.documents.transact(run_ref(run.run_id), as_before)  # as a version without them reads it
     generation = run.position.dispatch.generation
-    outcome = execute_step(opened(catalog_of()), Hint(run.run_id, generation))
+    outcome = execute_step(open_engine(catalog_of()), Hint(run.run_id, generation))
     new.documents.transact(run_ref(run.run_id), lambda *_: Write(None, dict(found.document)))
 
     assert outcome == "step_unknown"
@@ -257,12 +243,12 @@ def test_a_worker_that_does_not_know_names_blocks_the_run_and_one_that_does_goes
 
 
 def test_a_name_whose_step_type_is_gone_does_not_fit_the_catalog(
-    opened: Opened, unique: str
+    open_engine: OpenEngine, unique: str
 ) -> None:
-    engine = opened(catalog_of(LETTER))
+    engine = open_engine(catalog_of(LETTER))
     run = started(engine, "letter", unique)
     steps = Registry("dispatch", [one for one in engine.catalog.steps if one.step_type != "cut"])
-    other = opened(Catalog(steps, Registry("pipelines", [])))
+    other = open_engine(Catalog(steps, Registry("pipelines", [])))
 
     assert list(LiveRunCheck(engine).misfits(run)) == []
     assert [(one.step, one.code) for one in LiveRunCheck(other).misfits(run)] == [
@@ -272,8 +258,8 @@ def test_a_name_whose_step_type_is_gone_does_not_fit_the_catalog(
 
 
 @pytest.mark.each_store
-def test_lists_why_and_the_ledger_have_the_names(opened: Opened, unique: str) -> None:
-    engine = opened(catalog_of(LETTER))
+def test_lists_why_and_the_ledger_have_the_names(open_engine: OpenEngine, unique: str) -> None:
+    engine = open_engine(catalog_of(LETTER))
     run = attempt(engine, started(engine, "letter", unique).run_id)
     page = list_runs(engine, RunFilter(label=f"of:{unique}"), limit=5, page_token=None)
     why = explain_run(engine, run.run_id, is_gone=lambda _: False)
@@ -291,8 +277,8 @@ def test_lists_why_and_the_ledger_have_the_names(opened: Opened, unique: str) ->
     }
 
 
-def test_limits_are_learnt_from_all_places_of_a_type(opened: Opened, unique: str) -> None:
-    engine = opened(catalog_of(LETTER))
+def test_limits_are_learnt_from_all_places_of_a_type(open_engine: OpenEngine, unique: str) -> None:
+    engine = open_engine(catalog_of(LETTER))
     before = len(LedgerSamples(engine).samples("cut", engine.clock.now() - timedelta(days=1)))
     settled(engine, started(engine, "letter", unique))
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from leasehold import PipelineEntry, Registry
-from leasehold.bootstrap import boot
 from leasehold.bounded_calls import BoundedCalls
 from leasehold.domain.announcement import AnnouncedEvent
 from leasehold.domain.delivery import Delivery, delivery_ref
@@ -24,7 +22,7 @@ from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import StoredDocument, Write
 from leasehold.errors import StoreUnavailableError
-from leasehold.ports.documents import Documents, Query
+from leasehold.ports.documents import Query
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run
@@ -38,7 +36,7 @@ from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.bounded_sends import BoundedEvents
 from tests.api.in_process.sample import STEPS
-from tests.worlds.builders import environ_of
+from tests.worlds.engines import OpenEngine
 from tests.worlds.queues import CreatedTasks
 
 pytestmark = pytest.mark.one_store
@@ -51,6 +49,17 @@ PIPELINES = Registry(
         PipelineEntry(name="remote", steps=("away",)),
     ],
 )
+
+CHANNELS = Registry(
+    "channels",
+    [
+        LogChannel(name="log"),
+        LogChannel(
+            name="ops", events=(AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED)
+        ),
+    ],
+)
+CATALOG = Catalog(STEPS, PIPELINES, channels=CHANNELS)
 
 CANCEL = OperationRequest(Operation.CANCEL, "ann", "a wrong input")
 
@@ -76,19 +85,10 @@ def logged() -> list[str]:
 
 
 @pytest.fixture
-def engine(documents: Documents, tmp_path: Path, bus: Bus, logged: list[str]) -> Iterator[Engine]:
+def engine(open_engine: OpenEngine, bus: Bus, logged: list[str]) -> Engine:
     """One whose channel `log` gets everything, and `ops` gets urgent events."""
-    urgent = (AnnouncedEvent.RUN_BLOCKED, AnnouncedEvent.RUN_DEAD_LETTERED)
-    channels = [LogChannel(name="log"), LogChannel(name="ops", events=urgent)]
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES, channels=Registry("channels", channels))
-    environ = environ_of(tmp_path)
-    queue: Any = CreatedTasks()
-    bundle = boot(environ, catalog=catalog, documents=documents, tasks=queue)
-    yield replace(
-        bundle.engine, events=bus, listeners=replace(bundle.engine.listeners, log=logged.append)
-    )
-    bundle.processes.close()
-    bundle.engine.leases.close()
+    engine = open_engine(CATALOG, tasks=CreatedTasks())
+    return replace(engine, events=bus, listeners=replace(engine.listeners, log=logged.append))
 
 
 def start(engine: Engine, pipeline: str, label: str = "any") -> str:

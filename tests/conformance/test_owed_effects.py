@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
-from leasehold.bootstrap import boot
 from leasehold.domain import effect, lifecycle
 from leasehold.domain.change import Draft, on_run
 from leasehold.domain.checkpoint import KeptValue
@@ -17,12 +15,10 @@ from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref, to_document
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Write, replace
-from leasehold.ports.documents import Documents
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import sweep
-from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.worlds.builders import environ_of
+from tests.api.in_process import sample
+from tests.worlds.engines import OpenEngine
 from tests.worlds.queues import CreatedTasks
 
 EARLIER = timedelta(minutes=10)
@@ -49,14 +45,10 @@ def queue() -> Queue:
 
 
 @pytest.fixture
-def engine(
-    documents: Documents, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Engine:
+def engine(open_engine: OpenEngine, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine of a later version, whose runs owe announcements."""
     monkeypatch.setattr(effect, "OWED", (*effect.OWED, owed_announcements))
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    environ = environ_of(tmp_path)
-    return boot(environ, catalog=catalog, documents=documents, tasks=queue).engine
+    return open_engine(sample, tasks=queue)
 
 
 def completed(engine: Engine, run_id: str) -> Manifest:

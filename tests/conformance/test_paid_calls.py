@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leasehold.domain.checkpoint import CallCount
-from leasehold.ports.documents import Documents
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.api.once.catalog import GATES, PIPELINES, STEPS
-from tests.worlds.engines import engine_on_store
 from tests.worlds.waiting import until
 
-pytestmark = pytest.mark.one_store
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    catalog = Catalog(STEPS, PIPELINES, GATES)
-    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
-        yield engine
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.api.once.catalog")]
 
 
 @pytest.mark.sandboxed

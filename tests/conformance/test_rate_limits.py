@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,16 +17,17 @@ from leasehold import (
 )
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import RateLimits
-from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock
-from tests.worlds.engines import engine_on_store
 
-pytestmark = pytest.mark.one_store
+pytestmark = [
+    pytest.mark.one_store,
+    pytest.mark.catalog(__name__, PIPELINE_MIN_BACKOFF_S="0.01", PIPELINE_MAX_RETRIES="0"),
+]
 
 
 class Answer:
@@ -73,18 +72,6 @@ STEPS = Registry("dispatch", [_step("sandboxed"), _step("ask", isolation="inline
 PIPELINES = Registry(
     "pipelines", [PipelineEntry(name=step.step_type, steps=(step.step_type,)) for step in STEPS]
 )
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = {
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}",
-        "PIPELINE_MIN_BACKOFF_S": "0.01",
-        "PIPELINE_MAX_RETRIES": "0",
-    }
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
-        yield engine
 
 
 @pytest.mark.sandboxed

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -55,10 +54,10 @@ from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from leasehold.worker.context.once import OnUnknown
 from tests.conformance.test_temporary_files import LosesAnswer
-from tests.worlds.engines import engine_on_store
+from tests.worlds.engines import OpenEngine
 from tests.worlds.wrapped import Wrapped
 
-pytestmark = pytest.mark.one_store
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog(__name__)]
 
 PAID: list[str] = []
 
@@ -111,22 +110,10 @@ PIPELINES = Registry(
 )
 
 
-@contextmanager
-def booted(documents: Documents, folder: Path, catalog: Catalog) -> Iterator[Engine]:
-    environ = {
-        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
-        "LEASEHOLD_ISOLATION": "inline",  # what is paid is counted in this process
-    }
-    with engine_on_store(environ, catalog=catalog, documents=documents) as engine:
-        yield engine
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+@pytest.fixture(autouse=True)
+def forget() -> None:
     PAID.clear()
     TIMES.clear()
-    with booted(documents, tmp_path, Catalog(STEPS, PIPELINES)) as engine:
-        yield engine
 
 
 def begun(engine: Engine, label: str = "x") -> str:
@@ -726,7 +713,7 @@ def test_a_recreated_run_finds_large_results_of_which_the_cancelled_one_was_not_
 
 @pytest.mark.parametrize("plan", [("asks", "finishes"), ("asks_first", "ends")])
 def test_runs_recreated_one_from_another_find_what_the_first_paid_after_a_step_was_renamed(
-    engine: Engine, tmp_path: Path, plan: tuple[str, str]
+    open_engine: OpenEngine, engine: Engine, plan: tuple[str, str]
 ) -> None:
     """Results of a step that is there by its name no longer are not looked for."""
     is_there = plan[0] == "asks"
@@ -737,11 +724,11 @@ def test_runs_recreated_one_from_another_find_what_the_first_paid_after_a_step_w
     second = recreated(engine, old)
     worker(engine, second).once("ask more", pay, "second")
 
-    with booted(engine.documents, tmp_path, catalog) as deployed:
-        third = recreated(deployed, second, None if is_there else plan[0])
-        worker(deployed, third).once("ask", pay, "third")
-        fourth = recreated(deployed, third)
-        ctx = worker(deployed, fourth)
-        got = [ctx.once(key, pay, "fourth") for key in ("ask", "ask more")]
+    deployed = open_engine(catalog)
+    third = recreated(deployed, second, None if is_there else plan[0])
+    worker(deployed, third).once("ask", pay, "third")
+    fourth = recreated(deployed, third)
+    ctx = worker(deployed, fourth)
+    got = [ctx.once(key, pay, "fourth") for key in ("ask", "ask more")]
 
     assert got == (["first 1", "second 2"] if is_there else ["third 3", "fourth 4"])

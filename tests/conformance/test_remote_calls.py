@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,18 +19,11 @@ from leasehold.remote_workers.manage_lease import LeaseCredentials, record_call,
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.conformance.remote_step import engine_of_remote_step
 from tests.worlds.wrapped import Wrapped
 
-pytestmark = pytest.mark.one_store
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.remote_step")]
 
 COST = Spend(tokens=10, usd=0.25)
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    with engine_of_remote_step(documents, tmp_path) as engine:
-        yield engine
 
 
 def leased(engine: Engine) -> LeaseCredentials:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from leasehold.bootstrap import Hooks, boot
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.services.engine import Engine
@@ -29,7 +28,7 @@ from leasehold.services.pauses import pause_step, resume_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance.stores import DOCUMENTS
-from tests.worlds.builders import environ_of
+from tests.worlds.engines import OpenEngine
 from tests.worlds.queues import CreatedTasks
 
 pytestmark = pytest.mark.one_store
@@ -87,28 +86,17 @@ Opened = Callable[..., World]
 
 
 @pytest.fixture
-def opened(documents: Documents, tmp_path: Path) -> Iterator[Opened]:
+def opened(open_engine: OpenEngine) -> Opened:
     """Opens a function with a catalog, and further variables."""
     MEANWHILE.clear()
     CALLED.clear()
-    bundles = []
 
     def open_(catalog: Catalog, may_continue: bool = True, **environ: str) -> World:
         queue = CreatedTasks()
-        bundle = boot(
-            environ_of(tmp_path, **environ),
-            catalog=catalog,
-            documents=documents,
-            tasks=queue,
-            hooks=Hooks(may_continue=lambda: may_continue, in_request=True),
-        )
-        bundles.append(bundle)
-        return World(bundle.engine, queue)
+        hooks = Hooks(may_continue=lambda: may_continue, in_request=True)
+        return World(open_engine(catalog, tasks=queue, hooks=hooks, **environ), queue)
 
-    yield open_
-    for bundle in bundles:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    return open_
 
 
 @pytest.mark.each_store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ from typing import Any
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
-from leasehold.ports.documents import Documents
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
-from tests.worlds.engines import engine_on_store
+
+pytestmark = pytest.mark.catalog(__name__, PIPELINE_MIN_BACKOFF_S="0.01")
 
 MIB = 1024**2
 
@@ -47,22 +45,19 @@ def _sockets() -> int:
     return sum(str(fd.readlink()).startswith("socket:") for fd in links)
 
 
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    step = StepDispatchEntry(
-        step_type="reads",
-        handler=f"{__name__}:fail_once",
-        agent_timeout=timedelta(minutes=1),
-        dispatch_deadline=timedelta(minutes=2),
-        memory_limit=512 * MIB,
-    )
-    pipeline = PipelineEntry(name="reads", steps=("reads",))
-    catalog = Catalog(
-        steps=Registry("dispatch", [step]), pipelines=Registry("pipelines", [pipeline])
-    )
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", "PIPELINE_MIN_BACKOFF_S": "0.01"}
-    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
-        yield engine
+STEPS = Registry(
+    "dispatch",
+    [
+        StepDispatchEntry(
+            step_type="reads",
+            handler=f"{__name__}:fail_once",
+            agent_timeout=timedelta(minutes=1),
+            dispatch_deadline=timedelta(minutes=2),
+            memory_limit=512 * MIB,
+        )
+    ],
+)
+PIPELINES = Registry("pipelines", [PipelineEntry(name="reads", steps=("reads",))])
 
 
 @pytest.mark.sandboxed

@@ -6,13 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from leasehold import PipelineEntry, Registry, ScheduleEntry, StepContext, StepDispatchEntry
-from leasehold.bootstrap import boot
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.schedule import Fate, ScheduleState, schedule_key, schedule_ref, state_of
@@ -39,7 +37,7 @@ from leasehold.services.schedules import (
     trigger_schedule,
 )
 from leasehold.services.sweep import sweep as sweep_runs
-from tests.worlds.builders import environ_of
+from tests.worlds.engines import OpenEngine
 from tests.worlds.wrapped import AnswerLost, Overtaken
 
 pytestmark = pytest.mark.one_store
@@ -50,10 +48,11 @@ def work(_: StepContext, given: Any) -> Any:
 
 
 Make = Callable[..., Engine]
+EMPTY = Catalog(Registry("dispatch", []), Registry("pipelines", []))
 
 
 @pytest.fixture
-def make(documents: Documents, tmp_path: Path, unique: str) -> Make:
+def make(open_engine: OpenEngine, unique: str) -> Make:
     """Return what makes the engine of a process; its schedule has its own name."""
     step = StepDispatchEntry(
         step_type=unique,
@@ -69,8 +68,7 @@ def make(documents: Documents, tmp_path: Path, unique: str) -> Make:
             pipelines=Registry("pipelines", [PipelineEntry(name=unique, steps=(unique,))]),
             schedules=Registry("schedules", [ScheduleEntry(unique, **fields)]),
         )
-        environ = environ_of(tmp_path)
-        return boot(environ, catalog=catalog, documents=documents).engine
+        return open_engine(catalog)
 
     return engine
 
@@ -463,12 +461,11 @@ def test_a_buffered_time_of_a_schedule_that_changes_its_times_is_skipped_and_sai
 
 
 def test_a_buffered_time_of_a_removed_schedule_waits_for_it_and_is_said(
-    make: Make, unique: str
+    make: Make, open_engine: OpenEngine, unique: str
 ) -> None:
     """As where a schedule is renamed, and named so again."""
     engine, first = one_buffered(make, unique)
-    catalog = Catalog(Registry("dispatch", []), Registry("pipelines", []))
-    without = boot({}, catalog=catalog, documents=engine.documents).engine
+    without = open_engine(EMPTY)
     end(engine, first)
 
     assert attend(without) == []
@@ -482,11 +479,12 @@ def test_a_buffered_time_of_a_removed_schedule_waits_for_it_and_is_said(
     assert state(engine, unique).problem == ""
 
 
-def test_a_removed_schedule_starts_nothing_and_is_shown(make: Make, unique: str) -> None:
+def test_a_removed_schedule_starts_nothing_and_is_shown(
+    make: Make, open_engine: OpenEngine, unique: str
+) -> None:
     due_once(make(), unique)
-    catalog = Catalog(Registry("dispatch", []), Registry("pipelines", []))
-    engine = make()
-    engine = boot({}, catalog=catalog, documents=engine.documents).engine
+    make()
+    engine = open_engine(EMPTY)
 
     assert attend(engine) == []
     assert [one.entry for one in list_schedules(engine) if one.name == unique] == [None]

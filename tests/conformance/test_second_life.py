@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,22 +12,14 @@ from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Ref, Write
 from leasehold.domain.trace import TraceEvent, TraceType, loss_ref
 from leasehold.errors import LeaseLostError
-from leasehold.ports.documents import Documents
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step, release_step
 from leasehold.services.engine import Engine
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
-from tests.conformance.remote_step import engine_of_remote_step
 
-pytestmark = pytest.mark.one_store
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    with engine_of_remote_step(documents, tmp_path) as engine:
-        yield engine
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.remote_step")]
 
 
 def begin(engine: Engine, key: str) -> str:

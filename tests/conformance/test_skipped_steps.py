@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +22,6 @@ from leasehold import (
     StepResult,
     TrialPolicy,
 )
-from leasehold.bootstrap import boot
 from leasehold.domain.lease import fence_of
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.lifecycle import Operation
@@ -32,7 +29,6 @@ from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.manifest_parts import SkippedStep
 from leasehold.domain.timeline import timeline
 from leasehold.errors import ChainError, InvalidRequestError
-from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import claim_step
 from leasehold.remote_workers.manage_lease import LeaseCredentials, complete_step
@@ -42,6 +38,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
+from tests.worlds.engines import OpenEngine
 
 pytestmark = pytest.mark.one_store
 
@@ -119,25 +116,10 @@ def catalog_of(*pipelines: PipelineEntry, **of_triage: Any) -> Catalog:
     )
 
 
-Opened = Callable[[Catalog], Engine]
-
-
-@pytest.fixture
-def opened(documents: Documents, tmp_path: Path) -> Iterator[Opened]:
-    """Starts a process with a catalog."""
+@pytest.fixture(autouse=True)
+def forget() -> None:
     CALLED.clear()
     BROKEN.clear()
-    bundles = []
-
-    def start(catalog: Catalog) -> Engine:
-        environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}", "LEASEHOLD_ISOLATION": "inline"}
-        bundles.append(boot(environ, catalog=catalog, documents=documents))
-        return bundles[-1].engine
-
-    yield start
-    for bundle in bundles:
-        bundle.processes.close()
-        bundle.engine.leases.close()
 
 
 def started(engine: Engine, to: str | None, text: str = "news") -> Manifest:
@@ -166,8 +148,10 @@ def output(run: Manifest, step: str = "publish") -> str:
 
 
 @pytest.mark.each_store
-def test_the_steps_between_are_left_out_and_the_target_gets_the_output(opened: Opened) -> None:
-    engine = opened(catalog_of(NEWS))
+def test_the_steps_between_are_left_out_and_the_target_gets_the_output(
+    open_engine: OpenEngine,
+) -> None:
+    engine = open_engine(catalog_of(NEWS))
 
     done = settled(engine, started(engine, "publish"))
 
@@ -182,8 +166,8 @@ def test_the_steps_between_are_left_out_and_the_target_gets_the_output(opened: O
     assert ledger_of(done).steps.keys() == {"triage", "publish"}
 
 
-def test_a_step_may_skip_to_any_place_that_it_declares_or_to_none(opened: Opened) -> None:
-    engine = opened(catalog_of(NEWS))
+def test_a_step_may_skip_to_any_place_that_it_declares_or_to_none(open_engine: OpenEngine) -> None:
+    engine = open_engine(catalog_of(NEWS))
 
     first = settled(engine, started(engine, "shorten"))
     second = settled(engine, started(engine, None))
@@ -195,11 +179,11 @@ def test_a_step_may_skip_to_any_place_that_it_declares_or_to_none(opened: Opened
     assert "skipped" not in plain.document
 
 
-def test_what_two_steps_skip_is_left_out_and_noted_together(opened: Opened) -> None:
+def test_what_two_steps_skip_is_left_out_and_noted_together(open_engine: OpenEngine) -> None:
     first = Step("triage", skips_to=("tidy",))
     second = Step("tidy", skips_to=("publish",))
     steps = (first, Step("edit", "correct"), second, Step("edit", "shorten"), "publish")
-    engine = opened(catalog_of(PipelineEntry(name="news", steps=steps)))
+    engine = open_engine(catalog_of(PipelineEntry(name="news", steps=steps)))
 
     done = settled(engine, started(engine, "tidy"))
 
@@ -211,8 +195,8 @@ def test_what_two_steps_skip_is_left_out_and_noted_together(opened: Opened) -> N
     )
 
 
-def test_the_trace_says_which_step_skipped_another(opened: Opened) -> None:
-    engine = opened(catalog_of(NEWS))
+def test_the_trace_says_which_step_skipped_another(open_engine: OpenEngine) -> None:
+    engine = open_engine(catalog_of(NEWS))
     done = settled(engine, started(engine, "publish"))
 
     events = [(one.type, one.step, one.detail) for one in timeline(done, [])]
@@ -234,9 +218,9 @@ def test_the_trace_says_which_step_skipped_another(opened: Opened) -> None:
     ],
 )
 def test_a_skip_that_is_not_declared_blocks_and_keeps_the_output(
-    opened: Opened, to: str, finding: str
+    open_engine: OpenEngine, to: str, finding: str
 ) -> None:
-    engine = opened(catalog_of(NEWS))
+    engine = open_engine(catalog_of(NEWS))
 
     blocked = settled(engine, started(engine, to))
     approved = asked(engine, blocked, Operation.APPROVE)
@@ -251,10 +235,10 @@ def test_a_skip_that_is_not_declared_blocks_and_keeps_the_output(
 
 
 def test_a_deploy_that_declares_the_skip_has_the_run_go_on_with_its_output(
-    opened: Opened,
+    open_engine: OpenEngine,
 ) -> None:
-    blocked = settled(old := opened(catalog_of(UNDECLARED)), started(old, "publish"))
-    new = opened(catalog_of(NEWS))
+    blocked = settled(old := open_engine(catalog_of(UNDECLARED)), started(old, "publish"))
+    new = open_engine(catalog_of(NEWS))
 
     looked_at = asked(new, blocked, Operation.RETRY)
     done = settled(new, looked_at)
@@ -266,9 +250,9 @@ def test_a_deploy_that_declares_the_skip_has_the_run_go_on_with_its_output(
 
 
 def test_an_output_that_a_gate_refused_goes_where_it_was_to_go_once_it_is_approved(
-    opened: Opened,
+    open_engine: OpenEngine,
 ) -> None:
-    engine = opened(catalog_of(NEWS))
+    engine = open_engine(catalog_of(NEWS))
     blocked = settled(engine, started(engine, "publish", "bad news"))
 
     done = settled(engine, asked(engine, blocked, Operation.APPROVE))
@@ -278,8 +262,8 @@ def test_an_output_that_a_gate_refused_goes_where_it_was_to_go_once_it_is_approv
     assert (output(done), done.plan) == ("bad news, published", ("triage", "publish"))
 
 
-def test_a_run_is_recreated_behind_the_skip_at_it_and_before_it(opened: Opened) -> None:
-    engine = opened(catalog_of(NEWS))
+def test_a_run_is_recreated_behind_the_skip_at_it_and_before_it(open_engine: OpenEngine) -> None:
+    engine = open_engine(catalog_of(NEWS))
     BROKEN.append("publish")
     dead = settled(engine, started(engine, "publish"))
     BROKEN.clear()
@@ -295,8 +279,8 @@ def test_a_run_is_recreated_behind_the_skip_at_it_and_before_it(opened: Opened) 
     assert at_it.status == "COMPLETED"
 
 
-def test_a_retried_step_may_choose_again(opened: Opened) -> None:
-    engine = opened(catalog_of(NEWS))
+def test_a_retried_step_may_choose_again(open_engine: OpenEngine) -> None:
+    engine = open_engine(catalog_of(NEWS))
     run = started(engine, "shorten", "bad news")
     blocked = settled(engine, run)
 
@@ -306,8 +290,8 @@ def test_a_retried_step_may_choose_again(opened: Opened) -> None:
     assert settled(engine, again).steps["triage"].skip_to == "shorten"
 
 
-def test_a_remote_worker_skips_and_is_refused_where_it_cannot(opened: Opened) -> None:
-    engine = opened(catalog_of(NEWS, handler="remote"))
+def test_a_remote_worker_skips_and_is_refused_where_it_cannot(open_engine: OpenEngine) -> None:
+    engine = open_engine(catalog_of(NEWS, handler="remote"))
     run = started(engine, "publish")
     claimed = claim_step(engine, "triage", "worker").manifest
     while claimed.run_id != run.run_id:  # of another test
@@ -321,9 +305,9 @@ def test_a_remote_worker_skips_and_is_refused_where_it_cannot(opened: Opened) ->
     assert output(settled(engine, get_run(engine, run.run_id))) == "news, published"
 
 
-def test_a_worker_that_dies_after_the_skip_changes_nothing_of_it(opened: Opened) -> None:
+def test_a_worker_that_dies_after_the_skip_changes_nothing_of_it(open_engine: OpenEngine) -> None:
     """Its task is lost as well: the sweep finds the run at the target."""
-    engine = opened(catalog_of(NEWS))
+    engine = open_engine(catalog_of(NEWS))
     run = attempt(engine, started(engine, "publish").run_id)
     sweep(engine)
 
@@ -331,18 +315,20 @@ def test_a_worker_that_dies_after_the_skip_changes_nothing_of_it(opened: Opened)
     assert output(settled(engine, run)) == "news, published"
 
 
-def test_a_target_that_cannot_take_the_output_is_refused_before_a_run(opened: Opened) -> None:
+def test_a_target_that_cannot_take_the_output_is_refused_before_a_run(
+    open_engine: OpenEngine,
+) -> None:
     steps = (Step("edit", skips_to=("count",)), "review", "count")
-    engine = opened(catalog_of(PipelineEntry(name="news", steps=steps)))
+    engine = open_engine(catalog_of(PipelineEntry(name="news", steps=steps)))
 
     with pytest.raises(ChainError, match="step 'edit' gives str, and step 'count' takes Page"):
         start_run(engine, StartRequest("news", "text"))
 
 
-def test_trials_are_skipped_as_a_whole(opened: Opened) -> None:
+def test_trials_are_skipped_as_a_whole(open_engine: OpenEngine) -> None:
     steps = (Step("triage", skips_to=("last",)), "edit", "review", Step("publish", "last"))
     trials = TrialPolicy(author="edit", reviewer="review", max_trials=2)
-    engine = opened(catalog_of(PipelineEntry(name="news", steps=steps, trials=trials)))
+    engine = open_engine(catalog_of(PipelineEntry(name="news", steps=steps, trials=trials)))
 
     done = settled(engine, started(engine, "last"))
 

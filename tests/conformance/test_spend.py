@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,6 @@ from leasehold.domain.spend import Spend, SpendLimit
 from leasehold.domain.status import Outcome
 from leasehold.domain.stored import replace
 from leasehold.errors import BudgetUsedUpError, NothingToClaimError
-from leasehold.ports.documents import Documents
-from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers import calls as remote
 from leasehold.remote_workers.calls import (
     CompleteBody,
@@ -40,21 +38,14 @@ from leasehold.services.engine import Engine, change_run, find_run
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
-from tests.conformance.spending import PIPELINES, STEPS
 from tests.worlds.builders import at_position
-from tests.worlds.engines import engine_on_store
 from tests.worlds.waiting import until
 
-pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    with engine_on_store(
-        settings, catalog=Catalog(STEPS, PIPELINES), documents=documents
-    ) as engine:
-        yield engine
+pytestmark = [
+    pytest.mark.sandboxed,
+    pytest.mark.one_store,
+    pytest.mark.catalog("tests.conformance.spending"),
+]
 
 
 @pytest.fixture

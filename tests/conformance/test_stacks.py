@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepDispatchEntry
-from leasehold.bootstrap import boot
 from leasehold.domain import lifecycle
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import NotAllowedError
-from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine, change_run
 from leasehold.services.execute_step import Hint, execute_step
@@ -28,6 +26,7 @@ from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.sandbox import sandboxed_attempt
 from tests.chaos.sandbox import lasting
+from tests.worlds.engines import OpenEngine
 from tests.worlds.waiting import until
 
 pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
@@ -97,22 +96,15 @@ class Worker:
 
 @pytest.fixture
 def worker(
-    documents: Documents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Worker]:
     # On a busy machine a child may get no time for seconds: each wait ends when its answer comes.
     monkeypatch.setattr(sandboxed_attempt, "_LIVE_WITHIN_S", 60.0)
     monkeypatch.setattr(sandboxed_attempt, "_STACKS_S", 50.0)
     monkeypatch.setattr(sandboxed_attempt, "_QUIET_S", 0.2)
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}"}
-    here, other = (boot(settings, catalog=catalog(), documents=documents) for _ in range(2))
-    worker = Worker(here.engine, other.engine, tmp_path / "go-on")
-    try:
-        yield worker
-        worker.end()
-    finally:
-        for bundle in (here, other):
-            bundle.processes.close()
-            bundle.engine.leases.close()
+    worker = Worker(open_engine(catalog()), open_engine(catalog()), tmp_path / "go-on")
+    yield worker
+    worker.end()
 
 
 @pytest.mark.parametrize(

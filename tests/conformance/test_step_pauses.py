@@ -6,14 +6,11 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from leasehold import PipelineEntry, Registry, StepContext, StepDispatchEntry
-from leasehold.adapters.in_process_tasks import InProcessTasks
-from leasehold.bootstrap import system_clock
 from leasehold.domain.change import Change
 from leasehold.domain.effect import dispatch_task
 from leasehold.domain.lifecycle import Operation
@@ -45,8 +42,8 @@ from leasehold.services.pauses import list_pauses, pause_step, release_held, res
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.worlds.builders import environ_of, let_pass
-from tests.worlds.engines import engine_on_store
+from tests.worlds.builders import let_pass
+from tests.worlds.engines import OpenEngine
 from tests.worlds.wrapped import Overtaken
 
 pytestmark = pytest.mark.one_store
@@ -68,7 +65,7 @@ def _entry(name: str, handler: str) -> StepDispatchEntry:
 
 
 @pytest.fixture
-def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine]:
+def engine(open_engine: OpenEngine, documents: Documents, unique: str) -> Iterator[Engine]:
     """An engine with a step, and another one for remote workers, that no other test has."""
     here, remote = _entry(unique, f"{__name__}:work"), _entry(f"{unique}-r", "remote")
     catalog = Catalog(
@@ -81,10 +78,7 @@ def engine(documents: Documents, tmp_path: Path, unique: str) -> Iterator[Engine
             ],
         ),
     )
-    environ = environ_of(tmp_path)
-    tasks = InProcessTasks(system_clock())
-    with engine_on_store(environ, catalog=catalog, documents=documents, tasks=tasks) as engine:
-        yield engine
+    yield open_engine(catalog)
     for id_ in (pause_id(unique), pause_id(f"{unique}-r"), PAUSE_OF_ALL):
         documents.delete(pause_ref(id_))
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,12 +23,10 @@ from leasehold import (
     StepDispatchEntry,
     StepResult,
 )
-from leasehold.bootstrap import boot
 from leasehold.domain.delivery import delivery_of, delivery_ref
 from leasehold.domain.event_message import announced_facts
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
-from leasehold.ports.documents import Documents
 from leasehold.registry.channels import LogChannel
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
@@ -39,7 +35,7 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import get_run
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.handler import gates
-from tests.worlds.builders import environ_of
+from tests.worlds.engines import OpenEngine
 
 pytestmark = pytest.mark.one_store
 
@@ -137,15 +133,11 @@ CATALOG = Catalog(
 
 
 @pytest.fixture
-def engine(
-    documents: Documents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Engine]:
+def engine(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     monkeypatch.setattr(gates, "SUMMARY_S", 1.0)
-    settings = environ_of(tmp_path)
     GO_ON.clear()
-    with closing(boot(settings, catalog=CATALOG, documents=documents)) as bundle:
-        yield bundle.engine
-        GO_ON.set()
+    yield open_engine(CATALOG)
+    GO_ON.set()
 
 
 def ended(engine: Engine, pipeline: str, given: dict[str, Any]) -> Manifest:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
@@ -21,17 +20,18 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.services.engine import Engine
 from leasehold.services.sweep import ATTEND_WITHIN_S, LOOK_AGAIN_S, WIDTH, sweep
+from tests.api.in_process import sample
 from tests.conformance.swept import (
     Clock,
     OneRefused,
     Queue,
-    engine_of,
     ids_of,
     of_a_dead_worker,
     put,
     stored,
     waiting,
 )
+from tests.worlds.engines import OpenEngine
 
 pytestmark = pytest.mark.one_store
 
@@ -51,8 +51,15 @@ def queue() -> Queue:
 
 
 @pytest.fixture
-def engine(documents: Documents, clock: Clock, queue: Queue, tmp_path: Path) -> Iterator[Engine]:
-    yield from engine_of(documents, clock, queue, tmp_path)
+def engine(
+    open_engine: OpenEngine, documents: Documents, clock: Clock, queue: Queue
+) -> Iterator[Engine]:
+    """An engine on a store of which nothing is due; then nothing is again."""
+    yield open_engine(sample, clock=clock, tasks=queue)
+    for shard in range(SHARDS):
+        equal = {"shard": shard}
+        for found in documents.query(Query("runs", order_by="alarmAt", equal=equal, limit=1000)):
+            documents.delete(found.ref)
 
 
 def test_a_dead_workers_run_comes_before_all_that_wait_however_long(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -34,18 +34,11 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.conformance.remote_step import engine_of_remote_step
 from tests.worlds.wrapped import Wrapped
 
-pytestmark = pytest.mark.one_store
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.worlds.remote_step")]
 
 LARGE = '["' + "x" * 40_000 + '"]'
-
-
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    with engine_of_remote_step(documents, tmp_path) as engine:
-        yield engine
 
 
 def claim(engine: Engine, run_id: str) -> tuple[ClaimedStep, LeaseCredentials]:

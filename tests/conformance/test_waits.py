@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -22,8 +21,6 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.result import SignalRequest as Wanted
 from leasehold.errors import SignalNotAwaitedError, StoreUnavailableError
-from leasehold.ports.documents import Documents
-from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.remote_workers.manage_lease import LeaseCredentials, await_signal, complete_step
 from leasehold.services.engine import Engine
@@ -33,11 +30,15 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.signal_run import SignalRequest, send_signal
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
-from tests.conformance.remote_step import engine_of_remote_step
-from tests.worlds.engines import engine_on_store
+from tests.worlds import remote_step
+from tests.worlds.engines import OpenEngine
 from tests.worlds.wrapped import AnswerLost, Overtaken
 
-pytestmark = [pytest.mark.sandboxed, pytest.mark.one_store]
+pytestmark = [
+    pytest.mark.sandboxed,
+    pytest.mark.one_store,
+    pytest.mark.catalog(__name__, PIPELINE_MIN_BACKOFF_S="0.01"),
+]
 
 #: How often a race is run: who wins is not ours to say.
 ROUNDS = 6
@@ -72,17 +73,8 @@ PIPELINES = Registry("pipelines", [PipelineEntry(name="ask", steps=("ask",))])
 
 
 @pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    settings = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/a", "PIPELINE_MIN_BACKOFF_S": "0.01"}
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    with engine_on_store(settings, catalog=catalog, documents=documents) as engine:
-        yield engine
-
-
-@pytest.fixture
-def remote(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
-    with engine_of_remote_step(documents, tmp_path) as engine:
-        yield engine
+def remote(open_engine: OpenEngine) -> Engine:
+    return open_engine(remote_step)
 
 
 def begun(engine: Engine, pipeline: str = "ask", **given: Any) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leasehold import PipelineEntry, Registry
-from leasehold.bootstrap import boot
 from leasehold.domain.checkpoint import KeptCounts
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
@@ -19,7 +17,6 @@ from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Attempts, ErrorRecord
 from leasehold.domain.timeline import timeline
 from leasehold.errors import InvalidRequestError
-from leasehold.ports.documents import Documents
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run
 from leasehold.remote_workers.manage_lease import LeaseCredentials, fail_step, save_checkpoint
@@ -33,10 +30,10 @@ from leasehold.services.read_runs import RunFilter, get_run
 from leasehold.services.start_run import StartRequest, start_run
 from tests.conformance import paid_work
 from tests.conformance.paid_work import BROKEN, ITEMS, PAID
-from tests.conformance.remote_step import engine_of_remote_step
-from tests.worlds.engines import engine_on_store
+from tests.worlds import remote_step
+from tests.worlds.engines import OpenEngine
 
-pytestmark = pytest.mark.one_store
+pytestmark = [pytest.mark.one_store, pytest.mark.catalog("tests.conformance.paid_work")]
 
 #: A text of this size stays in the manifest, and one of that size in an artifact.
 SMALL, LARGE = 10, 40_000
@@ -45,17 +42,11 @@ RECREATE = OperationRequest(Operation.RECREATE, actor="ada", reason="the quota i
 ALL = ["collect", *(f"{kind} {number}" for number in range(ITEMS) for kind in ("ask", "item"))]
 
 
-@pytest.fixture
-def engine(documents: Documents, tmp_path: Path) -> Iterator[Engine]:
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
     PAID.clear()
     BROKEN[:] = ["no quota"]
-    environ = {
-        "LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts",
-        "LEASEHOLD_ISOLATION": "inline",  # what is paid is counted in this process
-    }
-    catalog = Catalog(paid_work.STEPS, paid_work.PIPELINES)
-    with engine_on_store(environ, catalog=catalog, documents=documents) as engine:
-        yield engine
+    yield
     BROKEN.clear()
 
 
@@ -252,18 +243,15 @@ def test_another_input_begins_at_the_first_step_and_keeps_nothing(
 
 
 def test_a_pipeline_that_lost_the_step_is_named_in_one_line(
-    documents: Documents, engine: Engine, unique: str, tmp_path: Path
+    open_engine: OpenEngine, engine: Engine, unique: str
 ) -> None:
     dead = given_up(engine, unique, SMALL)
     shorter = Registry("pipelines", [PipelineEntry(name="paid", steps=("collect",))])
-    catalog = Catalog(paid_work.STEPS, shorter)
-    environ = {"LEASEHOLD_ARTIFACTS": f"file://{tmp_path}/artifacts"}
-    other = boot(environ, catalog=catalog, documents=documents)
+    other = open_engine(Catalog(paid_work.STEPS, shorter))
 
     with pytest.raises(InvalidRequestError) as refused:
-        operate(other.engine, dead.run_id, RECREATE)
+        operate(other, dead.run_id, RECREATE)
 
-    other.engine.leases.close()
     assert refused.value.message == "fromStep is 'work'; allowed: collect (no such step)."
     assert get_run(engine, dead.run_id).recreated_as == ()
 
@@ -274,26 +262,26 @@ def test_a_pipeline_that_lost_the_step_is_named_in_one_line(
 @pytest.mark.each_store
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_a_remote_worker_of_the_new_run_resumes_from_the_old_ones_checkpoint(
-    documents: Documents, tmp_path: Path, unique: str, size: int
+    open_engine: OpenEngine, unique: str, size: int
 ) -> None:
-    with engine_of_remote_step(documents, tmp_path) as engine:
-        run_id = start_run(engine, StartRequest("away", {"n": 1}, unique)).manifest.run_id
-        claimed = acquire_run(engine, run_id, "vm-1")
-        worker = LeaseCredentials(run_id, fence_of(claimed.manifest))
-        results = json.dumps(["x" * size])
-        save_checkpoint(engine, worker, iteration_count=140, phase="", partial_results=results)
-        error = ErrorRecord(type="QuotaError", code="quota", message="no quota")
-        fail_step(engine, worker, error, permanent=True)
+    engine = open_engine(remote_step)
+    run_id = start_run(engine, StartRequest("away", {"n": 1}, unique)).manifest.run_id
+    claimed = acquire_run(engine, run_id, "vm-1")
+    worker = LeaseCredentials(run_id, fence_of(claimed.manifest))
+    results = json.dumps(["x" * size])
+    save_checkpoint(engine, worker, iteration_count=140, phase="", partial_results=results)
+    error = ErrorRecord(type="QuotaError", code="quota", message="no quota")
+    fail_step(engine, worker, error, permanent=True)
 
-        change = operate(engine, run_id, RECREATE)
-        assert change.created is not None
-        again = acquire_run(engine, change.created.run_id, "vm-2")
-        new: Any = LeaseCredentials(change.created.run_id, fence_of(again.manifest))
-        save_checkpoint(engine, new, iteration_count=1, phase="", partial_results="[]")
+    change = operate(engine, run_id, RECREATE)
+    assert change.created is not None
+    again = acquire_run(engine, change.created.run_id, "vm-2")
+    new: Any = LeaseCredentials(change.created.run_id, fence_of(again.manifest))
+    save_checkpoint(engine, new, iteration_count=1, phase="", partial_results="[]")
 
-        assert change.kept == KeptCounts(checkpoint=140)
-        assert again.partial_results == results
-        assert files(engine, get_run(engine, run_id)) == ([] if size == SMALL else [*_old(again)])
+    assert change.kept == KeptCounts(checkpoint=140)
+    assert again.partial_results == results
+    assert files(engine, get_run(engine, run_id)) == ([] if size == SMALL else [*_old(again)])
 
 
 def _old(claimed: Any) -> list[str]:

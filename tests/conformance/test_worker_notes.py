@@ -16,7 +16,6 @@ from leasehold.domain.stored import Document, Write
 from leasehold.domain.worker_note import KEPT_FOR, LIVES_FOR, WorkerKind, remote_ref, worker_ref
 from leasehold.errors import NothingToClaimError, StoreUnavailableError, UnknownKeyError
 from leasehold.ports.documents import Documents, Query
-from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import acquire_run, claim_step
 from leasehold.services.audit import audit
 from leasehold.services.engine import Engine
@@ -31,12 +30,12 @@ from leasehold.services.worker_notes import (
     steps_known_elsewhere,
 )
 from leasehold.worker.stopping.holder import holder_name, host_name
-from tests.api.in_process.sample import PIPELINES, STEPS
+from tests.api.in_process import sample
 from tests.conformance import swept
 from tests.conformance.changed_code import catalog_without
-from tests.conformance.remote_step import engine_of_remote_step
 from tests.conformance.swept import Clock, Queue
-from tests.worlds.builders import environ_of
+from tests.worlds import remote_step
+from tests.worlds.engines import OpenEngine
 from tests.worlds.waiting import until
 
 pytestmark = pytest.mark.one_store
@@ -50,10 +49,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def engine(documents: Documents, clock: Clock, tmp_path: Path) -> Engine:
-    environ = environ_of(tmp_path)
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    return boot(environ, catalog=catalog, documents=documents, clock=clock, tasks=Queue()).engine
+def engine(open_engine: OpenEngine, clock: Clock) -> Engine:
+    return open_engine(sample, clock=clock, tasks=Queue())
 
 
 @pytest.fixture(autouse=True)
@@ -172,12 +169,11 @@ def repair_it(engine: Engine, _run_id: str) -> None:
 
 @pytest.mark.parametrize("attend", [sweep_it, repair_it])
 def test_a_run_whose_step_others_know_is_theirs_and_blocks_once_none_does(
-    engine: Engine, tmp_path: Path, unique: str, attend: Callable[[Engine, str], None]
+    engine: Engine, open_engine: OpenEngine, unique: str, attend: Callable[[Engine, str], None]
 ) -> None:
     """Else a server of another version blocks the runs of this one, or they wait without end."""
     swept.put(engine, swept.waiting(engine, unique, timedelta(hours=1)))
-    environ, catalog = environ_of(tmp_path), catalog_without("add")
-    lacking = boot(environ, catalog=catalog, documents=engine.documents, tasks=Queue()).engine
+    lacking = open_engine(catalog_without("add"), tasks=Queue())
     put(engine, "vm-1/1@1", ago=timedelta(0), steps=["add"])
 
     attend(lacking, unique)
@@ -190,15 +186,15 @@ def test_a_run_whose_step_others_know_is_theirs_and_blocks_once_none_does(
 
 @pytest.mark.parametrize("is_for_one_run", [False, True])
 def test_a_remote_worker_that_asks_for_a_step_is_noted(
-    documents: Documents, tmp_path: Path, is_for_one_run: bool
+    open_engine: OpenEngine, documents: Documents, is_for_one_run: bool
 ) -> None:
-    with engine_of_remote_step(documents, tmp_path) as engine:
-        run_id = start_run(engine, StartRequest("away", {})).manifest.run_id
-        if is_for_one_run:
-            acquire_run(engine, run_id, "gpu-1")
-        else:
-            claim_step(engine, "away", "gpu-1")
-        until(lambda: noted(documents), SOON)
+    engine = open_engine(remote_step)
+    run_id = start_run(engine, StartRequest("away", {})).manifest.run_id
+    if is_for_one_run:
+        acquire_run(engine, run_id, "gpu-1")
+    else:
+        claim_step(engine, "away", "gpu-1")
+    until(lambda: noted(documents), SOON)
 
     (note,) = noted(documents).values()
     assert (note["process"], note["kind"], note["steps"]) == ("gpu-1", "remote", ["away"])

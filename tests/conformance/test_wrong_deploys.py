@@ -19,13 +19,12 @@ from leasehold import (
     StepContext,
     StepDispatchEntry,
 )
-from leasehold.bootstrap import Hooks, boot
+from leasehold.bootstrap import Hooks
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
 from leasehold.domain.effect import Task
 from leasehold.domain.lease import fence_of
 from leasehold.domain.manifest import Manifest
-from leasehold.ports.documents import Documents
 from leasehold.registry.gates import GateEntry
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers.claim_step import claim_step
@@ -37,7 +36,7 @@ from leasehold.services.read_runs import get_run
 from leasehold.services.reporting import Facts
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.worker.handler import handlers
-from tests.worlds.builders import environ_of
+from tests.worlds.engines import OpenEngine
 
 pytestmark = pytest.mark.one_store
 
@@ -99,28 +98,14 @@ def catalog_of(*names: str, later: str = f"{__name__}:count", gate: str = "") ->
 
 
 @pytest.fixture
-def opened(
-    documents: Documents, tmp_path: Path
-) -> Iterator[Callable[..., tuple[Engine, list[Facts]]]]:
+def opened(open_engine: OpenEngine) -> Callable[..., tuple[Engine, list[Facts]]]:
     """Starts a process of a version, which has what it logs beside it."""
-    bundles = []
 
     def start(catalog: Catalog, tasks: Tasks) -> tuple[Engine, list[Facts]]:
         logged: list[Facts] = []
-        bundle = boot(
-            environ_of(tmp_path),
-            catalog=catalog,
-            documents=documents,
-            tasks=tasks,
-            hooks=Hooks(report=logged.append),
-        )
-        bundles.append(bundle)
-        return bundle.engine, logged
+        return open_engine(catalog, tasks=tasks, hooks=Hooks(report=logged.append)), logged
 
-    yield start
-    for bundle in bundles:
-        bundle.processes.close()
-        bundle.engine.leases.close()
+    return start
 
 
 @contextmanager

@@ -18,15 +18,13 @@ from leasehold.adapters.sqlite import SqliteDocuments
 from leasehold.domain.effect import Task
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.services.read_runs import get_run, timeline_of
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock
-from tests.api.in_process.sample import PIPELINES, STEPS
-from tests.worlds.builders import environ_of
+from tests.api.in_process import sample
 from tests.worlds.engines import engine_on_store
 
 
@@ -60,14 +58,7 @@ def opened(
     folder: Path, file: str, clock: FrozenClock, queue: Queue, **settings: str
 ) -> Iterator[Engine]:
     documents = SqliteDocuments(folder / file, clock)
-    catalog = Catalog(steps=STEPS, pipelines=PIPELINES)
-    with engine_on_store(
-        environ_of(folder, **settings),
-        catalog=catalog,
-        documents=documents,
-        clock=clock,
-        tasks=queue,
-    ) as engine:
+    with engine_on_store(documents, folder, sample, clock=clock, tasks=queue, **settings) as engine:
         yield engine
         documents.close()
 
