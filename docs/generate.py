@@ -19,7 +19,7 @@ from pydantic.alias_generators import to_camel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script it knows its own folder alone
 
-from docs import costs, deployed, http_api, reference
+from docs import costs, deployed, http_api, limits, reference
 from docs.markdown import table as _table
 from docs.trace_events import TRACE_EVENTS
 from leasehold import errors
@@ -317,6 +317,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "shapes": http_api.shapes,
     "error-statuses": http_api.error_statuses,
     "reference": reference.reference,
+    **{f"limits-{story}": partial(limits.of, story) for story in limits.STORIES},
     "cost-region": costs.region,
     "cost-in-one-line": costs.in_one_line,
     "cost-operations": costs.operations_table,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import limits
 from docs.generate import (
     EVENT_WORDS,
     GENERATED,
@@ -48,6 +49,7 @@ PAGES = {
     "permissions.md": ["permissions"],
     "alerts.md": ["alerts", "metrics"],
     "deploy.md": ["deployer-roles", "builder-roles", "build-options"],
+    "limits.md": [f"limits-{story}" for story in limits.STORIES],
 }
 
 
