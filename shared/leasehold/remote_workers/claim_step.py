@@ -11,6 +11,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+import pydantic_core
+
 from leasehold.attempt.values import load
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
@@ -25,6 +27,7 @@ from leasehold.domain.status import BlockCode, Outcome
 from leasehold.domain.trials import findings_in, last_review
 from leasehold.errors import (
     ArtifactNotFoundError,
+    DamagedFileError,
     InvalidRequestError,
     LeaseHeldError,
     LeaseholdError,
@@ -67,6 +70,7 @@ class ClaimedStep:
     findings: list[Any]
 
 
+_Lost = ArtifactNotFoundError | DamagedFileError
 #: What a step is given, where it goes on, and the review of the trial before.
 _Values = tuple[KeptValue, Checkpoint | None, KeptValue | None]
 
@@ -76,12 +80,12 @@ class _StepValues:
     """The values that a worker gets, and the fields of the run that have them.
 
     Args:
-        given: JSON text; or why there is none: the value is lost.
+        given: JSON text; or why there is none: the value is lost, or no JSON any more.
         results: of the checkpoint; None: it has none.
     """
 
     values: _Values
-    given: str | ArtifactNotFoundError
+    given: str | _Lost
     results: KeptResults | None
     findings: list[Any]
 
@@ -198,7 +202,7 @@ def _claimed(engine: Engine, change: Change, loaded: _StepValues | None) -> Clai
         raise _nothing(run, f"run {run.run_id} is tried again at {due}")
     if change.outcome is not Outcome.ACQUIRED or loaded is None:  # it was one try too many
         raise _nothing(run, f"run {run.run_id} was given up: {run.dead_letter_detail}")
-    if isinstance(loaded.given, ArtifactNotFoundError):
+    if not isinstance(loaded.given, str):
         raise _blocked(engine, run, loaded.given)
     results = loaded.results
     usable = None if results is None or results.problem else results.text
@@ -253,14 +257,18 @@ def _waiting(engine: Engine, step_type: str, until: float) -> Iterator[KnownRun]
         )
 
 
-def _given(engine: Engine, run: Manifest) -> tuple[str | ArtifactNotFoundError, list[Any]]:
+def _given(engine: Engine, run: Manifest) -> tuple[str | _Lost, list[Any]]:
     """Return what the step is given and the findings on the trial before; or what is lost."""
     review = last_review(run)
     try:
         findings = [] if review is None else findings_in(load(engine.artifacts, review))
-        return load(engine.artifacts, run.given), findings
+        given = load(engine.artifacts, run.given)
+        pydantic_core.from_json(given)
     except ArtifactNotFoundError as error:
         return error, []
+    except ValueError as error:  # it was edited, or damaged
+        return DamagedFileError(name=run.given.ref or "input", problem=f"{error}"), []
+    return given, findings
 
 
 def _results(engine: Engine, run: Manifest) -> KeptResults | None:
@@ -268,10 +276,12 @@ def _results(engine: Engine, run: Manifest) -> KeptResults | None:
     return None if kept is None else read_results(run, kept, partial(load, engine.artifacts))
 
 
-def _blocked(engine: Engine, run: Manifest, lost: ArtifactNotFoundError) -> NothingToClaimError:
+def _blocked(engine: Engine, run: Manifest, lost: _Lost) -> NothingToClaimError:
     """Block a run whose value is lost. The attempt has just got its lease."""
     credentials = LeaseCredentials(run.run_id, fence_of(run))
-    ended = block_step(engine, credentials, BlockCode.INPUT_MISSING, ErrorRecord.of(lost))
+    is_gone = isinstance(lost, ArtifactNotFoundError)
+    code = BlockCode.INPUT_MISSING if is_gone else BlockCode.INPUT_MISMATCH
+    ended = block_step(engine, credentials, code, ErrorRecord.of(lost))
     return _nothing(ended.manifest, f"run {run.run_id} is blocked: {lost.message}")
 
 

@@ -138,10 +138,13 @@ def derive_budgets(environ: dict[str, str]) -> Iterator[Function]:
 
 def spoil(engine: InProcessEngine, run_id: str) -> None:
     """Give the run a status that this version does not know."""
+    edit(engine, run_id, status="WAITING_V2")
+
+
+def edit(engine: InProcessEngine, run_id: str, **fields: Any) -> None:
+    """Write these fields of the run's document, as a person may in the store's console."""
     documents = engine.engine.documents
-    documents.transact(
-        run_ref(run_id), lambda found, _: Write(None, {**(found or {}), "status": "WAITING_V2"})
-    )
+    documents.transact(run_ref(run_id), lambda found, _: Write(None, {**(found or {}), **fields}))
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from leasehold.services.request_bounds import FILE_BYTES
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.functions import remote_steps
-from tests.api.functions.conftest import Function, one_store, spoil
+from tests.api.functions.conftest import Function, edit, one_store, spoil
 from tests.api.functions.remote_steps import PIPELINES, STEPS
 
 Answer = tuple[int, Any]
@@ -477,6 +477,22 @@ def test_a_run_whose_value_is_lost_is_blocked_and_the_next_is_given(
     blocked = engine.show(lost.run_id)
     assert blocked.block is not None
     assert (blocked.status, blocked.block.code) == ("BLOCKED", "input_missing")
+
+
+def test_a_run_whose_input_is_no_json_any_more_is_blocked(
+    engine: InProcessEngine, call: Call
+) -> None:
+    """An editor of the store's document cut it; no worker is answered 500 and holds a lease."""
+    run = engine.start("counts", {})
+    edit(engine, run.run_id, input='{"text')
+
+    assert call("claim", stepType="count", holder="vm-1")[0] == 404
+    assert call("acquire", runId=run.run_id, holder="vm-1")[0] == 404
+
+    blocked = engine.show(run.run_id)
+    assert blocked.block is not None
+    assert (blocked.status, blocked.block.code) == ("BLOCKED", "input_mismatch")
+    assert "is not what was stored" in blocked.block.finding
 
 
 # -- renew and checkpoint ------------------------------------------------------------------------
