@@ -49,7 +49,8 @@ def json_text_of(
         if problem := not_json_in(name, fitting):
             raise ValueError(problem) from None
         raise
-    _refuse_unreadable(name, fitting, text)  # of what can be read but once, the text alone tells
+    if len(text) > _MOST_DIGITS or "NaN" in text or "Infinity" in text:
+        _refuse_unreadable(name, fitting, text)  # of what can be read but once, it alone tells
     if "null" in text or "NaN" in text or "Infinity" in text:  # what models make of these
         constants = pydantic_core.to_json(fitting, inf_nan_mode="constants", fallback=repr)
         _refuse_unreadable(name, fitting, constants.decode())
