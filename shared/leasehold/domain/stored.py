@@ -308,7 +308,9 @@ else:
         except AttributeError:
             return dataclasses.replace(value, **changes)
         copied = _new(value.__class__)
-        _set_values(copied, value.__dict__ | changes)
+        fields = copied.__dict__
+        fields |= value.__dict__
+        fields |= changes
         _set_extra(copied, extra)
         return copied
 
@@ -323,7 +325,9 @@ def make(model: Callable[P, S], /, *_: P.args, **fields: P.kwargs) -> S:
     For those that each step makes: a third of the time that the model itself takes.
     """
     made: S = _new(model)
-    _set_values(made, _defaults(made.__class__) | fields)
+    values = made.__dict__
+    values |= _defaults(made.__class__)
+    values |= fields
     _set_extra(made, None)
     return made
 
