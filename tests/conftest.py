@@ -22,7 +22,9 @@ from typing import Final
 import pytest
 
 from leasehold.attempt.stop import StopSignal
-from leasehold.testing import FrozenClock
+from leasehold.testing import FrozenClock, InProcessEngine
+from tests.worlds.builders import environ_of
+from tests.worlds.engines import local_engine, marked
 from tests.worlds.warm_starts import cold_starts, warm_starts
 
 #: Where handlers run in processes of their own, as in production; and in tests that are marked
@@ -263,6 +265,22 @@ def once(
 
 
 @pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """The settings of the engine of a test: what it stores lies in the test's own folder."""
+    return environ_of(tmp_path)
+
+
+@pytest.fixture
 def clock() -> FrozenClock:
-    """The clock of the engine of a test: it stands still until the test moves it."""
-    return FrozenClock()
+    """The clock of the engine of a test: the test moves it, or a handler that waits."""
+    return FrozenClock(skips_waits=True)
+
+
+@pytest.fixture
+def engine(
+    request: pytest.FixtureRequest, environ: dict[str, str], clock: FrozenClock
+) -> Iterator[InProcessEngine]:
+    """Runs what is due when the test says so, of the catalog of its mark, or of its settings."""
+    catalog, settings = marked(request, environ.get("LEASEHOLD_CATALOG", "pipelines.catalog"))
+    with local_engine(environ | settings, catalog, clock=clock) as engine:
+        yield engine

@@ -7,11 +7,11 @@ takes STEPS, PIPELINES and further registries of this file, and a setting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -21,6 +21,7 @@ from leasehold.ports.documents import Documents
 from leasehold.ports.task_queue import TaskQueue
 from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
+from leasehold.testing import InProcessEngine
 from tests.worlds.builders import environ_of
 
 #: A module that has the registries, its name, or a catalog that was made of registries.
@@ -39,9 +40,26 @@ def catalog_of(runs: Runs) -> Catalog:
 
 
 def marked(request: pytest.FixtureRequest, runs: Runs) -> tuple[Catalog, dict[str, str]]:
-    """Return the catalog and the settings of the mark of a test; else those that are given."""
+    """Return the catalog and the settings of the mark of a test; without one, this catalog."""
     mark = request.node.get_closest_marker("catalog")
     return (catalog_of(mark.args[0]), mark.kwargs) if mark else (catalog_of(runs), {})
+
+
+def local_engine(
+    environ: Mapping[str, str], catalog: Runs, *, workers: int = 0, **options: Any
+) -> InProcessEngine:
+    """Make an engine that runs a catalog in this process, and by itself where it has workers."""
+    of = catalog_of(catalog)
+    return InProcessEngine(
+        of.steps,
+        of.pipelines,
+        of.gates,
+        of.channels,
+        schedules=of.schedules,
+        environ=environ,
+        workers=workers,
+        **options,
+    )
 
 
 @contextmanager

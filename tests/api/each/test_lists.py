@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -35,14 +34,7 @@ from tests.api.each import lists
 from tests.api.each.lists import DONE, FAILS, PIPELINES, STEPS
 from tests.worlds.builders import environ_of
 
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
-    clock = FrozenClock()
-    with InProcessEngine(
-        STEPS, PIPELINES, environ=environ_of(tmp_path), clock=clock, workers=0
-    ) as engine:
-        yield engine
+pytestmark = pytest.mark.catalog(lists)
 
 
 def settled(engine: InProcessEngine, pipeline: str, **asked: Any) -> Manifest:

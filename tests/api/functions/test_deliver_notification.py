@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.testing import InProcessEngine
 from leasehold.web.deliver_notification import MESSAGE_BYTES
 from leasehold.web.engine_provider import SHUTDOWN
-from tests.api.functions.announcing import CHANNELS, PIPELINES, STEPS
 from tests.api.functions.conftest import Function, delivery_of, told
 
 CE = {
@@ -29,12 +28,9 @@ GOOD = {"data": {"runId": "r-0123456789abcdef", "occurrence": "3", "channel": "l
 
 
 @pytest.fixture
-def engine(announcing: dict[str, str]) -> Iterator[InProcessEngine]:
+def environ(announcing: dict[str, str]) -> dict[str, str]:
     """The bus of its runs is away: what they owe is due."""
-    with InProcessEngine(
-        STEPS, PIPELINES, channels=CHANNELS, environ=announcing, workers=0
-    ) as engine:
-        yield engine
+    return announcing
 
 
 def owed(engine: InProcessEngine) -> Delivery:

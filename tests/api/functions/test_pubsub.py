@@ -23,7 +23,6 @@ from leasehold.domain.event_message import EventMessage
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Query
 from leasehold.testing import InProcessEngine
-from tests.api.functions.announcing import CHANNELS, PIPELINES, STEPS
 from tests.api.functions.conftest import Function, delivery_of, told
 from tests.worlds.builders import message
 from tests.worlds.emulators import need_pubsub, pubsub_host
@@ -91,11 +90,8 @@ def subscribe(channel: grpc.Channel, project: str, url: str) -> None:
 
 
 @pytest.fixture
-def engine(project: str, announcing: dict[str, str]) -> Iterator[InProcessEngine]:
-    with InProcessEngine(
-        STEPS, PIPELINES, channels=CHANNELS, environ=announcing, workers=0
-    ) as engine:
-        yield engine
+def environ(project: str, announcing: dict[str, str]) -> dict[str, str]:
+    return announcing
 
 
 def test_a_run_is_announced_once_however_often_its_message_comes(

@@ -2,27 +2,21 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leasehold.testing import FrozenClock, InProcessEngine
+from leasehold.testing import InProcessEngine
+from tests.api.in_process import sample
 from tests.api.in_process.sample import ENTERED, GO_ON, PIPELINES, STEPS
 from tests.worlds.builders import environ_of
 
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    return environ_of(tmp_path, PIPELINE_MIN_BACKOFF_S="10")
-
-
-@pytest.fixture
-def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
-    """Runs what is due when the test says so."""
-    with InProcessEngine(STEPS, PIPELINES, environ=environ, clock=clock, workers=0) as engine:
-        yield engine
+    return environ_of(tmp_path, LEASEHOLD_CATALOG=sample.__name__, PIPELINE_MIN_BACKOFF_S="10")
 
 
 @pytest.fixture

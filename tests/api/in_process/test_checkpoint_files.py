@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from leasehold import testing
 from leasehold.adapters.folder import FolderArtifacts
 from leasehold.adapters.in_process_tasks import InProcessTasks
 from leasehold.adapters.sqlite import SqliteDocuments
@@ -34,18 +33,9 @@ from tests.api.in_process import keeping
 from tests.api.in_process.keeping import AT_END, DONE
 from tests.worlds.builders import at_position
 
+pytestmark = pytest.mark.catalog(keeping)
+
 HOUR = timedelta(hours=1, minutes=1)
-
-
-@pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock(skips_waits=True)
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: FrozenClock) -> Iterator[InProcessEngine]:
-    with testing.engine(keeping, tmp_path, clock=clock) as engine:
-        yield engine
 
 
 def files(engine: InProcessEngine, run: Manifest) -> list[str]:

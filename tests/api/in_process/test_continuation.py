@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,12 +13,7 @@ from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.in_process import continuing
 from tests.api.in_process.continuing import DONE, SETTINGS
 
-
-@pytest.fixture
-def engine() -> Iterator[InProcessEngine]:
-    """Waits move its clock; nothing else does."""
-    with testing.engine(continuing.CATALOG, settings=SETTINGS) as engine:
-        yield engine
+pytestmark = pytest.mark.catalog(continuing.CATALOG, **SETTINGS)
 
 
 def played(engine: InProcessEngine, step: str, given: Any = None) -> tuple[Manifest, list[str]]:

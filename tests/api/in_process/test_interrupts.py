@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from leasehold import in_process
 from leasehold.domain.manifest import Manifest
-from leasehold.testing import FrozenClock, InProcessEngine
+from leasehold.testing import InProcessEngine
 from tests.api.in_process.interrupted import GATES, PIPELINES, STEPS
 from tests.api.in_process.sample import CALLS
 from tests.worlds.own_process import own_process
+
+pytestmark = pytest.mark.catalog("tests.api.in_process.interrupted")
 
 PLACES = ["press", "press_later", "gated"]
 
@@ -24,14 +26,6 @@ SAID = {
     KeyboardInterrupt: "Ctrl-C: the process was interrupted; the lease was released.",
     SystemExit: "A signal had the process exit; the lease was released.",
 }
-
-
-@pytest.fixture
-def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
-    with InProcessEngine(
-        STEPS, PIPELINES, GATES, environ=environ, clock=clock, workers=0
-    ) as engine:
-        yield engine
 
 
 def leaves_once_and_goes_on(

@@ -62,11 +62,6 @@ class Tasks(InProcessTasks):
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock(skips_waits=True)
-
-
-@pytest.fixture
 def bundle(tmp_path: Path, clock: FrozenClock) -> Iterator[Bundle]:
     bundle = boot(
         {

@@ -18,17 +18,10 @@ from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import FrozenClock, InProcessEngine
 from leasehold.worker.handler import handlers
-from tests.api.in_process.retried import GATES, PIPELINES, STEPS
+
+pytestmark = pytest.mark.catalog("tests.api.in_process.retried")
 
 HANDLER = "handler_of_later"
-
-
-@pytest.fixture
-def engine(environ: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
-    with InProcessEngine(
-        STEPS, PIPELINES, GATES, environ=environ, clock=clock, workers=0
-    ) as engine:
-        yield engine
 
 
 @pytest.fixture

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from leasehold import testing
 from leasehold.domain.checkpoint import KeptCounts
 from leasehold.errors import (
     InvalidOutputError,
@@ -19,12 +15,12 @@ from leasehold.testing import InProcessEngine
 from tests.api.in_process import reviewed
 from tests.api.in_process.reviewed import SEEN
 
+pytestmark = pytest.mark.catalog(reviewed)
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
     SEEN.clear()
-    with testing.engine(reviewed, tmp_path) as engine:
-        yield engine
 
 
 def blocked(engine: InProcessEngine, scores: list[float]) -> str:

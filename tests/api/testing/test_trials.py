@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,7 @@ from tests.api.testing import trials
 from tests.api.testing.trials import verdict
 from tests.worlds.builders import environ_of
 
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[InProcessEngine]:
-    with testing.engine(trials, tmp_path) as engine:
-        yield engine
+pytestmark = pytest.mark.catalog(trials)
 
 
 def names(engine: InProcessEngine, run_id: str) -> list[tuple[str, str | None, int | None]]:

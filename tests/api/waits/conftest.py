@@ -1,22 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from leasehold import testing
-from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.waits import approvals
+from tests.worlds.builders import environ_of
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
+def environ(tmp_path: Path) -> dict[str, str]:
+    return environ_of(tmp_path, LEASEHOLD_CATALOG=approvals.__name__)
 
 
-@pytest.fixture
-def engine(tmp_path: Path, clock: FrozenClock) -> Iterator[InProcessEngine]:
+@pytest.fixture(autouse=True)
+def forget() -> None:
     approvals.ASKED.clear()
-    with testing.engine(approvals, tmp_path, clock=clock) as engine:
-        yield engine

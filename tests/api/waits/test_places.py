@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leasehold import PipelineEntry, StepContext, StepDispatchEntry, TrialPolicy, Wait, testing
+from leasehold import PipelineEntry, StepContext, StepDispatchEntry, TrialPolicy, Wait
 from leasehold.domain.manifest import Manifest, run_ref, to_document
 from leasehold.domain.status import RunStatus
 from leasehold.domain.stored import Write, replace
@@ -30,18 +28,9 @@ from leasehold.worker.handler.checks import ImportedHandlerChecks
 from tests.api.waits import places
 from tests.worlds.builders import at_position, with_step
 
+pytestmark = pytest.mark.catalog(places)
+
 YES = {"approved": True, "by": "ada"}
-
-
-@pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path, clock: FrozenClock) -> Iterator[InProcessEngine]:
-    with testing.engine(places, tmp_path, clock=clock) as engine:
-        yield engine
 
 
 def begun(engine: InProcessEngine, pipeline: str) -> str:

@@ -48,7 +48,8 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
+def environ(tmp_path: Path, store: Store) -> dict[str, str]:
+    """The settings of an engine whose artifacts are in the store; leases and waits are short."""
     return environ_of(
         tmp_path,
         LEASEHOLD_CATALOG="tests.chaos.outages.catalog",
@@ -60,7 +61,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def make(store: Store, environ: dict[str, str]) -> Iterator[Make]:
+def make(environ: dict[str, str]) -> Iterator[Make]:
     """Makes engines with threads and the machine's clock; the test closes them.
 
     They are closed once more when their handlers may end: what a handler works with stays open

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from leasehold.services.execute_step import Hint, execute_step
 from leasehold.testing import FrozenClock, InProcessEngine
-from tests.chaos.outages.catalog import CALLS, GATES, LARGE, PIPELINES, STEPS
+from tests.chaos.outages import catalog
+from tests.chaos.outages.catalog import CALLS, LARGE
 from tests.chaos.outages.conftest import Meddling, Store
 
-
-@pytest.fixture
-def engine(environ: dict[str, str], store: Store, clock: FrozenClock) -> Iterator[InProcessEngine]:
-    environ |= {"PIPELINE_LEASE_TTL_S": "30", "PIPELINE_HEARTBEAT_S": "10"}
-    with InProcessEngine(STEPS, PIPELINES, GATES, environ=environ, clock=clock, workers=0) as made:
-        yield made
+pytestmark = pytest.mark.catalog(catalog, PIPELINE_LEASE_TTL_S="30", PIPELINE_HEARTBEAT_S="10")
 
 
 @pytest.mark.parametrize(("seconds", "begins"), [(24, 1), (26, 0), (31, 0), (3600, 0)])

@@ -36,14 +36,6 @@ def environ(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[st
 
 
 @pytest.fixture
-def engine(environ: dict[str, str], store: Store, clock: FrozenClock) -> Iterator[InProcessEngine]:
-    with InProcessEngine(
-        STEPS, PIPELINES, GATES, environ=environ, clock=clock, workers=0
-    ) as engine:
-        yield engine
-
-
-@pytest.fixture
 def now(environ: dict[str, str], store: Store) -> Iterator[InProcessEngine]:
     """An engine of today, beside the functions."""
     with InProcessEngine(STEPS, PIPELINES, GATES, environ=environ, workers=0) as engine:

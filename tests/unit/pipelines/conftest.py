@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from leasehold.testing import FrozenClock, InProcessEngine
 from tests.unit.pipelines import spoiled_digests
-from tests.worlds.builders import environ_of
 
 
 @pytest.fixture
@@ -34,20 +31,7 @@ def docs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> dict[str, str]:
-    """Those of the engine: the catalog of this repository, in its own folder."""
-    return environ_of(tmp_path)
-
-
-@pytest.fixture
-def engine(settings: dict[str, str], clock: FrozenClock) -> Iterator[InProcessEngine]:
-    """Runs what is due when the test says so."""
-    with InProcessEngine(clock=clock, workers=0, environ=settings) as engine:
-        yield engine
-
-
-@pytest.fixture
-def spoiled(settings: dict[str, str]) -> None:
+def spoiled(environ: dict[str, str]) -> None:
     """Give the engine a catalog whose synthesis spoils its digests as a test says."""
-    settings["LEASEHOLD_CATALOG"] = spoiled_digests.__name__
+    environ["LEASEHOLD_CATALOG"] = spoiled_digests.__name__
     spoiled_digests.SPOILS.clear()

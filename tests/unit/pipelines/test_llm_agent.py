@@ -41,6 +41,12 @@ CLAIM = "A worker must renew its lease every 10 seconds."
 
 
 @pytest.fixture
+def clock() -> FrozenClock:
+    """A clock that no wait for the server moves."""
+    return FrozenClock()
+
+
+@pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
     with ModelServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -60,7 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> dict[str, str]:
+def environ(tmp_path: Path) -> dict[str, str]:
     return environ_of(tmp_path, PIPELINE_MAX_RETRIES="2")
 
 
@@ -478,17 +484,17 @@ def test_a_model_that_says_nothing_at_all_is_blocked(
 
 
 def test_a_shutdown_ends_a_request_that_hangs_at_once_and_burns_no_retry(
-    server: ModelServer, settings: dict[str, str], docs: Path
+    server: ModelServer, environ: dict[str, str], docs: Path
 ) -> None:
     server.always = hang
-    with InProcessEngine(workers=1, environ=settings) as engine:
+    with InProcessEngine(workers=1, environ=environ) as engine:
         run_id = engine.start("review", {"folder": str(docs)}).run_id
         assert server.entered.wait(60)
         begun = time.monotonic()
         engine.close()
         took = time.monotonic() - begun
 
-    with InProcessEngine(workers=0, environ=settings) as later:
+    with InProcessEngine(workers=0, environ=environ) as later:
         run = later.show(run_id)
         (end,) = [each for each in later.trace(run_id) if each.type == "step_terminated"]
     assert (run.status, end.reason) == ("PENDING", "instance_shutdown")
@@ -497,10 +503,10 @@ def test_a_shutdown_ends_a_request_that_hangs_at_once_and_burns_no_retry(
 
 
 def test_a_cancelled_run_waits_for_no_answer(
-    server: ModelServer, settings: dict[str, str], docs: Path
+    server: ModelServer, environ: dict[str, str], docs: Path
 ) -> None:
     server.always = hang
-    with InProcessEngine(workers=1, environ=settings | {"PIPELINE_HEARTBEAT_S": "0.1"}) as engine:
+    with InProcessEngine(workers=1, environ=environ | {"PIPELINE_HEARTBEAT_S": "0.1"}) as engine:
         run_id = engine.start("review", {"folder": str(docs)}).run_id
         assert server.entered.wait(60)
         operate(engine.engine, run_id, OperationRequest(Operation.CANCEL, actor="ann"))
