@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -14,14 +13,10 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.bootstrap import boot
 from leasehold.cli.explain_limit import _ink  # the only one to ask which characters there are
 from leasehold.domain.ledger import ledger_ref
 from leasehold.domain.stored import Document, Write
-from leasehold.registry.pipelines import Catalog
-from tests.cli import shop
 from tests.cli.shell import Shell, only_line, without_controls
-from tests.worlds.runs_api import runs_api
 
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--in-process")
 
@@ -136,20 +131,6 @@ def test_a_terminal_without_unicode_gets_other_characters(monkeypatch: pytest.Mo
     ink = _ink()
 
     assert (ink.complete, ink.censored, ink.rule) == ("#", ">", "-")
-
-
-@pytest.fixture
-def server(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The runs API over the store of the commands; its address."""
-    monkeypatch.setitem(sys.modules, "shop", shop)
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{shell.folder}/.leasehold/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{shell.folder}/.leasehold/artifacts",
-    }
-    bundle = boot(environ, catalog=Catalog(steps=shop.STEPS, pipelines=shop.PIPELINES))
-    with runs_api(bundle.engine) as url:
-        yield url
-    bundle.close()
 
 
 def test_a_step_of_runs_that_ended_is_explained_the_same_over_http(

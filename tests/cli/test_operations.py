@@ -6,15 +6,12 @@ import getpass
 import json
 import shlex
 import socket
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from leasehold.bootstrap import boot
 from leasehold.cli.commands import COMMANDS
 from leasehold.domain import lifecycle
 from leasehold.domain.change import on_run
@@ -23,29 +20,14 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.manifest_parts import Block, ErrorRecord
-from leasehold.registry.pipelines import Catalog
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
-from tests.cli import shop
 from tests.cli.shell import LEASEHOLD, Done, Shell, only_line
-from tests.worlds.runs_api import runs_api
 from tests.worlds.waiting import until
 
 ORDER = ("start", "order", "--input", '{"amount": 3}')
 DOOMED = ("start", "doomed", "--input", '{"amount": 13}', "--in-process", "--json")
 KEPT = KeptValue(text='{"amount":3}')
-
-
-@pytest.fixture
-def engine(shell: Shell) -> Iterator[Engine]:
-    """The store that the commands open, opened beside them."""
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{shell.folder}/.leasehold/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{shell.folder}/.leasehold/artifacts",
-    }
-    bundle = boot(environ, catalog=Catalog(steps=shop.STEPS, pipelines=shop.PIPELINES))
-    yield bundle.engine
-    bundle.close()
 
 
 @pytest.fixture
@@ -58,20 +40,6 @@ def run_id(shell: Shell) -> str:
 def dead(shell: Shell) -> str:
     """A run that was given up at its second step."""
     return str(json.loads(shell.run(*DOOMED).stdout)["runId"])
-
-
-@pytest.fixture
-def losing() -> list[str]:
-    """The paths to which the server loses its next answer."""
-    return []
-
-
-@pytest.fixture
-def server(engine: Engine, losing: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The runs API over the same store, which can import the handlers; its address."""
-    monkeypatch.setitem(sys.modules, "shop", shop)
-    with runs_api(engine, losing) as url:
-        yield url
 
 
 def attempt(engine: Engine, run_id: str, settle: Any, **facts: Any) -> None:

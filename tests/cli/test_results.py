@@ -5,15 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 
 import pytest
 
-from leasehold.bootstrap import boot
-from tests.cli import shop
 from tests.cli.shell import LEASEHOLD, Shell, only_line, without_controls
-from tests.worlds.runs_api import runs_api
 
 BOOK = ("start", "book", "--input", '{"amount": 3}', "--in-process", "--json")
 TEXT = {"text": "é" * 40_000}
@@ -26,27 +21,11 @@ def run_id(shell: Shell) -> str:
     return str(json.loads(shell.run(*BOOK).stdout)["runId"])
 
 
-@pytest.fixture
-def url(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The runs API over the same store, which can import the handlers; its address."""
-    monkeypatch.setitem(sys.modules, "shop", shop)
-    folder = shell.folder / ".leasehold"
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{folder}/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{folder}/artifacts",
-        "LEASEHOLD_CATALOG": shop.__name__,
-    }
-    bundle = boot(environ)
-    with runs_api(bundle.engine) as url:
-        yield url
-    bundle.close()
-
-
 @pytest.fixture(params=["store", "server"])
 def where(request: pytest.FixtureRequest, run_id: str) -> tuple[str, ...]:
     """The words that say where to read; each command does the same at both."""
     assert run_id
-    return () if request.param == "store" else ("--url", request.getfixturevalue("url"))
+    return () if request.param == "store" else ("--url", request.getfixturevalue("server"))
 
 
 # -- outputs ---------------------------------------------------------------------------------------
@@ -61,12 +40,12 @@ def test_an_output_is_printed_whole(shell: Shell, run_id: str, where: tuple[str,
     assert shell.run("output", run_id, "reserve", *where, "--json").stdout == small.stdout
 
 
-def test_who_waits_with_json_gets_the_output_too(shell: Shell, run_id: str, url: str) -> None:
+def test_who_waits_with_json_gets_the_output_too(shell: Shell, run_id: str, server: str) -> None:
     """However large; the run of the same key is completed at once."""
     again = (*BOOK, "--idempotency-key", "one")
     waited = [word for word in again if word != "--in-process"]
 
-    for words in (again, (*waited, "--wait"), (*waited, "--wait", "--url", url)):
+    for words in (again, (*waited, "--wait"), (*waited, "--wait", "--url", server)):
         answer = json.loads(shell.run(*words).stdout)
         assert (answer["status"], answer["output"]) == ("COMPLETED", TEXT)
     assert answer["runId"] != run_id

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from leasehold.bootstrap import boot
-from leasehold.registry.pipelines import Catalog
-from leasehold.services.engine import Engine
 from tests.cli.shell import Shell, only_line
 from tests.conformance import spending
-from tests.worlds.runs_api import runs_api
+
+pytestmark = pytest.mark.catalog(spending)
 
 
 @pytest.fixture
@@ -20,19 +17,6 @@ def shop(shell: Shell) -> Shell:
     """A shell in whose catalog a run of three amounts of 1.5 dollars and 1000 tokens."""
     shell.settings["LEASEHOLD_CATALOG"] = spending.__name__
     return shell
-
-
-@pytest.fixture
-def server(shop: Shell) -> Iterator[str]:
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{shop.folder}/.leasehold/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{shop.folder}/.leasehold/artifacts",
-    }
-    bundle = boot(environ, catalog=Catalog(spending.STEPS, spending.PIPELINES))
-    engine: Engine = bundle.engine
-    with runs_api(engine, []) as url:
-        yield url
-    bundle.close()
 
 
 def start(shop: Shell, *words: str, times: int = 3) -> Any:

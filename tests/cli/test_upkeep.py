@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,14 +11,15 @@ import pytest
 
 from leasehold.adapters.clock import SystemClock
 from leasehold.adapters.sqlite import SqliteDocuments
-from leasehold.bootstrap import boot
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.stored import Write
-from leasehold.registry.pipelines import Catalog
 from tests.api.functions.test_sweep_dead_letters import NOTHING
 from tests.cli import shop
 from tests.cli.shell import Shell, only_line
-from tests.worlds.runs_api import runs_api
+
+pytestmark = pytest.mark.catalog(
+    shop, PIPELINE_CHARGE_TIMEOUT_MS="20000", PIPELINE_SHIP_TIMEOUT_MS="soon"
+)
 
 IN_ORDER = {"found": [], "left": 0, "waitingForCode": 0, "artifactsProblem": None}
 ORDER = ("start", "order", "--input", '{"amount": 3}', "--json")
@@ -171,100 +171,84 @@ def test_a_sweep_without_a_queue_leaves_waiting_runs_to_others(
 # -- of a server -----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def url(shell: Shell, run_id: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The runs API over the same store; its address."""
-    monkeypatch.setitem(sys.modules, "shop", shop)
-    data = shell.folder / ".leasehold"
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{data}/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{data}/artifacts",
-        "PIPELINE_CHARGE_TIMEOUT_MS": "20000",
-        "PIPELINE_SHIP_TIMEOUT_MS": "soon",
-    }
-    bundle = boot(environ, catalog=Catalog(steps=shop.STEPS, pipelines=shop.PIPELINES))
-    with runs_api(bundle.engine) as url:
-        yield url
-    bundle.close()
-
-
-def test_a_server_says_why_as_the_store_does(shell: Shell, run_id: str, url: str) -> None:
+def test_a_server_says_why_as_the_store_does(shell: Shell, run_id: str, server: str) -> None:
     shell.run("pause", run_id)
 
-    here, there = shell.run("why", run_id), shell.run("why", run_id, "--url", url)
-    unknown = shell.run("why", "r-none", "--url", url)
+    here, there = shell.run("why", run_id), shell.run("why", run_id, "--url", server)
+    unknown = shell.run("why", "r-none", "--url", server)
 
-    assert shell.json("why", run_id, "--url", url) == shell.json("why", run_id)
+    assert shell.json("why", run_id, "--url", server) == shell.json("why", run_id)
     assert (there.returncode, there.stdout) == (0, here.stdout)
     assert [line.partition("leasehold ")[2] for line in there.stderr.splitlines()] == [
-        f"resume {run_id} --url {url}",
-        f"cancel {run_id} --generation 1 --url {url}",
+        f"resume {run_id} --url {server}",
+        f"cancel {run_id} --generation 1 --url {server}",
     ]
     assert unknown.returncode == 2
     assert "Run 'r-none' is not in the store" in only_line(unknown.stderr)
 
 
 def test_a_server_is_audited_and_repaired_by_its_own_store(
-    shell: Shell, run_id: str, documents: SqliteDocuments, url: str
+    shell: Shell, run_id: str, documents: SqliteDocuments, server: str
 ) -> None:
     """To look is a GET, to repair a POST: following a link never changes a run."""
-    in_order = shell.run("audit", "--url", url)
+    in_order = shell.run("audit", "--url", server)
     write(documents, run_id, alarmAt=None)
 
-    here, there = shell.run("audit"), shell.run("audit", "--url", url)
+    here, there = shell.run("audit"), shell.run("audit", "--url", server)
     looked = shell.json("why", run_id)["waitsFor"]
-    repaired = shell.run("audit", "--repair", "--url", url)
+    repaired = shell.run("audit", "--repair", "--url", server)
 
     assert (in_order.returncode, only_line(in_order.stderr)) == (0, "every run is in order")
     assert (there.returncode, there.stdout, there.stderr) == (1, here.stdout, here.stderr)
     assert looked.startswith("a repair")
     assert repaired.returncode == 0
     assert "repaired: It gets its alarm." in repaired.stdout
-    assert shell.json("audit", "--url", url) == IN_ORDER
+    assert shell.json("audit", "--url", server) == IN_ORDER
 
 
 def test_a_server_says_what_no_repair_repairs_as_the_store_does(
-    shell: Shell, run_id: str, url: str
+    shell: Shell, run_id: str, server: str
 ) -> None:
     """A server would answer that all is well."""
     shell.run("cancel", run_id)
     (shell.folder / ".leasehold/artifacts").rename(shell.folder / "elsewhere")
     (shell.folder / ".leasehold/artifacts").mkdir()  # as where the volume is not mounted
 
-    here, there = shell.run("audit"), shell.run("audit", "--url", url)
+    here, there = shell.run("audit"), shell.run("audit", "--url", server)
 
     said = here.stderr.splitlines()
     assert (here.returncode, there.returncode) == (0, 0)
     assert there.stderr.splitlines()[-2:] == said  # before them, the log of the server
     assert said[1].startswith("but runs may wait for files: ")
-    assert shell.json("audit", "--url", url) == shell.json("audit")
+    assert shell.json("audit", "--url", server) == shell.json("audit")
 
 
 def test_a_server_sweeps_once(
-    shell: Shell, run_id: str, documents: SqliteDocuments, url: str
+    shell: Shell, run_id: str, documents: SqliteDocuments, server: str
 ) -> None:
     long_ago = SystemClock().now() - timedelta(hours=1)
     lease = {"leaseId": "lease-1", "holder": "elsewhere", "acquiredAt": long_ago}
     lease |= {"expiresAt": long_ago, "maxExpiresAt": long_ago}
     overdue(documents, run_id, status="IN_PROGRESS", lease=lease, heartbeatAt=long_ago)
 
-    done = shell.run("sweep", "--url", url)
+    done = shell.run("sweep", "--url", server)
 
     assert done.returncode == 0
     ended, swept = map(json.loads, done.stderr.splitlines())  # the log of the server
     assert (ended["event"], ended["reason"]) == ("STEP_TERMINATED", "lease_expired")
     assert swept["event"] == "SWEEP_FINISHED"
     assert "recovered: 1\n" in done.stdout
-    assert shell.json("sweep", "--url", url) == NOTHING
+    assert shell.json("sweep", "--url", server) == NOTHING
 
 
-def test_the_registry_of_a_server_is_what_holds_there(shell: Shell, url: str) -> None:
-    here, there = shell.run("registry"), shell.run("registry", "--url", url)
+def test_the_registry_of_a_server_is_what_holds_there(shell: Shell, server: str) -> None:
+    here, there = shell.run("registry"), shell.run("registry", "--url", server)
 
     assert "\t30 s (entry)\t" in here.stdout.splitlines()[2]
     assert "\t20 s (PIPELINE_CHARGE_TIMEOUT_MS)\t" in there.stdout.splitlines()[2]
     assert there.stderr.splitlines()[-1].startswith("warning: PIPELINE_SHIP_TIMEOUT_MS refused")
-    assert shell.json("registry", "--url", url)["pipelines"] == shell.json("registry")["pipelines"]
+    pipelines = shell.json("registry")["pipelines"]
+    assert shell.json("registry", "--url", server)["pipelines"] == pipelines
 
 
 @pytest.mark.parametrize("command", [("why", "r-1"), ("audit",), ("sweep",), ("registry",)])

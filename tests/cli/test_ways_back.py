@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from leasehold.bootstrap import boot
-from leasehold.registry.pipelines import Catalog
-from leasehold.services.engine import Engine
 from tests.api.in_process import reviewed
 from tests.cli.shell import Shell, only_line
-from tests.worlds.runs_api import runs_api
+
+pytestmark = pytest.mark.catalog(reviewed)
 
 PAPER = ("start", "paper", "--input", '{"scores": [1.0]}', "--in-process", "--json")
 
@@ -22,24 +19,6 @@ PAPER = ("start", "paper", "--input", '{"scores": [1.0]}', "--in-process", "--js
 def papers(shell: Shell) -> Shell:
     shell.settings["LEASEHOLD_CATALOG"] = reviewed.__name__
     return shell
-
-
-@pytest.fixture
-def engine(papers: Shell) -> Iterator[Engine]:
-    environ = {
-        "LEASEHOLD_STORE": f"sqlite:///{papers.folder}/.leasehold/leasehold.db",
-        "LEASEHOLD_ARTIFACTS": f"file://{papers.folder}/.leasehold/artifacts",
-    }
-    catalog = Catalog(reviewed.STEPS, reviewed.PIPELINES, reviewed.GATES)
-    bundle = boot(environ, catalog=catalog)
-    yield bundle.engine
-    bundle.close()
-
-
-@pytest.fixture
-def server(engine: Engine) -> Iterator[str]:
-    with runs_api(engine, []) as url:
-        yield url
 
 
 @pytest.fixture
