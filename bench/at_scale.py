@@ -36,7 +36,7 @@ from leasehold.services.batch import batch
 from leasehold.services.catalog_fit import LIVE, LiveRunCheck, live_runs
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter, list_runs
-from leasehold.services.request_bounds import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 from leasehold.services.sweep import sweep
 from tests.worlds.emulators import MissingEmulatorError, firestore_host
 
@@ -108,7 +108,7 @@ def recreate(kills: Sequence[int], place: Place, dead: int) -> tuple[int, int]:
     ends = [_batch(place, kill_after) for kill_after in (*kills, None)]
     assert set(ends) <= {0, None}, ends
     asked = OperationRequest(Operation.RECREATE, "bench")
-    assert batch(place.engine, asked, DEAD, limit=MAX_PAGE).matched == 0, "something was left"
+    assert batch(place.engine, asked, DEAD, limit=MAX_PAGE_ITEMS).matched == 0, "something was left"
     olds = {run.run_id: run for run in _all(place, DEAD)}
     news = [run for run in _all(place, RunFilter(label=RARE)) if not run.dead_lettered]
     assert len(olds) == dead
@@ -146,7 +146,7 @@ def serve_a_batch() -> int:
     engine = boot(
         tasks=OwnTasks(), hooks=Hooks(observe=lambda _: print("recreated", flush=True))
     ).engine
-    batch(engine, OperationRequest(Operation.RECREATE, "bench"), DEAD, limit=MAX_PAGE)
+    batch(engine, OperationRequest(Operation.RECREATE, "bench"), DEAD, limit=MAX_PAGE_ITEMS)
     return 0
 
 

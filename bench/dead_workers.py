@@ -21,7 +21,7 @@ from leasehold.domain.effect import Task
 from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.domain.manifest import run_ref
 from leasehold.domain.status import Outcome
-from leasehold.services.sweep import LOOK_AGAIN_S, sweep
+from leasehold.services.sweep import LEASE_LOOK_EVERY_S, sweep
 
 WAITING: Final = 2000
 HELD: Final = 40
@@ -36,7 +36,7 @@ def allowance(took_s: float) -> int:
 
     One that takes long looks for further leases from time to time.
     """
-    return _ALLOWANCE + SHARDS * int(took_s / LOOK_AGAIN_S)
+    return _ALLOWANCE + SHARDS * int(took_s / LEASE_LOOK_EVERY_S)
 
 
 class PausedQueue:

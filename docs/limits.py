@@ -115,13 +115,13 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "all of these files together",
-            "services/request_bounds.py FILE_BYTES",
+            "services/request_bounds.py MAX_FILE_BYTES",
             "`too_large`",
             "bytes",
         ),
         Limit(
             "an idempotency key",
-            "services/request_bounds.py MAX_KEY",
+            "services/request_bounds.py MAX_IDEMPOTENCY_KEY_CHARS",
             "`invalid_request`",
             "characters",
         ),
@@ -133,7 +133,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "the key of a label, and its value",
-            "services/request_bounds.py MAX_LABEL",
+            "services/request_bounds.py MAX_LABEL_CHARS",
             "`invalid_request`",
             "characters each",
         ),
@@ -145,7 +145,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "who asks, as `--actor` says",
-            "services/request_bounds.py MAX_ACTOR",
+            "services/request_bounds.py MAX_ACTOR_CHARS",
             "`invalid_request`",
             "characters",
         ),
@@ -387,13 +387,13 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "a note for the handler",
-            "services/request_bounds.py MAX_NOTE",
+            "services/request_bounds.py MAX_NOTE_BYTES",
             "`invalid_request`",
             "bytes",
         ),
         Limit(
             "the reason for an operation, a pause or an override",
-            "services/request_bounds.py MAX_REASON",
+            "services/request_bounds.py MAX_REASON_CHARS",
             "`invalid_request`",
             "characters",
         ),
@@ -551,13 +551,13 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "runs of one back-fill",
-            "services/schedules.py MAX_BACKFILL",
+            "services/schedules.py MAX_BACKFILL_RUNS",
             "`invalid_request`",
             "runs",
         ),
         Limit(
             "times of one schedule that a sweep attends to",
-            "services/schedules.py _AT_ONCE",
+            "services/schedules.py _MAX_TIMES_PER_SWEEP",
             "the next sweep goes on",
             "times",
         ),
@@ -671,7 +671,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "remote": (
         Limit(
             "a file that one call carries",
-            "services/request_bounds.py FILE_BYTES",
+            "services/request_bounds.py MAX_FILE_BYTES",
             "`file_too_large`",
             "bytes",
         ),
@@ -683,7 +683,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "`holder`, and each other name",
-            "services/request_bounds.py MAX_NAME",
+            "services/request_bounds.py MAX_NAME_CHARS",
             "`invalid_request`",
             "characters",
         ),
@@ -707,37 +707,37 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "runs of a page, files or deliveries",
-            "services/request_bounds.py MAX_PAGE",
+            "services/request_bounds.py MAX_PAGE_ITEMS",
             "`invalid_request`",
             "entries",
         ),
         Limit(
             "a page where `limit` is not given",
-            "services/request_bounds.py DEFAULT_PAGE",
+            "services/request_bounds.py DEFAULT_PAGE_ITEMS",
             "the rest is on the next page",
             "entries",
         ),
         Limit(
             "runs that one page looks at for what no index finds",
-            "services/read_runs.py MAX_LOOKED_AT",
+            "services/read_runs.py MAX_RUNS_SEARCHED",
             "the page ends, perhaps empty, and names the next one",
             "runs",
         ),
         Limit(
             "runs that a batch changes",
-            "services/request_bounds.py MAX_PAGE",
+            "services/request_bounds.py MAX_PAGE_ITEMS",
             "`invalid_request`",
             "runs",
         ),
         Limit(
             "runs that a batch may be refused by",
-            "services/batch.py MAX_REFUSED",
+            "services/batch.py MAX_REFUSED_RUNS",
             "the batch ends",
             "runs",
         ),
         Limit(
             "a count of `GET /counts`",
-            "services/count_runs.py MOST",
+            "services/count_runs.py MAX_COUNTED",
             "no more are counted; a page shows `1,000+`",
             "runs",
         ),

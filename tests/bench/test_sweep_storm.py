@@ -12,7 +12,7 @@ import pytest
 
 from bench.sweep_storm import firestore, measure, storm
 from leasehold.bootstrap import Hooks, boot
-from leasehold.services.sweep import WIDTH, sweep
+from leasehold.services.sweep import ATTENDED_AT_ONCE, sweep
 from tests.worlds.emulators import firestore_host, need_firestore
 
 #: The double of Cloud Tasks is in this process too: each connection to it has such a thread.
@@ -72,6 +72,6 @@ def test_what_a_killed_sweep_did_not_come_to_the_next_one_attends_to() -> None:
 
     assert is_half_done
     assert child.exitcode == -signal.SIGKILL
-    assert 41 - 25 - WIDTH <= answer["stillQueued"] <= 41 - 25
+    assert 41 - 25 - ATTENDED_AT_ONCE <= answer["stillQueued"] <= 41 - 25
     assert (answer["more"], again["documentsRead"]) == (False, 0)
     assert dead.position.dispatch.generation == 2

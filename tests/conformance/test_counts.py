@@ -91,7 +91,7 @@ def test_runs_in_all_states_count_at_once(engine: Engine) -> None:
 
 
 def test_more_than_the_bound_are_the_bound(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.services.count_runs.MOST", 3)
+    monkeypatch.setattr("leasehold.services.count_runs.MAX_COUNTED", 3)
     stored(engine, "retrying", times=4)
     stored(engine, "exhausted", times=4)
 

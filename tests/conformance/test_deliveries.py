@@ -627,7 +627,7 @@ def test_a_bus_that_is_away_is_asked_once_a_sweep_and_gives_nothing_up(
 def test_a_backlog_of_deliveries_leaves_half_of_the_time_to_runs(
     engine: Engine, clock: Clock, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(due_deliveries, "PAGE", 1)
+    monkeypatch.setattr(due_deliveries, "DELIVERIES_PER_QUERY", 1)
     for channel in ("pager", "chat"):
         owed(engine, unique, channel)
     due = engine.clock.now()
@@ -663,7 +663,7 @@ def test_deliveries_get_half_of_what_leases_left_of_the_time(
     engine: Engine, clock: Clock, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not half of all of it, which leases may have used up already."""
-    monkeypatch.setattr(due_deliveries, "PAGE", 1)
+    monkeypatch.setattr(due_deliveries, "DELIVERIES_PER_QUERY", 1)
     for channel in ("pager", "chat", "mail"):
         owed(engine, unique, channel)
     clock.advance(61)

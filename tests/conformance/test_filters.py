@@ -119,7 +119,7 @@ def test_each_filter_finds_its_runs_whatever_a_page_may_look_at(
     list_some: Callable[..., RunPage[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("leasehold.services.read_runs.MAX_LOOKED_AT", most)
+    monkeypatch.setattr("leasehold.services.read_runs.MAX_RUNS_SEARCHED", most)
     monkeypatch.setattr("leasehold.services.read_runs.WHOLE_RUNS", 1)
     monkeypatch.setattr("leasehold.services.read_runs.SUMMARIES", 1)
     for row, names in FILTERS:
@@ -143,8 +143,8 @@ def test_a_page_ends_where_it_has_looked_at_so_many_runs_that_do_not_fit(
     engine: Engine, runs: dict[str, str], unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A list of few among many would be read to its end by one request."""
-    assert read_runs.MAX_LOOKED_AT == 2000  # as docs/operations.md says
-    monkeypatch.setattr(read_runs, "MAX_LOOKED_AT", 2)
+    assert read_runs.MAX_RUNS_SEARCHED == 2000  # as docs/operations.md says
+    monkeypatch.setattr(read_runs, "MAX_RUNS_SEARCHED", 2)
     paused = RunFilter(label=f"team:{unique}", paused=True)
 
     page = list_summaries(engine, paused, limit=1)

@@ -178,7 +178,7 @@ def test_deliveries_are_counted_by_their_outcome(engine: Engine, unique: str) ->
 def test_the_bound_is_said_and_odd_runs_do_no_harm(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.services.count_runs.MOST", 2)
+    monkeypatch.setattr("leasehold.services.count_runs.MAX_COUNTED", 2)
     for odd in ({"steps": []}, {"steps": {"add": {"attempts": {"failed": "x"}}}}, {"position": 1}):
         begun(engine, **odd)
 

@@ -29,8 +29,8 @@ from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.paging import place_behind
 from leasehold.services.purge import (
-    LATER_S,
-    SOON_S,
+    LATER_LOOK_S,
+    NEXT_LOOK_S,
     PurgeResult,
     delete_deliveries,
     delete_run,
@@ -563,7 +563,7 @@ def test_the_sweep_purges_what_is_too_old_a_few_at_a_time(
     engine: Engine, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs that stay keep none behind them from going."""
-    monkeypatch.setattr("leasehold.services.purge.LOOKED_AT", 2)
+    monkeypatch.setattr("leasehold.services.purge.RUNS_PER_SWEEP", 2)
     held, old, young = old_runs(engine, label, 3), old_runs(engine, label, 3), ended(engine, label)
     for run_id in held:
         write(engine, run_id, createdAt=NOW - timedelta(days=31), cancelled=False, paused=True)
@@ -578,7 +578,7 @@ def test_the_sweep_purges_what_is_too_old_a_few_at_a_time(
     for _ in range(200):  # other tests have left runs in the store
         if gone() == 3:
             break
-        clock.passed += max(SOON_S, LATER_S)
+        clock.passed += max(NEXT_LOOK_S, LATER_LOOK_S)
         assert sweep(keeping).purged <= 2
 
     assert at_once[1] == 0
@@ -590,7 +590,7 @@ def test_a_purge_ends_with_the_time_of_its_sweep_and_goes_on_in_the_next(
     engine: Engine, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs with many files would outlast the function, which then never logs its line."""
-    monkeypatch.setattr("leasehold.services.purge.WIDTH", 1)
+    monkeypatch.setattr("leasehold.services.purge.PURGES_AT_ONCE", 1)
     seen = [engine.documents.get(run_ref(run_id)) for run_id in old_runs(engine, label, 3)]
     clock: Any = Ticking()
 
@@ -625,7 +625,7 @@ def test_a_machine_whose_clock_is_wrong_purges_nothing_that_is_young(
 
     for _ in range(3):
         sweep(ahead)
-        clock.passed += LATER_S
+        clock.passed += LATER_LOOK_S
 
     assert leftovers(engine, young)
 

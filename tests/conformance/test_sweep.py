@@ -19,7 +19,7 @@ from leasehold.domain.lifecycle.start import SHARDS
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.documents import Documents, Query, Snapshot
 from leasehold.services.engine import Engine
-from leasehold.services.sweep import ATTEND_WITHIN_S, LOOK_AGAIN_S, WIDTH, sweep
+from leasehold.services.sweep import ATTEND_WITHIN_S, ATTENDED_AT_ONCE, LEASE_LOOK_EVERY_S, sweep
 from tests.api.in_process import sample
 from tests.conformance.swept import (
     Clock,
@@ -91,7 +91,7 @@ def test_one_call_attends_to_all_that_is_due_and_reads_each_once(
     result, again = sweep(engine), sweep(engine)
 
     assert (result.recovered, result.still_queued, result.more) == (3, 110, False)
-    assert 113 <= result.documents_read <= 113 + WIDTH
+    assert 113 <= result.documents_read <= 113 + ATTENDED_AT_ONCE
     assert sorted(task.run_id for task in queue.created) == sorted(dead)
     assert (again.documents_read, again.more) == (0, False)
 
@@ -611,4 +611,4 @@ def test_a_lease_that_ends_while_a_long_sweep_runs_does_not_wait_for_the_next(
     )
 
     assert (result.recovered, result.still_queued, result.more) == (1, 80, False)
-    assert 30 <= found_at[0] <= 30 + LOOK_AGAIN_S
+    assert 30 <= found_at[0] <= 30 + LEASE_LOOK_EVERY_S

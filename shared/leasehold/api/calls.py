@@ -117,7 +117,7 @@ from leasehold.services.read_results import (
 from leasehold.services.read_runs import list_runs, list_summaries, read_run, read_timeline
 from leasehold.services.readiness import artifacts_outage, check_ready
 from leasehold.services.registry_report import registry_report
-from leasehold.services.request_bounds import FILE_BYTES
+from leasehold.services.request_bounds import MAX_FILE_BYTES
 from leasehold.services.signal_run import send_signal
 from leasehold.services.start_run import start_run
 from leasehold.services.sweep import Report, sweep_time
@@ -126,7 +126,7 @@ from leasehold.services.worker_notes import live_workers
 from leasehold.worker.stopping.holder import host_name, is_gone
 
 #: An input, and files in base64.
-START_BYTES: Final = BODY_BYTES + FILE_BYTES * 4 // 3
+START_BYTES: Final = BODY_BYTES + MAX_FILE_BYTES * 4 // 3
 
 #: An audit reads every run, a batch changes a thousand, each with its own commit, and a sweep
 #: begins nothing more after half of three minutes.

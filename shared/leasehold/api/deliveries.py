@@ -12,7 +12,7 @@ from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.delivery import Delivery, DeliveryState
 from leasehold.services.read_deliveries import DeliveryFilter, DeliveryPage
-from leasehold.services.request_bounds import DEFAULT_PAGE, MAX_PAGE, MAX_REASON
+from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, MAX_REASON_CHARS
 
 
 class DeliveryReport(ResponseModel):
@@ -94,8 +94,8 @@ class DeliveriesQuery(RequestModel):
 
     channel: Annotated[str, rules.printable()] | None = None
     state: Annotated[DeliveryState, rules.one_of(DeliveryState)] | None = None
-    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(rules.number_of_text)] = (
-        DEFAULT_PAGE
+    limit: Annotated[int, rules.whole(1, MAX_PAGE_ITEMS), BeforeValidator(rules.number_of_text)] = (
+        DEFAULT_PAGE_ITEMS
     )
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 
@@ -121,4 +121,4 @@ class DeliverBody(RequestModel):
     """`POST /runs/{id}:deliver`."""
 
     channel: Annotated[str, rules.printable()]
-    reason: Annotated[str, rules.printable(MAX_REASON, least=0)] = ""
+    reason: Annotated[str, rules.printable(MAX_REASON_CHARS, least=0)] = ""

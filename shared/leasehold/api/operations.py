@@ -20,7 +20,7 @@ from leasehold.domain.summary import Summary, summary_of
 from leasehold.errors import InvalidRequestError
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import AS_BEFORE, OperationRequest
-from leasehold.services.request_bounds import MAX_PAGE, MAX_REASON
+from leasehold.services.request_bounds import MAX_PAGE_ITEMS, MAX_REASON_CHARS
 
 Answer = TypeVar("Answer", bound=Summary)
 
@@ -31,7 +31,7 @@ class OperationBody(RequestModel):
     `generation` and `step` are those of the run that was looked at; another one is a 409.
     """
 
-    reason: Annotated[str, rules.printable(MAX_REASON, least=0)] = ""
+    reason: Annotated[str, rules.printable(MAX_REASON_CHARS, least=0)] = ""
     generation: Annotated[int, rules.whole(1)] | None = None
     step: Annotated[str, rules.printable()] | None = None
 
@@ -151,9 +151,9 @@ class BatchBody(RequestModel):
 
     action: Annotated[Operation, rules.one_of(Operation)]
     filter: FilterPart = Field(default_factory=FilterPart)
-    limit: Annotated[int, rules.whole(1, MAX_PAGE)]
+    limit: Annotated[int, rules.whole(1, MAX_PAGE_ITEMS)]
     dry_run: Annotated[bool, rules.flag()] = False
-    reason: Annotated[str, rules.printable(MAX_REASON, least=0)] = ""
+    reason: Annotated[str, rules.printable(MAX_REASON_CHARS, least=0)] = ""
     step: Annotated[str, rules.printable()] | None = None
     from_step: Annotated[str, rules.printable()] | None = None
     keep_partial: Annotated[bool, rules.flag()] = False

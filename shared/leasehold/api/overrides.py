@@ -10,7 +10,7 @@ from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.timestamps import time_or_date
 from leasehold.registry.dispatch import MAX_DEADLINE, MIN_DEADLINE
 from leasehold.services.overrides import OverrideRequest
-from leasehold.services.request_bounds import MAX_REASON
+from leasehold.services.request_bounds import MAX_REASON_CHARS
 
 _SHORTEST, _LONGEST = (int(limit.total_seconds()) for limit in (MIN_DEADLINE, MAX_DEADLINE))
 
@@ -21,7 +21,7 @@ class OverrideBody(RequestModel):
     timeout_s: Annotated[float, rules.seconds(timedelta(seconds=_LONGEST))] | None = None
     deadline_s: Annotated[int, rules.whole(_SHORTEST, _LONGEST)] | None = None
     until: Annotated[str, rules.moment()]
-    why: Annotated[str, rules.printable(MAX_REASON)]
+    why: Annotated[str, rules.printable(MAX_REASON_CHARS)]
 
     def to_request(self, step_type: str, actor: str) -> OverrideRequest:
         """Return the request as the service takes it."""

@@ -10,7 +10,7 @@ from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.step_pause import StepPause
 from leasehold.errors import InvalidRequestError
 from leasehold.services.pauses import ReleasedRuns
-from leasehold.services.request_bounds import MAX_NAME, MAX_REASON
+from leasehold.services.request_bounds import MAX_NAME_CHARS, MAX_REASON_CHARS
 
 _WHICH = "step, or all: true"
 
@@ -18,7 +18,7 @@ _WHICH = "step, or all: true"
 class ResumePauseBody(RequestModel):
     """`POST /pauses:clear`: `step`, or `all`; the runs that it held go on at once."""
 
-    step: Annotated[str, rules.printable(MAX_NAME)] | None = None
+    step: Annotated[str, rules.printable(MAX_NAME_CHARS)] | None = None
     all: Annotated[bool, rules.flag()] = False
 
     @property
@@ -36,7 +36,7 @@ class ResumePauseBody(RequestModel):
 class PauseBody(ResumePauseBody):
     """`POST /pauses:set`: `step`, or `all`, and `why`."""
 
-    why: Annotated[str, rules.printable(MAX_REASON)]
+    why: Annotated[str, rules.printable(MAX_REASON_CHARS)]
 
 
 class PauseReport(ResponseModel):

@@ -33,7 +33,7 @@ from leasehold.domain.spend import MAX_USD
 from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
 from leasehold.errors import InvalidRequestError
 from leasehold.frozen import dataclass
-from leasehold.services.request_bounds import MAX_INTEGER, MAX_NAME, NOTE, is_note
+from leasehold.services.request_bounds import MAX_INTEGER, MAX_NAME_CHARS, NOTE, is_note
 
 _MAX_SHOWN: Final = 200
 _UNKNOWN: Final = "unknown_field"
@@ -258,7 +258,7 @@ def filled_text() -> Rule:
     return text("a text that is not empty", least=1)
 
 
-def printable(most: int = MAX_NAME, *, least: int = 1) -> Rule:
+def printable(most: int = MAX_NAME_CHARS, *, least: int = 1) -> Rule:
     """Return the rule of a text that a line can show, of limited length."""
     size = core_schema.str_schema(strict=True, min_length=least, max_length=most)
     check = _checked(str.isprintable, size)

@@ -12,7 +12,7 @@ from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.checkpoint import CallResult
 from leasehold.domain.spend import Spend
 from leasehold.services.read_results import CallPage, FilePage
-from leasehold.services.request_bounds import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 
 #: Says how large a file is, whether or not the answer has a Content-Length.
 SIZE_HEADER: Final = "X-Leasehold-Size"
@@ -21,8 +21,8 @@ SIZE_HEADER: Final = "X-Leasehold-Size"
 class PageQuery(RequestModel):
     """`GET /runs/{id}/files` and `/calls`; its values come as text."""
 
-    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(rules.number_of_text)] = (
-        MAX_PAGE
+    limit: Annotated[int, rules.whole(1, MAX_PAGE_ITEMS), BeforeValidator(rules.number_of_text)] = (
+        MAX_PAGE_ITEMS
     )
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 

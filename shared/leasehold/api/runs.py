@@ -22,10 +22,10 @@ from leasehold.domain.trace import TraceEvent
 from leasehold.domain.trouble import Trouble
 from leasehold.services.read_runs import RunFilter, RunPage
 from leasehold.services.request_bounds import (
-    DEFAULT_PAGE,
-    MAX_KEY,
+    DEFAULT_PAGE_ITEMS,
+    MAX_IDEMPOTENCY_KEY_CHARS,
     MAX_LABELS,
-    MAX_PAGE,
+    MAX_PAGE_ITEMS,
     MAX_RETRIES,
 )
 from leasehold.services.start_run import StartRequest
@@ -55,7 +55,9 @@ class StartBody(RequestModel):
 
     pipeline: Annotated[str, rules.text("the name of a pipeline")]
     input: Annotated[Any, rules.any_value()] = Field(default_factory=dict)
-    idempotency_key: Annotated[str | None, rules.or_null(rules.printable(MAX_KEY))] = None
+    idempotency_key: Annotated[
+        str | None, rules.or_null(rules.printable(MAX_IDEMPOTENCY_KEY_CHARS))
+    ] = None
     labels: Annotated[Mapping[str, str], rules.labels(), BeforeValidator(lambda it: it or {})] = {}
     max_retries: Annotated[int, rules.whole(0, MAX_RETRIES)] | None = None
     budget: BudgetPart | None = None
@@ -142,8 +144,8 @@ class RunsQuery(FilterPart, RequestModel):
     dead_lettered: Annotated[bool, _query_flag, BeforeValidator(_boolean)] | None = None
     paused: Annotated[bool, _query_flag, BeforeValidator(_boolean)] | None = None
     cancelled: Annotated[bool, _query_flag, BeforeValidator(_boolean)] | None = None
-    limit: Annotated[int, rules.whole(1, MAX_PAGE), BeforeValidator(rules.number_of_text)] = (
-        DEFAULT_PAGE
+    limit: Annotated[int, rules.whole(1, MAX_PAGE_ITEMS), BeforeValidator(rules.number_of_text)] = (
+        DEFAULT_PAGE_ITEMS
     )
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 

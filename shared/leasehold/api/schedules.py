@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
 from leasehold.domain.schedule import ScheduleLine
-from leasehold.services.request_bounds import MAX_REASON
+from leasehold.services.request_bounds import MAX_REASON_CHARS
 from leasehold.services.schedules import ScheduleReport
 
 
 class PauseScheduleBody(RequestModel):
     """`POST /schedules/{name}:pause`."""
 
-    why: Annotated[str, rules.printable(MAX_REASON)]
+    why: Annotated[str, rules.printable(MAX_REASON_CHARS)]
 
 
 class TriggerBody(RequestModel):

@@ -34,7 +34,7 @@ from leasehold.services.catalog_fit import (
     RunMisfit,
     live_runs,
 )
-from leasehold.services.request_bounds import DEFAULT_PAGE
+from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS
 from leasehold.static_check import CheckResult, Homes, check_project, line_of
 
 
@@ -180,7 +180,7 @@ def _live_runs(server: Client) -> Iterator[Manifest]:
     """Yield the runs of a server that have not ended, each once, read page by page."""
     seen: set[str] = set()
     for status in LIVE:
-        query = RunsQuery(status=status, dead_lettered=False, limit=DEFAULT_PAGE)
+        query = RunsQuery(status=status, dead_lettered=False, limit=DEFAULT_PAGE_ITEMS)
         while True:
             page = server.call(calls.manifests, query)
             for run in filter(None, map(_run, page.runs)):

@@ -19,7 +19,7 @@ from leasehold.client.client import Client
 from leasehold.domain.delivery import DeliveryState
 from leasehold.presentation.formatting import StyledText, ago, stamp
 from leasehold.services.read_deliveries import DeliveryFilter
-from leasehold.services.request_bounds import DEFAULT_PAGE
+from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS
 
 _COLUMNS: Final = ("RUN", "CHANNEL", "EVENT", "STATE", "TRIES", "UNKNOWN", "CREATED", "DETAIL")
 _STATES: Final = click.Choice([state.value for state in DeliveryState], case_sensitive=False)
@@ -29,7 +29,7 @@ _STATES: Final = click.Choice([state.value for state in DeliveryState], case_sen
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--channel", metavar="NAME", help="Only those to this channel.")
 @click.option("--state", type=_STATES, help="Only those in this state.")
-@limit_option(default=DEFAULT_PAGE)
+@limit_option(default=DEFAULT_PAGE_ITEMS)
 @click.option("--page-token", metavar="TOKEN", help="Continue after an earlier answer.")
 @url_option
 @json_option

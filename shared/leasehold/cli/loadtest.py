@@ -41,7 +41,7 @@ from leasehold.domain.manifest_parts import step_type_at
 from leasehold.domain.printable import counted
 from leasehold.errors import LeaseholdError, UnknownPipelineError
 from leasehold.presentation.formatting import duration
-from leasehold.services.request_bounds import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 
 _LONGEST: Final = timedelta(days=1)
 _FASTEST: Final = 100.0
@@ -399,7 +399,7 @@ def _note_ways_back(load: Load, done: Sequence[LoadLevel], url: str | None) -> N
     label = ("--label", f"{LABEL}:{load.name}")
     live = sum(len(one.live) + one.ends.get(HELD, 0) for one in done)
     if live:
-        words = ("batch", "cancel", *label, "--limit", str(MAX_PAGE), *url_words(url))
+        words = ("batch", "cancel", *label, "--limit", str(MAX_PAGE_ITEMS), *url_words(url))
         note(f"not over yet: {counted(live, 'run')}; cancel with:", command_line(*words))
     note("these are the runs:", command_line("runs", *label, *url_words(url)))
     where = "" if url is None else ", where the store of the server is"

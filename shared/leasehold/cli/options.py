@@ -22,7 +22,7 @@ from leasehold.domain.trouble import Trouble
 from leasehold.errors import without_user
 from leasehold.frozen import dataclass
 from leasehold.services.read_runs import RunFilter
-from leasehold.services.request_bounds import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -331,7 +331,11 @@ def limit_option(*, default: int | None = None) -> Callable[[F], F]:
     if default is not None:
         given = {"default": default, "show_default": True}
     return click.option(
-        "--limit", type=click.IntRange(1, MAX_PAGE), metavar="N", help="How many at most.", **given
+        "--limit",
+        type=click.IntRange(1, MAX_PAGE_ITEMS),
+        metavar="N",
+        help="How many at most.",
+        **given,
     )
 
 

@@ -27,7 +27,7 @@ from leasehold.domain.trouble import Trouble
 from leasehold.presentation.formatting import StyledText, ago, stamp
 from leasehold.presentation.run_state import state_and_reason
 from leasehold.services.read_runs import RunFilter
-from leasehold.services.request_bounds import DEFAULT_PAGE
+from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS
 
 _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENERATION")
 
@@ -37,7 +37,7 @@ _COLUMNS: Final = ("RUN", "PIPELINE", "STATUS", "STEP", "DONE", "CREATED", "GENE
 @at_step_option
 @id_prefix_option
 @trouble_option
-@limit_option(default=DEFAULT_PAGE)
+@limit_option(default=DEFAULT_PAGE_ITEMS)
 @click.option("--page-token", metavar="TOKEN", help="Continue after an earlier answer.")
 @url_option
 @json_option

@@ -23,7 +23,7 @@ from leasehold.domain.summary import Summary
 from leasehold.domain.trouble import Trouble
 from leasehold.errors import InvalidRequestError, ResultMismatchError, UnknownKeyError
 from leasehold.registry.dispatch import STEP_TYPE_WORDS, is_step_type
-from leasehold.services.request_bounds import FILE_BYTES, MAX_ACTOR, MAX_NAME
+from leasehold.services.request_bounds import MAX_ACTOR_CHARS, MAX_FILE_BYTES, MAX_NAME_CHARS
 
 _MAX_SHOWN: Final = 200
 
@@ -111,7 +111,7 @@ def without_none(given: Mapping[str, Any]) -> dict[str, Any]:
 def check_step(step: str) -> None:
     """Refuse what can be the name of no step: it would be another address."""
     if not is_step_type(step):
-        raise UnknownKeyError(registry="dispatch", key=step[:MAX_NAME], known=STEP_TYPE_WORDS)
+        raise UnknownKeyError(registry="dispatch", key=step[:MAX_NAME_CHARS], known=STEP_TYPE_WORDS)
 
 
 def start_options(how: RunOptions) -> StartOptions:
@@ -140,7 +140,7 @@ def _bytes_of(name: str, given: bytes | Path) -> bytes:
         return given
     try:
         with given.open("rb") as file:
-            return file.read(FILE_BYTES + 1)  # one that is larger, or has no end, is refused
+            return file.read(MAX_FILE_BYTES + 1)  # one that is larger, or has no end, is refused
     except OSError as error:
         problem = f"a file that can be read ({given}: {error.strerror})"
         raise InvalidRequestError(field="files", value=str(name)[:200], allowed=problem) from None
@@ -167,15 +167,15 @@ def plain_input(value: Any, field: str = "input") -> Any:
 
 def this_user() -> str:
     """Return who runs this process: `user@host`."""
-    return one_line(f"{_user()}@{socket.gethostname()}", MAX_ACTOR)
+    return one_line(f"{_user()}@{socket.gethostname()}", MAX_ACTOR_CHARS)
 
 
 def checked_actor(actor: str) -> str:
     """Return the name of a caller, or raise InvalidRequestError."""
     name = actor.strip()
-    if not 0 < len(name) <= MAX_ACTOR or not name.isprintable():
-        allowed = f"1 to {MAX_ACTOR} printable characters"
-        raise InvalidRequestError(field="actor", value=actor[:MAX_ACTOR], allowed=allowed)
+    if not 0 < len(name) <= MAX_ACTOR_CHARS or not name.isprintable():
+        allowed = f"1 to {MAX_ACTOR_CHARS} printable characters"
+        raise InvalidRequestError(field="actor", value=actor[:MAX_ACTOR_CHARS], allowed=allowed)
     return name
 
 

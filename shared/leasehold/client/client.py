@@ -79,7 +79,7 @@ from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent, TraceType
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import AS_BEFORE
-from leasehold.services.request_bounds import DEFAULT_PAGE
+from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS
 
 #: How many runs a list reads at once.
 _PAGE: Final = 200
@@ -303,7 +303,7 @@ class Client:
     def page(
         self,
         *,
-        limit: int = DEFAULT_PAGE,
+        limit: int = DEFAULT_PAGE_ITEMS,
         page_token: str | None = None,
         **wanted: Unpack[Filters],
     ) -> RunsResponse:
@@ -320,7 +320,7 @@ class Client:
         *,
         channel: str | None = None,
         state: DeliveryState | str | None = None,
-        limit: int = DEFAULT_PAGE,
+        limit: int = DEFAULT_PAGE_ITEMS,
         page_token: str | None = None,
     ) -> DeliveriesResponse:
         """Return at most `limit` deliveries of all runs that fit, newest first.

@@ -39,7 +39,7 @@ from leasehold.remote_workers.manage_lease import (
     save_checkpoint,
 )
 from leasehold.services.engine import Engine
-from leasehold.services.request_bounds import FILE_BYTES, MAX_PAGE
+from leasehold.services.request_bounds import MAX_FILE_BYTES, MAX_PAGE_ITEMS
 from leasehold.worker.failures.failures import record_of_report
 from leasehold.worker.failures.retry_hints import RATE_LIMITED
 
@@ -150,7 +150,7 @@ class CallsBody(LeaseBody):
 
     key: Annotated[str, rules.printable()] | None = None
     request: Annotated[Any, rules.json_value()] = None
-    limit: Annotated[int, rules.whole(1, MAX_PAGE)] = MAX_PAGE
+    limit: Annotated[int, rules.whole(1, MAX_PAGE_ITEMS)] = MAX_PAGE_ITEMS
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 
 
@@ -229,7 +229,7 @@ class GetFileBody(LeaseBody):
 class ListFilesBody(LeaseBody):
     """`POST /leases:listFiles`; answered as `GET /runs/{id}/files`."""
 
-    limit: Annotated[int, rules.whole(1, MAX_PAGE)] = MAX_PAGE
+    limit: Annotated[int, rules.whole(1, MAX_PAGE_ITEMS)] = MAX_PAGE_ITEMS
     page_token: Annotated[str, rules.text("the nextPageToken of an earlier answer")] | None = None
 
 
@@ -269,7 +269,7 @@ class CheckpointResponse(ResponseModel):
 #: A body may hold the largest output, and what stands around it.
 OUTPUT_BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024
 #: Or the largest file, in base64.
-FILE_BODY_BYTES: Final = FILE_BYTES * 4 // 3 + 64 * 1024
+FILE_BODY_BYTES: Final = MAX_FILE_BYTES * 4 // 3 + 64 * 1024
 
 _CLAIM: Final = (errors.NothingToClaimError,)
 _HELD: Final = (errors.UnknownRunError, errors.UnreadableRunError, errors.LeaseLostError)

@@ -47,7 +47,7 @@ from leasehold.services.engine import Engine, find_run, publish_owed
 from leasehold.services.execute_step import through_gates
 from leasehold.services.output_checks import check_output, check_verdict
 from leasehold.services.read_results import FilePage, list_files, open_file
-from leasehold.services.request_bounds import FILE_BYTES
+from leasehold.services.request_bounds import MAX_FILE_BYTES
 
 #: A page of recorded calls has texts of so many bytes, or one result.
 _PAGE_BYTES: Final = 8 * 1024 * 1024
@@ -326,7 +326,7 @@ def put_file(engine: Engine, credentials: LeaseCredentials, name: str, data: byt
         StoreUnavailableError: it may be stored; the call may be repeated.
     """
     check_artifact_name(name)
-    if len(data) > FILE_BYTES:
+    if len(data) > MAX_FILE_BYTES:
         remedy = "Store it elsewhere, and give its address in the output."
         raise _too_large(name, len(data), remedy)
     run = check_lease(engine, credentials)
@@ -341,7 +341,7 @@ def get_file(engine: Engine, credentials: LeaseCredentials, name: str) -> bytes:
     """
     run = check_lease(engine, credentials)
     with open_file(engine, run.run_id, name) as content:
-        if content.size > FILE_BYTES:
+        if content.size > MAX_FILE_BYTES:
             remedy = f"Read it with GET /runs/{run.run_id}/files/NAME of serve_api."
             raise _too_large(name, content.size, remedy)
         return b"".join(content.blocks)
@@ -356,4 +356,4 @@ def list_leased_files(
 
 
 def _too_large(name: str, size: int, remedy: str) -> FileTooLargeError:
-    return FileTooLargeError(name=name[:_MAX_SHOWN], size=size, limit=FILE_BYTES, remedy=remedy)
+    return FileTooLargeError(name=name[:_MAX_SHOWN], size=size, limit=MAX_FILE_BYTES, remedy=remedy)

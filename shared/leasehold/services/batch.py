@@ -21,7 +21,7 @@ from leasehold.services.operate import OperationRequest, apply, check_request, p
 from leasehold.services.read_runs import RunFilter, matching_runs
 
 #: A batch that meets so many runs which refuse it comes to its end: its filter is too wide.
-MAX_REFUSED: Final = 1000
+MAX_REFUSED_RUNS: Final = 1000
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def batch(
     request = replace(request, in_batch=True)
     for run in _fitting(engine, request, wanted):
         accepted = done.matched - len(done.refused)
-        if accepted == limit or len(done.refused) == MAX_REFUSED:
+        if accepted == limit or len(done.refused) == MAX_REFUSED_RUNS:
             break
         done.matched += 1
         try:

@@ -57,7 +57,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, scan
 
 #: So many of these documents are kept here, as lanes take their items in order.
-_CHUNKS_KEPT: Final = 64
+_MAX_CHUNKS_KEPT: Final = 64
 #: So many items or children are named to people.
 _NAMED: Final = 5
 
@@ -197,7 +197,7 @@ def _given(engine: Engine, run: Manifest, lane: Lane, number: int) -> KeptValue:
         if found is None:
             raise ItemsRefusedError(step=link.place, problem=f"{ref} is missing")
         known = read_as(GivenItems, link.run_id, found.document)
-        while len(kept) >= _CHUNKS_KEPT:
+        while len(kept) >= _MAX_CHUNKS_KEPT:
             kept.pop(next(iter(kept)), None)
         kept[ref] = known
     value: KeptValue = known.items[at].value

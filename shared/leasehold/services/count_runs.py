@@ -25,12 +25,12 @@ from leasehold.services.engine import Engine
 from leasehold.services.troubled_runs import moment_of
 
 #: A page shows more as "1,000+". To Firestore that many are one read.
-MOST: Final = 1000
+MAX_COUNTED: Final = 1000
 #: So many runs that were cancelled, or given up, are told from those of their status that are live.
-MOST_OVER: Final = 10_000
+MAX_OVER_COUNTED: Final = 10_000
 
 #: How many counts a store is asked for at once.
-_WIDTH: Final = 8
+_COUNTS_AT_ONCE: Final = 8
 
 #: The fields of what lies over a status.
 OVERLAYS: Final = ("paused", "cancelled", "deadLettered")
@@ -61,10 +61,10 @@ def count_runs(engine: Engine) -> RunCounts:
         engine,
         {
             **{
-                status: (runs_query(status=status.value, cancelled=True), MOST_OVER)
+                status: (runs_query(status=status.value, cancelled=True), MAX_OVER_COUNTED)
                 for status in _LIVE.values()
             },
-            "dead": (runs_query(deadLettered=True), MOST_OVER),
+            "dead": (runs_query(deadLettered=True), MAX_OVER_COUNTED),
         },
     )
     over[RunStatus.ERROR] += over["dead"]  # they stay in it
@@ -72,12 +72,12 @@ def count_runs(engine: Engine) -> RunCounts:
         engine,
         {
             **{
-                state: (runs_query(status=status.value), MOST + over[status])
+                state: (runs_query(status=status.value), MAX_COUNTED + over[status])
                 for state, status in _LIVE.items()
             },
-            "completed": (runs_query(status=RunStatus.COMPLETED.value), MOST),
+            "completed": (runs_query(status=RunStatus.COMPLETED.value), MAX_COUNTED),
             **{
-                reason: (runs_query(deadLetterReason=reason.value), MOST)
+                reason: (runs_query(deadLetterReason=reason.value), MAX_COUNTED)
                 for reason in DeadLetterReason
             },
         },
@@ -86,10 +86,10 @@ def count_runs(engine: Engine) -> RunCounts:
     states = {
         **live,
         "completed": found["completed"],
-        "deadLettered": min(over["dead"], MOST),
+        "deadLettered": min(over["dead"], MAX_COUNTED),
     }
     reasons = {reason.value: found[reason] for reason in DeadLetterReason}
-    return RunCounts(states, reasons, MOST)
+    return RunCounts(states, reasons, MAX_COUNTED)
 
 
 #: The states that are live, and the status in which their runs are.
@@ -114,7 +114,7 @@ def count_side_by_side(engine: Engine, asked: Mapping[str, tuple[Query, int]]) -
         counts[name] = engine.documents.count(query, most)
 
     calls = iter([partial(count, name, *given) for name, given in asked.items()])
-    engine.threads.side_by_side(lambda: next(calls, None), _WIDTH)
+    engine.threads.side_by_side(lambda: next(calls, None), _COUNTS_AT_ONCE)
     return counts
 
 
@@ -162,11 +162,13 @@ def read_figures(engine: Engine) -> Figures:
     """
     now = engine.clock.now()
     newest = engine.documents.query(_newest(engine))
-    long_past = {f"shard {shard}": (_due(shard, now - LONG_PAST), MOST) for shard in range(SHARDS)}
+    long_past = {
+        f"shard {shard}": (_due(shard, now - LONG_PAST), MAX_COUNTED) for shard in range(SHARDS)
+    }
     deliveries = {
         state.value: (
             Query("deliveries", order_by="createdAt", equal={"state": state}, descending=True),
-            MOST,
+            MAX_COUNTED,
         )
         for state in DeliveryState
     }
@@ -175,7 +177,7 @@ def read_figures(engine: Engine) -> Figures:
         counts=count_runs(engine),
         oldest_due_alarm_s=_oldest_due_alarm_s(engine, now),
         unowned={
-            "overdue": min(MOST, sum(counted[name] for name in long_past)),
+            "overdue": min(MAX_COUNTED, sum(counted[name] for name in long_past)),
             "no_alarm": sum(_has_no_alarm(run.document) for run in newest),
         },
         attempts=_attempts(run.document for run in newest),
@@ -207,7 +209,7 @@ def _oldest_due_alarm_s(engine: Engine, now: datetime) -> float:
         )
 
     calls = iter([partial(look, shard) for shard in range(SHARDS)])
-    engine.threads.side_by_side(lambda: next(calls, None), _WIDTH)
+    engine.threads.side_by_side(lambda: next(calls, None), _COUNTS_AT_ONCE)
     return max(0.0, (now - min(alarms, default=now)).total_seconds())
 
 

@@ -70,7 +70,7 @@ from leasehold.services.reporting import delivery_report, unknown_send_report
 
 
 #: How long one commit may take.
-_WITHIN_S: Final = 5.0
+_COMMIT_TIMEOUT_S: Final = 5.0
 
 #: What becomes of a delivery, at the store's time.
 Rule = Callable[[Delivery, datetime], Delivery]
@@ -165,9 +165,11 @@ class DeliveryRecord:
         documents, known = self._engine.documents, self._known
         self._known = None  # unknown until a commit succeeds
         try:
-            committed = documents.transact(self._ref, decide, if_version=known, within=_WITHIN_S)
+            committed = documents.transact(
+                self._ref, decide, if_version=known, within=_COMMIT_TIMEOUT_S
+            )
         except VersionConflictError:
-            committed = documents.transact(self._ref, decide, within=_WITHIN_S)
+            committed = documents.transact(self._ref, decide, within=_COMMIT_TIMEOUT_S)
         self._known = committed.snapshot
         self._report(committed.answer)
         return committed.answer
@@ -196,7 +198,7 @@ def _event_of(delivery: Delivery, now: datetime) -> TraceEvent | None:
 
 
 #: So long a breaker that was read is believed.
-BELIEVED_S: Final = 5.0
+BREAKER_BELIEVED_S: Final = 5.0
 #: The longest time for a note of a channel's result; nothing waits for it.
 _NOTED_WITHIN_S: Final = 2.0
 
@@ -253,7 +255,7 @@ def _note(engine: Engine, channel: str, rule: Callable[[Breaker, datetime], Brea
 
 def _known(engine: Engine, channel: str) -> Breaker:
     known = engine.channels.breakers.get(channel)
-    if known is not None and engine.clock.monotonic() - known.monotonic < BELIEVED_S:
+    if known is not None and engine.clock.monotonic() - known.monotonic < BREAKER_BELIEVED_S:
         return known.breaker
     found = engine.documents.get(breaker_ref(channel))
     return _remember(engine, breaker_of(channel, None if found is None else found.document))

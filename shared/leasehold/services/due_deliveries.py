@@ -34,7 +34,7 @@ from leasehold.services.engine import Engine, find_run, publish
 from leasehold.services.paging import SCAN_PAGE, pages, scan
 
 #: How many deliveries are read, and published, at once.
-PAGE: Final = 100
+DELIVERIES_PER_QUERY: Final = 100
 #: How long it may take to move the alarm of one on.
 _MOVED_WITHIN_S: Final = 3.0
 #: Stores keep times to the microsecond: what is due now is below the next one.
@@ -155,7 +155,7 @@ class DueDeliveries:
             "deliveries",
             order_by="alarmAt",
             range=Range("alarmAt", below=self.engine.clock.now() + _A_MOMENT),
-            limit=PAGE,
+            limit=DELIVERIES_PER_QUERY,
         )
         try:
             for page in pages(self.engine.documents, query):

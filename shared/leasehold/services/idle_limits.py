@@ -17,10 +17,10 @@ from leasehold.services.slots import holder_of
 #: What was not used for this time is deleted; a key that is in use keeps its documents.
 IDLE: Final = timedelta(days=1)
 #: A process begins this much after its own beginning, and then once a day: it reads all of them.
-FIRST_S: Final = 3600.0
-EACH_S: Final = 86_400.0
+FIRST_PASS_S: Final = 3600.0
+PASS_EVERY_S: Final = 86_400.0
 #: So many are looked at in one sweep.
-PAGE: Final = 100
+SLOTS_PER_SWEEP: Final = 100
 
 
 def forget_idle_limits(engine: Engine, over_at: float) -> None:
@@ -34,11 +34,13 @@ def forget_idle_limits(engine: Engine, over_at: float) -> None:
     """
     clock, now = engine.lines, engine.clock.monotonic()
     if clock.forget_at is None:
-        clock.forget_at = now + FIRST_S
+        clock.forget_at = now + FIRST_PASS_S
     if now < clock.forget_at or not any(entry.limits for entry in engine.catalog.steps):
         return
     try:
-        found = engine.documents.query(Query("slots", after=clock.forget_from, limit=PAGE))
+        found = engine.documents.query(
+            Query("slots", after=clock.forget_from, limit=SLOTS_PER_SWEEP)
+        )
         for one in found:
             if engine.clock.monotonic() >= over_at:
                 return
@@ -47,8 +49,8 @@ def forget_idle_limits(engine: Engine, over_at: float) -> None:
     except LeaseholdError as error:
         engine.listeners.log(f"idle limits are looked at later: {error}")
         return
-    if len(found) < PAGE:
-        clock.forget_at, clock.forget_from = now + EACH_S, None
+    if len(found) < SLOTS_PER_SWEEP:
+        clock.forget_at, clock.forget_from = now + PASS_EVERY_S, None
 
 
 def _forget(engine: Engine, found: Snapshot) -> None:

@@ -22,7 +22,7 @@ from leasehold.errors import (
     TooLargeError,
 )
 from leasehold.ports.artifacts import Artifacts
-from leasehold.services.request_bounds import FILE_BYTES, MAX_INPUT_FILES
+from leasehold.services.request_bounds import MAX_FILE_BYTES, MAX_INPUT_FILES
 
 
 def checked_files(files: Mapping[str, bytes]) -> tuple[InputFile, ...]:
@@ -44,8 +44,8 @@ def checked_files(files: Mapping[str, bytes]) -> tuple[InputFile, ...]:
         check_artifact_name(name)
         if any(other.startswith(f"{name}/") for other in files):
             raise ArtifactNameError(name=name[:200], problem="another file needs it as a folder")
-    if (size := sum(map(len, files.values()))) > FILE_BYTES:
-        raise TooLargeError(what="files", size=size, limit=FILE_BYTES)
+    if (size := sum(map(len, files.values()))) > MAX_FILE_BYTES:
+        raise TooLargeError(what="files", size=size, limit=MAX_FILE_BYTES)
     return tuple(
         InputFile(name=name, digest=hashlib.sha256(data).hexdigest())
         for name, data in sorted(files.items())

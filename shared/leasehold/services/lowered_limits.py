@@ -19,7 +19,7 @@ from leasehold.ports.documents import Query
 from leasehold.services.engine import Engine
 
 #: So many keys are looked at for a list.
-_MOST: Final = 1000
+_MAX_KEYS_READ: Final = 1000
 
 
 def in_force(engine: Engine, bound: Bound) -> Bound:
@@ -50,7 +50,7 @@ def lowered_now(engine: Engine) -> Iterator[dict[str, Any]]:
     """
     if not any(limit.adaptive for entry in engine.catalog.steps for limit in entry.limits):
         return
-    for found in engine.documents.query(Query("slots", id_prefix=LOWERED, limit=_MOST)):
+    for found in engine.documents.query(Query("slots", id_prefix=LOWERED, limit=_MAX_KEYS_READ)):
         try:
             known = read_as(LoweredLimit, found.ref.id, found.document)
         except UnreadableRunError:  # a person edited it

@@ -42,7 +42,7 @@ from leasehold.services.engine import Engine
 from leasehold.services.input_files import copy_files, drop_artifacts
 from leasehold.services.output_checks import check_output, check_verdict
 from leasehold.services.read_runs import get_run
-from leasehold.services.request_bounds import MAX_REASON, NOTE, is_note
+from leasehold.services.request_bounds import MAX_REASON_CHARS, NOTE, is_note
 from leasehold.services.start_run import checked_input, checked_labels
 
 #: What an input, labels or an output of "as before" look like.
@@ -141,9 +141,9 @@ def _without_secrets(request: OperationRequest) -> OperationRequest:
 def check_request(request: OperationRequest) -> None:
     """Raise InvalidRequestError where actor or reason are not fit for a trace, or a note is not."""
     for field, text in (("actor", request.actor), ("reason", request.reason)):
-        if len(text) > MAX_REASON or not text.isprintable():
-            allowed = f"at most {MAX_REASON} printable characters"
-            raise InvalidRequestError(field=field, value=text[:MAX_REASON], allowed=allowed)
+        if len(text) > MAX_REASON_CHARS or not text.isprintable():
+            allowed = f"at most {MAX_REASON_CHARS} printable characters"
+            raise InvalidRequestError(field=field, value=text[:MAX_REASON_CHARS], allowed=allowed)
     if request.note is not None and not is_note(request.note):
         value = f"{len(request.note.encode(errors='replace'))} bytes"
         raise InvalidRequestError(field="note", value=value, allowed=NOTE)

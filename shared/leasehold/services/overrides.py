@@ -29,7 +29,7 @@ from leasehold.registry.dispatch import (
     ladder_problem,
 )
 from leasehold.services.engine import Engine
-from leasehold.services.request_bounds import MAX_NAME, MAX_REASON
+from leasehold.services.request_bounds import MAX_NAME_CHARS, MAX_REASON_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +122,15 @@ def _report(stored: StoredOverride, *, problem: str | None) -> dict[str, Any]:
 
 def _entry(engine: Engine, step_type: str) -> StepDispatchEntry:
     """Return the entry of a step, or raise UnknownKeyError; its name may be any text."""
-    return engine.catalog.steps[step_type[:MAX_NAME]]
+    return engine.catalog.steps[step_type[:MAX_NAME_CHARS]]
 
 
 def _checked(engine: Engine, entry: StepDispatchEntry, request: OverrideRequest) -> Override:
     """Return what is to be stored: with the entry of its step it keeps to the time ladder."""
     for field, text in (("why", request.why), ("actor", request.actor)):
-        if not 0 < len(text) <= MAX_REASON or not text.isprintable():
-            allowed = f"1 to {MAX_REASON} printable characters"
-            raise InvalidRequestError(field=field, value=text[:MAX_REASON], allowed=allowed)
+        if not 0 < len(text) <= MAX_REASON_CHARS or not text.isprintable():
+            allowed = f"1 to {MAX_REASON_CHARS} printable characters"
+            raise InvalidRequestError(field=field, value=text[:MAX_REASON_CHARS], allowed=allowed)
     if request.timeout_s is None and request.deadline_s is None:
         raise InvalidRequestError(field="timeoutS", value=None, allowed="this, deadlineS, or both")
     override = Override(

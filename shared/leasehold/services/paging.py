@@ -27,7 +27,7 @@ SCAN_PAGE: Final = 200
 WHOLE_RUNS: Final = 51
 
 #: Every store keeps an id of so many characters.
-_LONGEST_ID: Final = 1500
+_MAX_ID_CHARS: Final = 1500
 
 #: The value that a list is ordered by, and the id of the document, as a query continues behind it.
 Place = tuple[Any, str]
@@ -122,5 +122,5 @@ def _fits(value: Any) -> bool:
 
 def _is_id(value: Any) -> bool:
     """Return whether a document could have this id, if a person made it by hand."""
-    fits = isinstance(value, str) and 0 < len(value) <= _LONGEST_ID and "/" not in value
+    fits = isinstance(value, str) and 0 < len(value) <= _MAX_ID_CHARS and "/" not in value
     return fits and not value.startswith(("__", "."))

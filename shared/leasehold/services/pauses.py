@@ -37,15 +37,15 @@ from leasehold.frozen import dataclass
 from leasehold.ports.documents import KnownRun, Query
 from leasehold.services.engine import Engine
 from leasehold.services.paging import WHOLE_RUNS, pages
-from leasehold.services.request_bounds import MAX_NAME, MAX_REASON
+from leasehold.services.request_bounds import MAX_NAME_CHARS, MAX_REASON_CHARS
 
 #: How long a resume releases runs; what is left then, sweeps release.
-RELEASE_S: Final = 60.0
+MAX_RELEASE_S: Final = 60.0
 #: So long after its end a pause is looked for still: a process that did not know of the end yet may
 #: hold a run, and be killed before it looks once more.
 _FORGOTTEN_AFTER: Final = timedelta(seconds=30)
 #: How many runs are released at once.
-_WIDTH: Final = 8
+_RELEASES_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ def pause_step(
         StoreUnavailableError: it may be paused or not; the same may be given again.
     """
     if step_type is not None:
-        engine.catalog.steps[step_type[:MAX_NAME]]
+        engine.catalog.steps[step_type[:MAX_NAME_CHARS]]
     for field, text in (("why", why), ("actor", actor)):
-        if not 0 < len(text) <= MAX_REASON or not text.isprintable():
-            allowed = f"1 to {MAX_REASON} printable characters"
-            raise InvalidRequestError(field=field, value=text[:MAX_REASON], allowed=allowed)
+        if not 0 < len(text) <= MAX_REASON_CHARS or not text.isprintable():
+            allowed = f"1 to {MAX_REASON_CHARS} printable characters"
+            raise InvalidRequestError(field=field, value=text[:MAX_REASON_CHARS], allowed=allowed)
     wanted = StepPause(id=pause_id(step_type), why=said(why), set_by=actor)
     answer = engine.documents.transact(pause_ref(wanted.id), partial(_set, wanted)).answer
     _look_again(engine)
@@ -115,14 +115,14 @@ def resume_step(engine: Engine, step_type: str | None) -> ReleasedRuns:
     Raises:
         StoreUnavailableError: some may be held still; call it again, or leave them to a sweep.
     """
-    id_ = pause_id(step_type if step_type is None else step_type[:MAX_NAME])
+    id_ = pause_id(step_type if step_type is None else step_type[:MAX_NAME_CHARS])
     ended = engine.documents.transact(pause_ref(id_), partial(_end, id_)).answer
     _look_again(engine)
     released, more = release_held(engine, id_)
     return ReleasedRuns(ended, released, more)
 
 
-def release_held(engine: Engine, id_: str, *, seconds: float = RELEASE_S) -> tuple[int, bool]:
+def release_held(engine: Engine, id_: str, *, seconds: float = MAX_RELEASE_S) -> tuple[int, bool]:
     """Have the runs go on that an ended pause holds; forget it once there can be none.
 
     Args:
@@ -141,7 +141,7 @@ def release_held(engine: Engine, id_: str, *, seconds: float = RELEASE_S) -> tup
         for found in _held_by(engine, id_)
         if engine.clock.monotonic() < over_at
     )
-    engine.threads.side_by_side(lambda: next(calls, None), _WIDTH)
+    engine.threads.side_by_side(lambda: next(calls, None), _RELEASES_AT_ONCE)
     more = bool(failed) or engine.clock.monotonic() >= over_at
     if not more:
         _forget(engine, id_)

@@ -45,7 +45,7 @@ from leasehold.services.paging import SCAN_PAGE, WHOLE_RUNS, pages, place_behind
 from leasehold.services.read_runs import RunFilter, is_wanted, query_of, readable
 
 #: How many runs are deleted at once.
-WIDTH: Final = 4
+PURGES_AT_ONCE: Final = 4
 
 #: Why a run is kept that is old enough: one that was recreated from it is there.
 NEEDED: Final = "needed"
@@ -149,7 +149,7 @@ class Purge:
         """Delete what fits: side by side, but for runs that others were recreated from."""
         calls = self._calls(found)
         try:
-            self._engine.threads.side_by_side(lambda: next(calls, None), WIDTH)
+            self._engine.threads.side_by_side(lambda: next(calls, None), PURGES_AT_ONCE)
             for run_id in self._parents:
                 self._delete_parent(run_id)
             if self._deleted:
@@ -372,18 +372,18 @@ def _given_up_after(engine: Engine) -> timedelta:
 
 
 #: How many old runs one sweep looks at. Most of them go; some stay, such as those that are live.
-LOOKED_AT: Final = 100
+RUNS_PER_SWEEP: Final = 100
 
 #: A run that was marked less long ago is being deleted, by another process's sweep for example.
 MARKED: Final = timedelta(minutes=10)
 
 #: How long until the next look: where there are more, and where all were looked at.
-SOON_S: Final = 5.0
-LATER_S: Final = 60.0
+NEXT_LOOK_S: Final = 5.0
+LATER_LOOK_S: Final = 60.0
 
 
 #: So often what interrupted writes left is looked for: it is not deleted before it is an hour old.
-TIDIED_EACH_S: Final = 3600.0
+TIDY_EVERY_S: Final = 3600.0
 
 
 def tidy_up(engine: Engine) -> None:
@@ -392,7 +392,7 @@ def tidy_up(engine: Engine) -> None:
     A process that stores nothing would keep it for as long as it runs.
     """
     retention, now = engine.retention, engine.clock.monotonic()
-    if now - retention.tidied_at < TIDIED_EACH_S:
+    if now - retention.tidied_at < TIDY_EVERY_S:
         return
     retention.tidied_at = now
     try:
@@ -420,7 +420,7 @@ def forget_old_runs(engine: Engine, over_at: float) -> int:
     work = Purge(engine, RunFilter(), until)
     begun: list[Snapshot] = []
     try:
-        found = engine.documents.query(replace(query, limit=LOOKED_AT, after=retention.place))
+        found = engine.documents.query(replace(query, limit=RUNS_PER_SWEEP, after=retention.place))
         if found:  # by the store's time, because this machine's may be wrong
             read_at = found[0].read_at
             until = min(until, read_at - retention.after)
@@ -429,12 +429,12 @@ def forget_old_runs(engine: Engine, over_at: float) -> int:
     except LeaseholdError as error:
         engine.listeners.log(f"old runs wait for the next sweep: {error}")
     else:
-        is_all = len(begun) == len(found) < LOOKED_AT
+        is_all = len(begun) == len(found) < RUNS_PER_SWEEP
         if is_all:
             retention.place = None
         elif begun:
             retention.place = place_behind(begun[-1], query.order_by)
-        retention.not_before = now + (LATER_S if is_all else SOON_S)
+        retention.not_before = now + (LATER_LOOK_S if is_all else NEXT_LOOK_S)
     return work.result().purged
 
 

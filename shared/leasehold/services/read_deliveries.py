@@ -17,7 +17,7 @@ from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query, Snapshot
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.paging import SCAN_PAGE, place_behind, place_of, scan, token_of
-from leasehold.services.request_bounds import DEFAULT_PAGE
+from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS
 
 #: Lists are newest first.
 _ORDER: Final = "createdAt"
@@ -67,7 +67,7 @@ def list_deliveries(
     engine: Engine,
     wanted: DeliveryFilter,
     *,
-    limit: int = DEFAULT_PAGE,
+    limit: int = DEFAULT_PAGE_ITEMS,
     page_token: str | None = None,
 ) -> DeliveryPage:
     """Return the deliveries that fit, newest first.

@@ -27,7 +27,7 @@ from leasehold.ports.artifacts import ArtifactContent
 from leasehold.ports.documents import Query
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.paging import place_behind, place_of, token_of
-from leasehold.services.request_bounds import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 
 _MAX_SHOWN: Final = 200
 
@@ -78,7 +78,7 @@ def read_input(engine: Engine, run_id: str) -> str:
 
 
 def list_files(
-    engine: Engine, run_id: str, *, limit: int = MAX_PAGE, page_token: str | None = None
+    engine: Engine, run_id: str, *, limit: int = MAX_PAGE_ITEMS, page_token: str | None = None
 ) -> FilePage:
     """Return the files that the run's handlers stored, and not the values the engine keeps.
 
@@ -110,7 +110,7 @@ class CallPage:
 
 
 def list_calls(
-    engine: Engine, run_id: str, *, limit: int = MAX_PAGE, page_token: str | None = None
+    engine: Engine, run_id: str, *, limit: int = MAX_PAGE_ITEMS, page_token: str | None = None
 ) -> CallPage:
     """Return the recorded calls that the run has, in the order in which they were recorded.
 

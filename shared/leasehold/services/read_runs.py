@@ -34,7 +34,7 @@ from leasehold.services.paging import (
     scan,
     token_of,
 )
-from leasehold.services.request_bounds import DEFAULT_PAGE, MAX_LABELS, MAX_NAME
+from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS, MAX_LABELS, MAX_NAME_CHARS
 from leasehold.services.troubled_runs import (
     Found,
     has_trouble,
@@ -47,7 +47,7 @@ from leasehold.services.troubled_runs import (
 _ORDER: Final = "createdAt"
 
 #: What no index finds is looked for in so many runs at most, so that no page takes long.
-MAX_LOOKED_AT: Final = 2000
+MAX_RUNS_SEARCHED: Final = 2000
 
 #: The look at a run by its deliveries is a read of it and a query of them, a call each.
 READS_A_DELIVERY: Final = 10
@@ -127,7 +127,7 @@ def list_summaries(
     engine: Engine,
     wanted: RunFilter,
     *,
-    limit: int = DEFAULT_PAGE,
+    limit: int = DEFAULT_PAGE_ITEMS,
     page_token: str | None = None,
 ) -> RunPage[Summary]:
     """Return the runs that fit in a line each, newest first; otherwise as `list_runs`.
@@ -148,7 +148,7 @@ def list_runs(
     engine: Engine,
     wanted: RunFilter,
     *,
-    limit: int = DEFAULT_PAGE,
+    limit: int = DEFAULT_PAGE_ITEMS,
     page_token: str | None = None,
 ) -> RunPage[Manifest]:
     """Return the runs that fit, with all that is in them, newest first.
@@ -156,8 +156,8 @@ def list_runs(
     Args:
         engine: the parts.
         wanted: which runs.
-        limit: how many at most; a caller's own is at most MAX_PAGE. A page may have fewer, or
-            none, and more may come: one whose runs no index finds ends after MAX_LOOKED_AT.
+        limit: how many at most; a caller's own is at most MAX_PAGE_ITEMS. A page may have fewer, or
+            none, and more may come: one whose runs no index finds ends after MAX_RUNS_SEARCHED.
         page_token: of an earlier page of the same filter; None: the first page.
 
     Raises:
@@ -230,7 +230,7 @@ class _Runs:
     def most_looked_at(self) -> int:
         """How many are looked at for one page, at most."""
         is_by_delivery = self.wanted.trouble is Trouble.ANNOUNCEMENT
-        return MAX_LOOKED_AT // READS_A_DELIVERY if is_by_delivery else MAX_LOOKED_AT
+        return MAX_RUNS_SEARCHED // READS_A_DELIVERY if is_by_delivery else MAX_RUNS_SEARCHED
 
     def looked_at(self, after: Place | None, at_once: int) -> Iterator[Found]:
         """Yield each run that may fit, with its place, from the indexes that have the fewest."""
@@ -322,7 +322,7 @@ def run_mark(engine: Engine, run_id: str) -> str:
     for one in found:  # of all ids that begin so, the shortest comes first
         if one.ref.id == run_id and one.document.get("purgedAt") is None:
             return _digest_of([_mark_of_run(one), *_marks_of_children(engine, one)])
-    raise UnknownRunError(run_id=run_id[:MAX_NAME])
+    raise UnknownRunError(run_id=run_id[:MAX_NAME_CHARS])
 
 
 def _marks_of_children(engine: Engine, run: Snapshot) -> Iterator[str]:
@@ -334,7 +334,10 @@ def _marks_of_children(engine: Engine, run: Snapshot) -> Iterator[str]:
 
 
 def page_mark(
-    engine: Engine, wanted: RunFilter, limit: int = DEFAULT_PAGE, page_token: str | None = None
+    engine: Engine,
+    wanted: RunFilter,
+    limit: int = DEFAULT_PAGE_ITEMS,
+    page_token: str | None = None,
 ) -> str:
     """Return a text that is another one where a page of `list_runs` is, from its query.
 
@@ -400,7 +403,7 @@ def query_of(wanted: RunFilter) -> Query:
     if wanted.id_prefix is not None:
         if not is_run_id(wanted.id_prefix):
             allowed = "the beginning of the id of a run"
-            value = wanted.id_prefix[:MAX_NAME]
+            value = wanted.id_prefix[:MAX_NAME_CHARS]
             raise InvalidRequestError(field="idPrefix", value=value, allowed=allowed)
         return Query("runs", id_prefix=wanted.id_prefix)
     equal: dict[str, Any] = {

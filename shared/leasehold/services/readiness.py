@@ -11,7 +11,7 @@ from leasehold.errors import LeaseholdError, NotReadyError
 from leasehold.services.engine import Engine
 
 #: The longest wait: the caller has its own time limit, often of some seconds.
-WITHIN_S: Final = 3.0
+MAX_READINESS_S: Final = 3.0
 
 #: One small document for all who ask; it is no note that a process lives, and stands in no list.
 _PROBE: Final = Ref("workers", "ready")
@@ -26,8 +26,8 @@ def check_ready(engine: Engine) -> None:
         NotReadyError: with the obstacle.
     """
     problems: list[str] = []
-    if not engine.threads.errand(partial(_try, engine, problems), WITHIN_S):
-        raise NotReadyError(problem=f"the stores do not answer within {WITHIN_S:g} s")
+    if not engine.threads.errand(partial(_try, engine, problems), MAX_READINESS_S):
+        raise NotReadyError(problem=f"the stores do not answer within {MAX_READINESS_S:g} s")
     if problems:
         raise NotReadyError(problem=problems[0])
 
@@ -38,8 +38,8 @@ def artifacts_outage(engine: Engine) -> str | None:
     Nothing is written.
     """
     problems: list[str] = []
-    if not engine.threads.errand(partial(_look, engine, problems), WITHIN_S):
-        return f"The store of artifacts does not answer within {WITHIN_S:g} s."
+    if not engine.threads.errand(partial(_look, engine, problems), MAX_READINESS_S):
+        return f"The store of artifacts does not answer within {MAX_READINESS_S:g} s."
     return problems[0] if problems else None
 
 
@@ -52,7 +52,7 @@ def _look(engine: Engine, problems: list[str]) -> None:
 
 def _try(engine: Engine, problems: list[str]) -> None:
     try:
-        engine.documents.transact(_PROBE, _written, within=WITHIN_S)
+        engine.documents.transact(_PROBE, _written, within=MAX_READINESS_S)
         engine.artifacts.try_out()
     except LeaseholdError as error:
         problems.append(error.message.rstrip("."))

@@ -47,20 +47,20 @@ from leasehold.ports.documents import Query
 from leasehold.registry.schedules import ScheduleEntry
 from leasehold.services.engine import Engine, find_run
 from leasehold.services.operate import OperationRequest, operate
-from leasehold.services.request_bounds import MAX_REASON
+from leasehold.services.request_bounds import MAX_REASON_CHARS
 from leasehold.services.start_run import StartRequest, start_run
 
 #: The most runs that one back-fill starts.
-MAX_BACKFILL: Final = 100
+MAX_BACKFILL_RUNS: Final = 100
 #: How many times of one schedule a sweep attends to.
-_AT_ONCE: Final = 20
+_MAX_TIMES_PER_SWEEP: Final = 20
 #: When a start that failed is tried again.
-_AGAIN: Final = timedelta(seconds=30)
+_START_RETRY: Final = timedelta(seconds=30)
 #: So often a person's order first starts a run that is owed already: its process may be gone.
-_TRIES: Final = 3
+_MAX_START_TRIES: Final = 3
 #: A process looks at a schedule so often at least: another one may have been killed after a person
 #: ordered a run and before it was started.
-_LATEST_LOOK: Final = timedelta(minutes=10)
+_MAX_LOOK_EVERY: Final = timedelta(minutes=10)
 _ALL: Final = Query("schedules", limit=1000)
 
 
@@ -103,7 +103,7 @@ def attend_schedules(engine: Engine, is_over: Callable[[], bool]) -> list[str]:
 
 def _attend_times(engine: Engine, entry: ScheduleEntry, is_over: Callable[[], bool]) -> list[str]:
     started: list[str] = []
-    for _ in range(_AT_ONCE):
+    for _ in range(_MAX_TIMES_PER_SWEEP):
         run_id = None if is_over() else _attend(engine, entry)
         if run_id is None:
             break
@@ -125,15 +125,15 @@ def read_schedule(engine: Engine, name: str) -> ScheduleReport:
     """Return a schedule, or raise UnknownKeyError where neither catalog nor store has it."""
     found = engine.documents.get(schedule_ref(name)) if _is_name(name) else None
     if found is None:
-        engine.catalog.schedules[name[:_MAX_NAME]]
+        engine.catalog.schedules[name[:_MAX_NAME_CHARS]]
     return _report(engine, name, None if found is None else state_of(name, found.document))
 
 
 def pause_schedule(engine: Engine, name: str, *, why: str, actor: str) -> ScheduleReport:
     """Have its times skipped, each with this reason, until it is resumed."""
-    if not 0 < len(why) <= MAX_REASON or not why.isprintable():
-        allowed = f"1 to {MAX_REASON} printable characters"
-        raise InvalidRequestError(field="why", value=why[:MAX_REASON], allowed=allowed)
+    if not 0 < len(why) <= MAX_REASON_CHARS or not why.isprintable():
+        allowed = f"1 to {MAX_REASON_CHARS} printable characters"
+        raise InvalidRequestError(field="why", value=why[:MAX_REASON_CHARS], allowed=allowed)
 
     def paused(state: ScheduleState, now: datetime) -> ScheduleState:
         return replace(state, paused=True, paused_by=actor, paused_at=now, why=said(why))
@@ -198,11 +198,11 @@ def backfill_schedule(
         raise InvalidRequestError(field=field, value=value.isoformat(), allowed=allowed)
     times: list[datetime] = []
     for time in entry.after(first - timedelta(microseconds=1)):
-        if time > last or len(times) > MAX_BACKFILL:
+        if time > last or len(times) > MAX_BACKFILL_RUNS:
             break
         times.append(time)
-    if not 0 < len(times) <= MAX_BACKFILL:
-        allowed = f"a span with 1 to {MAX_BACKFILL} times"
+    if not 0 < len(times) <= MAX_BACKFILL_RUNS:
+        allowed = f"a span with 1 to {MAX_BACKFILL_RUNS} times"
         raise InvalidRequestError(field="last", value=last.isoformat(), allowed=allowed)
 
     def find(time: datetime, state: ScheduleState) -> ScheduleLine | None:
@@ -214,11 +214,11 @@ def backfill_schedule(
     return [_order(engine, entry, partial(find, time), partial(order, time)) for time in times]
 
 
-_MAX_NAME: Final = 63
+_MAX_NAME_CHARS: Final = 63
 
 
 def _is_name(name: str) -> bool:
-    return 0 < len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum()
+    return 0 < len(name) <= _MAX_NAME_CHARS and name.replace("-", "").replace("_", "").isalnum()
 
 
 def _attend(engine: Engine, entry: ScheduleEntry) -> str | None:
@@ -243,14 +243,14 @@ def _attend(engine: Engine, entry: ScheduleEntry) -> str | None:
     if state.starting is not None:
         run_id = _start(engine, entry, state)
         if run_id is None:
-            engine.schedules.look_at[entry.name] = engine.clock.now() + _AGAIN
+            engine.schedules.look_at[entry.name] = engine.clock.now() + _START_RETRY
             return None
         state = replace(state, starting=None)
     look_at = next_look(state, entry)
     if look_at is None:
         engine.schedules.look_at.pop(entry.name, None)
     else:
-        engine.schedules.look_at[entry.name] = min(look_at, engine.clock.now() + _LATEST_LOOK)
+        engine.schedules.look_at[entry.name] = min(look_at, engine.clock.now() + _MAX_LOOK_EVERY)
     return run_id
 
 
@@ -325,7 +325,7 @@ def _record(
 def _change(
     engine: Engine, name: str, change: Callable[[ScheduleState, datetime], ScheduleState]
 ) -> ScheduleReport:
-    engine.catalog.schedules[name[:_MAX_NAME]]
+    engine.catalog.schedules[name[:_MAX_NAME_CHARS]]
     state = _record(engine, name, change)
     return _report(engine, name, state)
 
@@ -348,7 +348,7 @@ def _order(
     def owe(state: ScheduleState, now: datetime) -> ScheduleState:
         return state if find(state) or state.starting is not None else order(state, now)
 
-    for _ in range(_TRIES):
+    for _ in range(_MAX_START_TRIES):
         state = _record(engine, entry.name, owe)
         found = find(state)
         is_owed = found is None or found.time == state.starting

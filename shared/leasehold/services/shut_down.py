@@ -23,9 +23,9 @@ from leasehold.services.reporting import shutdown_report
 #: How long handlers may take: Cloud Run kills 10 s after SIGTERM, and a release takes its time.
 GRACE_S: Final = 7.0
 #: Handlers that can be ended are, so long before: their attempts settle as all others.
-_BY_FORCE_S: Final = 0.5
+_FORCE_BEFORE_S: Final = 0.5
 #: However little time is left: a killed process is dead before another attempt begins.
-_DEATH_S: Final = 0.2
+_MIN_DEATH_S: Final = 0.2
 
 _SHUT_DOWN: Final = "the instance was shut down; the lease was released."
 _LIMITS: Final = (
@@ -50,7 +50,7 @@ def shut_down(engine: Engine, *, grace: float = GRACE_S, signal_name: str | None
         signal_name: what ends this process, such as SIGTERM; None: the engine is only closed.
     """
     over_at = engine.clock.monotonic() + grace
-    force_at = over_at - min(_BY_FORCE_S, grace / 2)
+    force_at = over_at - min(_FORCE_BEFORE_S, grace / 2)
     detail = f"{signal_name}: {_SHUT_DOWN}" if signal_name else _CLOSED
     seen: set[str] = set()
     running = _running(engine, seen)
@@ -93,7 +93,7 @@ def _end(engine: Engine, held: Attempt, force_at: float, over_at: float) -> str:
     if held.wait_settled(max(0.0, force_at - monotonic())):
         return ""
     held.stop.force()
-    if held.wait_settled(max(_DEATH_S, over_at - monotonic())):
+    if held.wait_settled(max(_MIN_DEATH_S, over_at - monotonic())):
         return ""
     stopped = Stopped(Termination.INSTANCE_SHUTDOWN)
     try:

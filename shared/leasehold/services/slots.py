@@ -54,16 +54,16 @@ from leasehold.services.engine import Engine, find_run
 from leasehold.services.lowered_limits import in_force, lower, words_of_lowered
 
 #: A call meets as many others at most, each of which calls another run.
-_TRIES: Final = MAX_AT_ONCE
+_MAX_CALL_TRIES: Final = MAX_AT_ONCE
 #: An attempt of so long may end behind runs that wait, though none did when it began.
 _LONG: Final = timedelta(seconds=30)
 #: With so many shares a process forgets those that are over: there may be a key for each tenant.
-_MOST_SHARES: Final = 1000
+_MAX_SHARES: Final = 1000
 #: So many runs are called at a time at most.
-_MOST_CALLED: Final = 100
+_MAX_RUNS_CALLED: Final = 100
 #: So many runs ahead of one in a line are counted, and so many holders of slots named.
-_MOST_AHEAD: Final = 1000
-_MOST_SHOWN: Final = 20
+_MAX_AHEAD_COUNTED: Final = 1000
+_MAX_HOLDERS_SHOWN: Final = 20
 
 
 class HeldSlot(NamedTuple):
@@ -538,8 +538,8 @@ def words_of_line(engine: Engine, run: Manifest) -> str:
     assert wait is not None and place is not None  # noqa: S101, PT018 - who asks has seen it
     name, line = place
     ahead = Query("runs", order_by="line", equal={"waitsIn": name}, range=Range("line", below=line))
-    count = engine.documents.count(ahead, _MOST_AHEAD)
-    more = "or more " if count == _MOST_AHEAD else ""
+    count = engine.documents.count(ahead, _MAX_AHEAD_COUNTED)
+    more = "or more " if count == _MAX_AHEAD_COUNTED else ""
     words = f"{count} {more}{'run is' if count == 1 else 'runs are'} ahead of it in the line."
     bound = bound_of(engine, wait)
     words = " ".join([words, *words_of_lowered(engine, bound)])
@@ -548,8 +548,8 @@ def words_of_line(engine: Engine, run: Manifest) -> str:
     found = [one for _, one in slots_in(engine, bound) if one is not None]
     runs = [holder_of(engine, one) for one in found]
     holders = [f"run {one.run_id} (step {one.position.step})" for one in runs if one is not None]
-    shown = ", ".join(holders[:_MOST_SHOWN]) or "no run"
-    others = len(holders) - _MOST_SHOWN
+    shown = ", ".join(holders[:_MAX_HOLDERS_SHOWN]) or "no run"
+    others = len(holders) - _MAX_HOLDERS_SHOWN
     return f"{words} The slots are held by {shown}{f' and {others} more' if others > 0 else ''}."
 
 
@@ -599,7 +599,7 @@ def _called_next(
         leads=leads,
     )
     behind = ""
-    for _ in range(_TRIES):
+    for _ in range(_MAX_CALL_TRIES):
         found = _next_of(engine, bound.name, after, behind)
         if found is None:
             return None
@@ -665,7 +665,7 @@ def _take_turn(engine: Engine, attempt: Attempt, bound: Bound, called: SlotWait 
         return False
     if called is not None and called.leads:
         _call_in_turn(engine, bound, is_lead=True)
-    if len(engine.shares) >= _MOST_SHARES:
+    if len(engine.shares) >= _MAX_SHARES:
         for name in [name for name, one in [*engine.shares.items()] if one.until <= now]:
             engine.shares.pop(name, None)
     left = (granted.until - granted.next_at).total_seconds()
@@ -710,7 +710,7 @@ def _call_in_turn(engine: Engine, bound: Bound, *, is_lead: bool = False) -> Non
             next_at = granted.next_at
     if not _may_lead(engine, bound, next_at or now, is_lead=is_lead):
         return
-    for _ in range(min(room, _MOST_CALLED)):
+    for _ in range(min(room, _MAX_RUNS_CALLED)):
         if not call_next(engine, bound):
             return
     wait = max((next_at or now) - now, timedelta(seconds=1))

@@ -35,7 +35,12 @@ from leasehold.registry.pipelines import Catalog, PipelineEntry
 from leasehold.services.check_chain import check_chain, misfit_at
 from leasehold.services.engine import Engine, create_run
 from leasehold.services.input_files import checked_files, drop_artifacts, store_files
-from leasehold.services.request_bounds import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_RETRIES
+from leasehold.services.request_bounds import (
+    MAX_IDEMPOTENCY_KEY_CHARS,
+    MAX_LABEL_CHARS,
+    MAX_LABELS,
+    MAX_RETRIES,
+)
 
 #: Of so many pipelines it is known that their code is there, and fits.
 _PIPELINES: Final = 1000
@@ -174,9 +179,15 @@ def _drop_artifacts(engine: Engine, new: NewRun) -> None:
 def _run_id(engine: Engine, key: str | None) -> str:
     if key is None:
         return f"r-{engine.clock.new_id()}"
-    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY or not key.isprintable():
-        allowed = f"1 to {MAX_KEY} printable characters"
-        raise InvalidRequestError(field="idempotencyKey", value=str(key)[:MAX_KEY], allowed=allowed)
+    if (
+        not isinstance(key, str)
+        or not 0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARS
+        or not key.isprintable()
+    ):
+        allowed = f"1 to {MAX_IDEMPOTENCY_KEY_CHARS} printable characters"
+        raise InvalidRequestError(
+            field="idempotencyKey", value=str(key)[:MAX_IDEMPOTENCY_KEY_CHARS], allowed=allowed
+        )
     return f"r-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
@@ -244,9 +255,11 @@ def checked_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
     for key, value in labels.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise InvalidRequestError(field="labels", value=labels, allowed="texts only")
-        fits = 0 < len(key) <= MAX_LABEL and 0 < len(value) <= MAX_LABEL and ":" not in key
+        fits = (
+            0 < len(key) <= MAX_LABEL_CHARS and 0 < len(value) <= MAX_LABEL_CHARS and ":" not in key
+        )
         if not fits or not (key + value).isprintable():
-            allowed = f"key:value of 1 to {MAX_LABEL} printable characters each"
+            allowed = f"key:value of 1 to {MAX_LABEL_CHARS} printable characters each"
             shown = said(f"{key}:{value}")[:200]
             raise InvalidRequestError(field="labels", value=shown, allowed=allowed)
         if (safe := said(f"{key}:{value}")) != f"{key}:{value}":

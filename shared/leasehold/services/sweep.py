@@ -49,12 +49,12 @@ SWEEP_TIME: Final = sweep_time("sweep_dead_letters")
 
 #: How many runs are attended at once, and for how long each may be tried: one that cannot be
 #: written takes one of these places for that long, and delays no other run.
-WIDTH: Final = 8
+ATTENDED_AT_ONCE: Final = 8
 ATTEND_WITHIN_S: Final = 3.0
 
 #: How often a sweep looks for leases that are over while it attends to everything else: the next
 #: one does not begin before this one is done.
-LOOK_AGAIN_S: Final = 20.0
+LEASE_LOOK_EVERY_S: Final = 20.0
 
 
 # What a sweep did: counts for its caller, and a line of the log.
@@ -63,7 +63,7 @@ LOOK_AGAIN_S: Final = 20.0
 #: The `event` of the line.
 SWEEP_FINISHED: Final = "SWEEP_FINISHED"
 #: How much of an error's text is logged: an entry may have 256 KiB.
-_MAX_DETAIL: Final = 2000
+_MAX_DETAIL_CHARS: Final = 2000
 
 
 class RunEnd(NamedTuple):
@@ -169,7 +169,7 @@ def line_of(result: SweepResult) -> Mapping[str, Any]:
     """Return a sweep as a structured line of the log: Cloud Scheduler drops its answer."""
     reasons = ", ".join(f"{count} {reason}" for reason, count in result.by_reason.items())
     given_up = f"{result.dead_lettered} ({reasons})" if reasons else str(result.dead_lettered)
-    waits, detail = result.oldest_pending_s, result.failure and result.failure[:_MAX_DETAIL]
+    waits, detail = result.oldest_pending_s, result.failure and result.failure[:_MAX_DETAIL_CHARS]
     further = [
         f"{result.reannounced} reannounced" if result.reannounced else "",
         f"{result.archived} archived" if result.archived else "",
@@ -324,7 +324,7 @@ def sweep(
     *,
     among: Container[str] | None = None,
     time: timedelta = SWEEP_TIME,
-    width: int = WIDTH,
+    width: int = ATTENDED_AT_ONCE,
     report: Report = Report.NEVER,
 ) -> SweepResult:
     """Attend to each run whose alarm is due, until none is or the time is over.
@@ -525,7 +525,7 @@ class _Sweep:
         clock = self._engine.clock
         looked_at = clock.monotonic()
         for call in chain(*calls):
-            if clock.monotonic() - looked_at >= LOOK_AGAIN_S:
+            if clock.monotonic() - looked_at >= LEASE_LOOK_EVERY_S:
                 yield from self._due_calls(self._due.leased_lately())
                 looked_at = clock.monotonic()
             yield call

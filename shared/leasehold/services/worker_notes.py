@@ -33,14 +33,14 @@ from leasehold.services.engine import Engine
 from leasehold.services.paging import scan
 
 #: How many notes are read: those that were written last.
-READ_AT_MOST: Final = 500
+MAX_NOTES_READ: Final = 500
 #: How many old notes go when a process begins to note: more than come with one.
 FORGOTTEN_AT_ONCE: Final = 20
 
-_WITHIN_S: Final = 5.0
+_NOTE_TIMEOUT_S: Final = 5.0
 #: A process that ends waits no longer than this for its last note.
 _END_NOTED_WITHIN_S: Final = 1.0
-_NEWEST: Final = Query("workers", order_by="seenAt", descending=True, limit=READ_AT_MOST)
+_NEWEST: Final = Query("workers", order_by="seenAt", descending=True, limit=MAX_NOTES_READ)
 
 
 def live_workers(engine: Engine) -> Sequence[WorkerNote]:
@@ -150,7 +150,9 @@ class Presence:
     def _write(self, engine: Engine, ref: Ref) -> None:
         is_first = self._started_at is None
         try:
-            written = engine.documents.transact(ref, partial(self._noted, engine), within=_WITHIN_S)
+            written = engine.documents.transact(
+                ref, partial(self._noted, engine), within=_NOTE_TIMEOUT_S
+            )
             self._started_at = written.answer
             if is_first:
                 _forget_old_notes(engine)
@@ -176,7 +178,7 @@ class Presence:
             if self._kind is WorkerKind.IN_PROCESS:  # many come and go; their start is not needed
                 engine.documents.delete(ref)
             else:
-                engine.documents.transact(ref, partial(self._noted, engine), within=_WITHIN_S)
+                engine.documents.transact(ref, partial(self._noted, engine), within=_NOTE_TIMEOUT_S)
         except LeaseholdError as error:
             engine.listeners.log(f"that this process ends could not be noted: {error}")
 
@@ -193,7 +195,9 @@ def note_asked(engine: Engine, step_type: str, holder: str) -> None:
 
     def asked() -> None:
         try:
-            engine.documents.transact(ref, partial(_asked, step_type, holder), within=_WITHIN_S)
+            engine.documents.transact(
+                ref, partial(_asked, step_type, holder), within=_NOTE_TIMEOUT_S
+            )
         except LeaseholdError as error:
             engine.listeners.log(f"that step {step_type} was asked for could not be noted: {error}")
 

@@ -37,7 +37,7 @@ from leasehold.remote_workers.manage_lease import (
     save_checkpoint,
 )
 from leasehold.services.engine import Engine
-from leasehold.services.request_bounds import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 from leasehold.testing.arguments import json_text, refuse
 from leasehold.worker.context.checkpoints import IncrementalState
 from leasehold.worker.failures.failures import record_of
@@ -79,7 +79,7 @@ class RemoteFiles:
     def list(self) -> Sequence[str]:
         """Return the names of the first files of the run."""
         page = manage_lease.list_leased_files(
-            self._engine, self._credentials, limit=MAX_PAGE, page_token=None
+            self._engine, self._credentials, limit=MAX_PAGE_ITEMS, page_token=None
         )
         return list(page.sizes)
 

@@ -31,7 +31,7 @@ from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
 from leasehold.registry.setting_texts import ANYBODY, IAM, ROLES, Right, is_loopback_address
 from leasehold.registry.settings import ON_CLOUD_RUN
-from leasehold.services.request_bounds import MAX_ACTOR
+from leasehold.services.request_bounds import MAX_ACTOR_CHARS
 from leasehold.web.entry import drop_rest, refuse_for
 from leasehold.web.id_tokens import Certificates, Identity, read_identity
 from leasehold.web.loopback_guard import refusal_of_page
@@ -270,7 +270,8 @@ def actor_of(headers: Headers, caller: str = "", *, by_form: bool = False) -> st
     said = decoded_header(headers.get(ACTOR_HEADER, "")).strip()
     if account and said in ("", account):
         return account
-    return _shown(ACTOR_HEADER, said or (_PAGE if by_form else _NOBODY), MAX_ACTOR - len(via)) + via
+    name = said or (_PAGE if by_form else _NOBODY)
+    return _shown(ACTOR_HEADER, name, MAX_ACTOR_CHARS - len(via)) + via
 
 
 def account_of(headers: Headers, caller: str) -> str:
@@ -279,8 +280,8 @@ def account_of(headers: Headers, caller: str) -> str:
     Raises:
         InvalidRequestError: it is not one that a trace can show.
     """
-    person = _shown(_IAP_ACCOUNT, _iap_account(headers), MAX_ACTOR) if _is_proxy(caller) else ""
-    return person or caller
+    name = _iap_account(headers) if _is_proxy(caller) else ""
+    return _shown(_IAP_ACCOUNT, name, MAX_ACTOR_CHARS) or caller
 
 
 def _is_proxy(caller: str) -> bool:
@@ -297,7 +298,7 @@ def _shown(header: str, name: str, most: int) -> str:
     """Return the name of a header, if a trace can show it."""
     if len(name) > most or not name.isprintable():
         allowed = f"at most {max(most, 0)} printable characters"
-        raise InvalidRequestError(field=header, value=name[:MAX_ACTOR], allowed=allowed)
+        raise InvalidRequestError(field=header, value=name[:MAX_ACTOR_CHARS], allowed=allowed)
     return name
 
 

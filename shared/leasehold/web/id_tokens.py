@@ -20,7 +20,7 @@ import pydantic_core
 from leasehold.errors import CertificatesUnavailableError, UnauthenticatedError
 from leasehold.frozen import dataclass
 from leasehold.ports.clock import Clock
-from leasehold.services.request_bounds import MAX_ACTOR
+from leasehold.services.request_bounds import MAX_ACTOR_CHARS
 
 #: What stands in the place of the signature of a token that Cloud Run has checked.
 #: https://cloud.google.com/run/docs/troubleshooting#signature-removed
@@ -81,7 +81,7 @@ def read_identity(
 
 def _is_email(value: Any) -> TypeGuard[str]:
     """Return whether it is one that a trace can show."""
-    return isinstance(value, str) and 0 < len(value) <= MAX_ACTOR and value.isprintable()
+    return isinstance(value, str) and 0 < len(value) <= MAX_ACTOR_CHARS and value.isprintable()
 
 
 def _check_signature(token: str, header: Mapping[str, Any], certificates: Certificates) -> None:

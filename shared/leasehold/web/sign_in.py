@@ -40,7 +40,7 @@ from leasehold.logs.attempt import without_repeats
 from leasehold.ports.clock import Clock
 from leasehold.registry.setting_texts import ROLES, Right
 from leasehold.registry.settings import check_sign_in
-from leasehold.services.request_bounds import MAX_ACTOR
+from leasehold.services.request_bounds import MAX_ACTOR_CHARS
 from leasehold.web.callers import decoded_header, note_account
 from leasehold.web.entry import ASSETS, refuse_for, refuse_method
 from leasehold.web.loopback_guard import is_of_browser, is_same_origin, refusal_of
@@ -218,7 +218,7 @@ class ServerCallers:
             UnauthenticatedError: it is none that a trace can show, or the header is there twice.
         """
         name = decoded_header(request.headers.get(self._header, "")).strip()
-        if len(name) > MAX_ACTOR or not name.isprintable() or "," in name:
+        if len(name) > MAX_ACTOR_CHARS or not name.isprintable() or "," in name:
             raise UnauthenticatedError(problem=f"{self._header} is not the name of one account")
         return name
 

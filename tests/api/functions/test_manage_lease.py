@@ -31,7 +31,7 @@ from leasehold.remote_workers.manage_lease import LeaseCredentials, await_signal
 from leasehold.services.engine import publish_owed
 from leasehold.services.operate import OperationRequest, operate
 from leasehold.services.read_runs import timeline_of
-from leasehold.services.request_bounds import FILE_BYTES
+from leasehold.services.request_bounds import MAX_FILE_BYTES
 from leasehold.services.sweep import sweep
 from leasehold.testing import FrozenClock, InProcessEngine
 from tests.api.functions import remote_steps
@@ -209,17 +209,17 @@ def test_a_file_is_as_large_as_a_call_carries_and_no_larger(
 ) -> None:
     run = engine.start("last", {})
     lease = claimed(call, "free")
-    largest = b64encode(bytes(FILE_BYTES)).decode()
-    too_large = b64encode(bytes(FILE_BYTES + 1)).decode()
+    largest = b64encode(bytes(MAX_FILE_BYTES)).decode()
+    too_large = b64encode(bytes(MAX_FILE_BYTES + 1)).decode()
 
     stored = call("putFile", **lease, name="a", content=largest)
     read = call("getFile", **lease, name="a")
     refused = call("putFile", **lease, name="b", content=too_large)
     unread = call("putFile", **lease, name="b", content=largest + "A" * 100_000)
-    engine.engine.artifacts.put(f"{files_folder(run)}/c", bytes(FILE_BYTES + 1))
+    engine.engine.artifacts.put(f"{files_folder(run)}/c", bytes(MAX_FILE_BYTES + 1))
     unsent = call("getFile", **lease, name="c")
 
-    assert stored == (200, {"name": "a", "size": FILE_BYTES})
+    assert stored == (200, {"name": "a", "size": MAX_FILE_BYTES})
     assert read[1]["content"] == largest
     assert code_of(refused) == (413, "file_too_large")
     assert code_of(unread) == (413, "too_large")

@@ -34,7 +34,7 @@ from leasehold.remote_workers.calls import (
     RenewResponse,
 )
 from leasehold.services.engine import find_run
-from leasehold.services.request_bounds import MAX_PAGE
+from leasehold.services.request_bounds import MAX_PAGE_ITEMS
 from leasehold.services.start_run import StartRequest, start_run
 from leasehold.testing import InProcessEngine
 from tests.api.functions.conftest import Function
@@ -275,13 +275,13 @@ def test_the_client_reads_what_the_server_answers(server: Client) -> None:
     same, is_newer = server.call(calls.start, start)
 
     paused = Client(server.connection, actor="jörg").pause(run, reason="lunch", generation=1)
-    dry = server.batch("cancel", wanted, limit=MAX_PAGE, dry_run=True)
-    done = server.batch("cancel", wanted, limit=MAX_PAGE)
-    again = server.batch("cancel", wanted, limit=MAX_PAGE)
+    dry = server.batch("cancel", wanted, limit=MAX_PAGE_ITEMS, dry_run=True)
+    done = server.batch("cancel", wanted, limit=MAX_PAGE_ITEMS)
+    again = server.batch("cancel", wanted, limit=MAX_PAGE_ITEMS)
     made = server.recreate(run, input={"n": 2})
 
     page = server.page(limit=1, **wanted)
-    rest = server.page(limit=MAX_PAGE, page_token=page.next_page_token, **wanted)
+    rest = server.page(limit=MAX_PAGE_ITEMS, page_token=page.next_page_token, **wanted)
     assert (is_new, is_newer, same) == (True, False, run)
     assert (paused.run_id, paused.paused) == (run.run_id, True)
     assert (dry.matched, dry.changed, dry.refused) == (1, 0, [])
@@ -318,11 +318,13 @@ def test_the_client_reads_outputs_and_files(server: Client, engine: InProcessEng
 
 
 def test_the_client_knows_the_limits_of_the_server(server: Client, serve_api: Function) -> None:
-    limit = f"a whole number from 1 to {MAX_PAGE}"
+    limit = f"a whole number from 1 to {MAX_PAGE_ITEMS}"
 
-    with pytest.raises(InvalidRequestError, match=f"limit is {MAX_PAGE + 1}; allowed: {limit}"):
-        server.page(limit=MAX_PAGE + 1)
+    with pytest.raises(
+        InvalidRequestError, match=f"limit is {MAX_PAGE_ITEMS + 1}; allowed: {limit}"
+    ):
+        server.page(limit=MAX_PAGE_ITEMS + 1)
     with pytest.raises(InvalidRequestError, match="nextPageToken"):
-        server.page(limit=MAX_PAGE, page_token="of another list")  # noqa: S106 - no secret
-    assert limit in serve_api.get(f"/runs?limit={MAX_PAGE + 1}")[1]["error"]["message"]
-    assert serve_api.get(f"/runs?limit={MAX_PAGE}")[0] == 200
+        server.page(limit=MAX_PAGE_ITEMS, page_token="of another list")  # noqa: S106 - no secret
+    assert limit in serve_api.get(f"/runs?limit={MAX_PAGE_ITEMS + 1}")[1]["error"]["message"]
+    assert serve_api.get(f"/runs?limit={MAX_PAGE_ITEMS}")[0] == 200

@@ -53,7 +53,13 @@ from leasehold.remote_workers.calls import (
 )
 from leasehold.services.operate import OperationRequest
 from leasehold.services.read_runs import RunFilter
-from leasehold.services.request_bounds import MAX_INTEGER, MAX_KEY, MAX_NAME, MAX_PAGE, MAX_REASON
+from leasehold.services.request_bounds import (
+    MAX_IDEMPOTENCY_KEY_CHARS,
+    MAX_INTEGER,
+    MAX_NAME_CHARS,
+    MAX_PAGE_ITEMS,
+    MAX_REASON_CHARS,
+)
 from leasehold.services.start_run import StartRequest
 
 LEASE = {"runId": "r-1", "leaseId": "l-1", "fencingToken": 1}
@@ -95,55 +101,97 @@ RIGHT: dict[type[RequestModel], dict[str, Any]] = {
     TriggerBody: {"id": "ticket-4711"},
     BackfillBody: {"first": "2026-01-01", "last": "2026-01-02"},
 }
-LONG_NAME = f"a text of 1 to {MAX_NAME} printable characters"
+LONG_NAME = f"a text of 1 to {MAX_NAME_CHARS} printable characters"
 #: Each limit: the value that just fits, and the one that does not, with what is said of it.
 LIMITS: list[tuple[type[RequestModel], str, Any, Any, str]] = [
-    (StartBody, "idempotencyKey", "k" * MAX_KEY, "k" * (MAX_KEY + 1), "1 to 256 printable"),
-    (RunsQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
+    (
+        StartBody,
+        "idempotencyKey",
+        "k" * MAX_IDEMPOTENCY_KEY_CHARS,
+        "k" * (MAX_IDEMPOTENCY_KEY_CHARS + 1),
+        "1 to 256 printable",
+    ),
+    (
+        RunsQuery,
+        "limit",
+        str(MAX_PAGE_ITEMS),
+        str(MAX_PAGE_ITEMS + 1),
+        "a whole number from 1 to 1000",
+    ),
     (RunsQuery, "limit", "1", "0", "a whole number from 1 to 1000"),
-    (PageQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
-    (ListFilesBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
-    (BatchBody, "limit", MAX_PAGE, MAX_PAGE + 1, "a whole number from 1 to 1000"),
-    (DeliveriesQuery, "limit", str(MAX_PAGE), str(MAX_PAGE + 1), "a whole number from 1 to 1000"),
+    (
+        PageQuery,
+        "limit",
+        str(MAX_PAGE_ITEMS),
+        str(MAX_PAGE_ITEMS + 1),
+        "a whole number from 1 to 1000",
+    ),
+    (ListFilesBody, "limit", MAX_PAGE_ITEMS, MAX_PAGE_ITEMS + 1, "a whole number from 1 to 1000"),
+    (BatchBody, "limit", MAX_PAGE_ITEMS, MAX_PAGE_ITEMS + 1, "a whole number from 1 to 1000"),
+    (
+        DeliveriesQuery,
+        "limit",
+        str(MAX_PAGE_ITEMS),
+        str(MAX_PAGE_ITEMS + 1),
+        "a whole number from 1 to 1000",
+    ),
     (DeliveriesQuery, "state", "given_up", "gone", "due, claimed, announced, given_up"),
-    (DeliverBody, "channel", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (DeliverBody, "channel", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME),
     (BatchBody, "limit", 1, 0, "a whole number from 1 to 1000"),
     (OverrideBody, "timeoutS", 604_800, 604_800.1, "seconds from 0 to 604800"),
     (OverrideBody, "timeoutS", 0.5, float("nan"), "seconds from 0 to 604800"),
     (OverrideBody, "deadlineS", 15, 14, "a whole number from 15 to 604800"),
-    (OverrideBody, "why", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable"),
-    (PauseBody, "why", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "1 to 500 printable"),
+    (
+        OverrideBody,
+        "why",
+        "x" * MAX_REASON_CHARS,
+        "x" * (MAX_REASON_CHARS + 1),
+        "1 to 500 printable",
+    ),
+    (PauseBody, "why", "x" * MAX_REASON_CHARS, "x" * (MAX_REASON_CHARS + 1), "1 to 500 printable"),
     (ResumePauseBody, "step", "charge", "", "1 to 128 printable"),
-    (PauseScheduleBody, "why", "x" * MAX_REASON, "", "1 to 500 printable"),
-    (TriggerBody, "id", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (PauseScheduleBody, "why", "x" * MAX_REASON_CHARS, "", "1 to 500 printable"),
+    (TriggerBody, "id", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME),
     (BackfillBody, "first", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     (BackfillBody, "last", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     (OverrideBody, "until", "2027-01-01T00:00:00Z", "2h", "a time with its zone"),
     *(
-        (model, "reason", "x" * MAX_REASON, "x" * (MAX_REASON + 1), "at most 500 printable")
+        (
+            model,
+            "reason",
+            "x" * MAX_REASON_CHARS,
+            "x" * (MAX_REASON_CHARS + 1),
+            "at most 500 printable",
+        )
         for model in (OperationBody, RecreateBody, BatchBody, DeliverBody)
     ),
     *(
-        (model, "step", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME)
+        (model, "step", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME)
         for model in (OperationBody, RecreateBody, BatchBody)
     ),
-    (RecreateBody, "fromStep", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (RecreateBody, "fromStep", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME),
     (RetryBody, "note", "ä\n" * 1365 + "x", "ä\n" * 1366, "1 to 4096 bytes"),
     (AwaitBody, "timeoutS", 3660 * 86400, 3661 * 86400, "seconds from 0 to"),
     (AwaitBody, "otherwise", "fail", "die", "block, continue, fail"),
-    (SignalBody, "id", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (SignalBody, "id", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME),
     (RetryBody, "note", "shorter", " \n", "printable characters and newlines"),
     (BatchBody, "note", "a\tb", "a\x1b[31mb", "printable characters and newlines"),
     (OperationBody, "generation", 1, 0, "a whole number from 1"),
     (OperationBody, "generation", MAX_INTEGER, MAX_INTEGER + 1, "a whole number from 1"),
     (TaskBody, "generation", 1, 0, "a whole number from 1"),
     (TaskBody, "runId", "r" * 128, "r" * 129, "the id of a run"),
-    (ClaimBody, "stepType", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
-    (ClaimBody, "holder", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
-    (AcquireBody, "holder", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
-    (LeaseBody, "leaseId", "x" * MAX_NAME, "x" * (MAX_NAME + 1), LONG_NAME),
+    (ClaimBody, "stepType", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME),
+    (ClaimBody, "holder", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME),
+    (AcquireBody, "holder", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME),
+    (LeaseBody, "leaseId", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1), LONG_NAME),
     (LeaseBody, "fencingToken", MAX_INTEGER, MAX_INTEGER + 1, "a whole number from 1"),
-    (CheckpointBody, "phase", "x" * MAX_NAME, "x" * (MAX_NAME + 1), "at most 128 printable"),
+    (
+        CheckpointBody,
+        "phase",
+        "x" * MAX_NAME_CHARS,
+        "x" * (MAX_NAME_CHARS + 1),
+        "at most 128 printable",
+    ),
     (CheckpointBody, "iterationCount", 0, -1, "a whole number from 0"),
     (
         CompleteBody,
@@ -397,7 +445,9 @@ FILTERS: list[tuple[dict[str, Any], RunFilter]] = [
 @pytest.mark.parametrize(("given", "wanted"), FILTERS)
 def test_a_filter_arrives_as_the_client_sent_it(given: dict[str, Any], wanted: RunFilter) -> None:
     query = RunsQuery.read(RunsQuery(**given, limit=7, page_token=TOKEN).to_texts())
-    sent = BatchBody.model_validate({"action": "recreate", "filter": given, "limit": MAX_PAGE})
+    sent = BatchBody.model_validate(
+        {"action": "recreate", "filter": given, "limit": MAX_PAGE_ITEMS}
+    )
     body = BatchBody.read(json.loads(json.dumps(sent.to_json())))
 
     assert (query.to_filter(), query.limit, query.page_token) == (wanted, 7, TOKEN)
@@ -414,9 +464,9 @@ def test_the_files_of_a_start_arrive_as_the_client_sent_them() -> None:
 
 def test_the_client_refuses_what_the_server_would() -> None:
     with pytest.raises(InvalidRequestError, match="limit is 1001; allowed: a whole number"):
-        RunsQuery(limit=MAX_PAGE + 1)
+        RunsQuery(limit=MAX_PAGE_ITEMS + 1)
     with pytest.raises(InvalidRequestError, match="reason is 'xxx"):
-        OperationBody(reason="x" * (MAX_REASON + 1))
+        OperationBody(reason="x" * (MAX_REASON_CHARS + 1))
     with pytest.raises(InvalidRequestError, match=r"trouble is 'loud'; allowed: .*announcement"):
         RunsQuery.read({"trouble": "loud"})
     with pytest.raises(InvalidRequestError, match="idPrefix is '/'; allowed: the beginning of"):
@@ -435,5 +485,9 @@ def test_a_limit_stands_in_the_schema_of_its_field() -> None:
     limit = BatchBody.model_json_schema()["properties"]["limit"]
     key = StartBody.model_json_schema()["properties"]["idempotencyKey"]
 
-    assert (limit["minimum"], limit["maximum"]) == (1, MAX_PAGE)
-    assert key["anyOf"][0] == {"type": "string", "minLength": 1, "maxLength": MAX_KEY}
+    assert (limit["minimum"], limit["maximum"]) == (1, MAX_PAGE_ITEMS)
+    assert key["anyOf"][0] == {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_IDEMPOTENCY_KEY_CHARS,
+    }
