@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from leasehold.client.async_client import AsyncClient
     from leasehold.client.client import Client
     from leasehold.domain.item_outcomes import FailedItem, Outcomes
+    from leasehold.domain.limit import Limit
     from leasehold.domain.manifest import Manifest
     from leasehold.domain.result import StepResult
     from leasehold.domain.spend import Budget
