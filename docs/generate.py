@@ -210,13 +210,13 @@ def operations() -> str:
 def error_codes() -> str:
     """Return the errors of Leasehold, in the order of `errors.py`."""
     rows = [
-        [f"`{error.code}`", _first_line(error), "yes" if error.retryable else "no"]
-        for error in vars(errors).values()
+        [f"`{error.code}`", f"`{name}`", _first_line(error), "yes" if error.retryable else "no"]
+        for name, error in vars(errors).items()
         if isinstance(error, type)
         and issubclass(error, errors.LeaseholdError)
         and error is not errors.LeaseholdError
     ]
-    return _table(["code", "meaning", "retryable"], rows)
+    return _table(["code", "class", "meaning", "retryable"], rows)
 
 
 def handler_errors() -> str:
