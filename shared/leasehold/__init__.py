@@ -1,7 +1,4 @@
-"""Leasehold: durable multi-step AI pipelines on serverless functions, or on one machine.
-
-The names are imported when they are first used, so that `leasehold --help` answers at once.
-"""
+"""Leasehold: durable multi-step AI pipelines on serverless functions, or on one machine."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
     )
     from leasehold.registry.dispatch import EnvOverrides, RetryPolicy, StepDispatchEntry
     from leasehold.registry.gates import GateEntry
-    from leasehold.registry.pipelines import PipelineEntry, TrialPolicy
+    from leasehold.registry.pipelines import Catalog, PipelineEntry, TrialPolicy
     from leasehold.registry.plan import Child, Each, Parallel, Step, Wait
     from leasehold.registry.registry import Registry
     from leasehold.registry.schedules import ScheduleEntry
@@ -53,6 +50,7 @@ __all__ = [
     "Budget",
     "BudgetExceededError",
     "CallRetry",
+    "Catalog",
     "Child",
     "Client",
     "ContinuedError",
@@ -94,13 +92,15 @@ __all__ = [
     "WebhookChannel",
 ]
 
-#: The module of this package that each name is defined in.
+#: The module of this package that each name is defined in. It is imported when the name is first
+#: used, so that `leasehold --help` answers at once.
 _MODULES: Final = {
     "AgentClientError": "errors",
     "AsyncClient": "client.async_client",
     "Budget": "domain.spend",
     "BudgetExceededError": "errors",
     "CallRetry": "worker.context.mapped",
+    "Catalog": "registry.pipelines",
     "Child": "registry.plan",
     "Client": "client.client",
     "ContinuedError": "errors",

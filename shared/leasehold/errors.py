@@ -20,7 +20,17 @@ _USER_INFO: Final = re.compile(
 
 
 class LeaseholdError(Exception):
-    """The base of all errors of Leasehold."""
+    """The base of all errors of Leasehold.
+
+    Args:
+        details: the facts of the error; its sentence is made of them.
+
+    Attributes:
+        code: what failed, for programs, such as `unknown_run`.
+        message: what failed and what to do, for people; `str(error)` has the code before it.
+        details: the facts, as `UnknownRunError(run_id=…).details["run_id"]`.
+        retryable: whether the same call may succeed later, unchanged.
+    """
 
     code: ClassVar[str] = "error"
     text: ClassVar[str] = ""

@@ -32,6 +32,8 @@ PAGES = {
     "events.md": ["events"],
     "operations.md": ["dead-letters"],
     "reference.md": ["reference"],
+    "reference-testing.md": ["reference-testing"],
+    "reference-agents.md": ["reference-agents"],
     "costs.md": [
         "cost-region",
         "cost-operations",

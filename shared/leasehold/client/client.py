@@ -77,6 +77,7 @@ from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.summary import Summary
 from leasehold.domain.trace import TraceEvent, TraceType
+from leasehold.hooks import hook
 from leasehold.services.batch import BatchResult
 from leasehold.services.operate import AS_BEFORE
 from leasehold.services.request_bounds import DEFAULT_PAGE_ITEMS
@@ -297,7 +298,11 @@ class Client:
         return self.call(calls.why, None, run)
 
     def runs(self, **wanted: Unpack[Filters]) -> Iterator[Summary]:
-        """Return all runs that fit, newest first; they are read in pages, as they are asked for."""
+        """Return all runs that fit, newest first; they are read in pages, as they are asked for.
+
+        Args:
+            wanted: which runs; see `Filters`.
+        """
         return chain.from_iterable(pages_of(self.page, wanted))
 
     def page(
@@ -307,7 +312,13 @@ class Client:
         page_token: str | None = None,
         **wanted: Unpack[Filters],
     ) -> RunsResponse:
-        """Return at most `limit` runs that fit, newest first, and the token of the next page."""
+        """Return at most `limit` runs that fit, newest first, and the token of the next page.
+
+        Args:
+            limit: how many at most.
+            page_token: `next_page_token` of an earlier answer to the same filter.
+            wanted: which runs; see `Filters`.
+        """
         given = {**filter_fields(wanted), "limit": limit, "page_token": page_token}
         return self.call(calls.runs, RunsQuery.model_validate(given))
 
@@ -663,16 +674,35 @@ class Client:
         return self.call(calls.schedules, None).schedules
 
     def schedule(self, name: str) -> ScheduleResponse:
-        """Return a schedule, its next time, and what became of the last ones, newest first."""
+        """Return a schedule, its next time, and what became of the last ones, newest first.
+
+        Args:
+            name: of the schedule.
+
+        Raises:
+            UnknownKeyError: the catalog has no schedule of that name.
+            UnreadableScheduleError: what the store has of it cannot be read.
+        """
         return self.call(calls.schedule, None, name=name)
 
     def pause_schedule(self, name: str, *, why: str) -> ScheduleResponse:
-        """Have the times of a schedule skipped, each with who paused it and why."""
+        """Have the times of a schedule skipped, each with who paused it and why.
+
+        Raises as `schedule`.
+
+        Args:
+            name: of the schedule.
+            why: for people; it stands at each time that is skipped.
+        """
         given = PauseScheduleBody.model_validate({"why": why})
         return self.call(calls.pause_schedule, given, name=name)
 
     def resume_schedule(self, name: str) -> ScheduleResponse:
-        """Have the next time of a schedule start a run again."""
+        """Have the next time of a schedule start a run again; raises as `schedule`.
+
+        Args:
+            name: of the schedule.
+        """
         return self.call(calls.resume_schedule, None, name=name)
 
     def trigger_schedule(
@@ -681,7 +711,7 @@ class Client:
         *,
         id: str | None = None,  # noqa: A002 - the word of the API
     ) -> ScheduledRuns:
-        """Start a run of a schedule now, beside its times and whatever runs.
+        """Start a run of a schedule now, beside its times and whatever runs; raises as `schedule`.
 
         Args:
             name: of the schedule.
@@ -692,7 +722,15 @@ class Client:
         return self.call(calls.trigger_schedule, given, name=name)
 
     def backfill_schedule(self, name: str, first: datetime, last: datetime) -> ScheduledRuns:
-        """Start the runs of its times in a span of the past; one that was started stays so."""
+        """Start the runs of a schedule's times in a span of the past; raises as `schedule`.
+
+        A time whose run was started before does not start another one.
+
+        Args:
+            name: of the schedule.
+            first: the begin of the span, which is part of it; a time with a zone.
+            last: the end of the span, which is part of it; a time with a zone.
+        """
         given = {"first": first.isoformat(), "last": last.isoformat()}
         return self.call(calls.backfill_schedule, BackfillBody.model_validate(given), name=name)
 
@@ -716,6 +754,7 @@ class Client:
 
     # -- inside -----------------------------------------------------------------------------------
 
+    @hook
     def call(
         self,
         row: CallRow[Given, Answer],

@@ -20,8 +20,9 @@ class StepResult(Generic[T]):
     """An output with more, which a handler may return in place of the bare output.
 
     Args:
-        output: the output.
-        status: how good it is.
+        output: the output: JSON values or a pydantic model, as the next step takes it.
+        status: `SUCCESS`; `PARTIAL` where something is missing: the run goes on; or `ERROR`: the
+            attempt has failed, with the code `output_error`.
         summary: one line of at most 500 characters for people; that of the last step is announced.
         skip_to: the name of the later step that is given the output; those between are left out.
             The pipeline declares it, `Step(…, skips_to=(…,))`. None: the next step.

@@ -25,6 +25,7 @@ from leasehold.domain.status import Outcome, Termination
 from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceEvent
 from leasehold.errors import LeaseholdError
+from leasehold.hooks import hook
 from leasehold.in_process.timer import TICK_S, Timer
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed
@@ -166,6 +167,15 @@ class InProcessEngine:
         warn: given each override that is refused, once; None: the log.
         report: given dead letters and refused outputs, as facts; the log by default.
         allow_broken: begin also where a pipeline could never reach its end.
+
+    Raises:
+        CatalogError, SettingError: the catalog or a setting cannot be used. Nothing was written.
+        ChainError: a pipeline could never reach its end.
+        StoreVersionError: a newer Leasehold wrote the store.
+
+    Raises, in each method:
+        UnknownRunError: no run has that id.
+        StoreUnavailableError: there is no answer. Retryable.
     """
 
     def __init__(
@@ -258,9 +268,10 @@ class InProcessEngine:
         priority: str = Priority.NORMAL,
         files: Mapping[str, bytes] | None = None,
     ) -> Manifest:
-        """Start a run, or take up the one the key started before; see `Client.start`.
+        """Start a run, or take up the one the key started before.
 
-        Where a worker is idle, it has the lease of the first step already when this returns.
+        The arguments and the errors are those of `Client.start`. Where a worker is idle, it has the
+        lease of the first step already when this returns.
         """
         limit = None if budget is None else checked_budget(budget.usd, budget.tokens)
         request = StartRequest(
@@ -278,6 +289,7 @@ class InProcessEngine:
             self.adopt(change.manifest.run_id)
         return change.manifest
 
+    @hook
     def start_run(self, request: StartRequest) -> Change:
         """Do as `start`, for an API: say whether the run is new, and adopt no other one."""
         return self._workers.begin(request)
@@ -315,7 +327,7 @@ class InProcessEngine:
         return self._timer.adopt_all()
 
     def look_after_every_run(self, tick_s: float = TICK_S) -> None:
-        """Move every run of the store from now on; look each `tick_s` seconds.
+        """Move every run of the store from now on; look for them every `tick_s` seconds.
 
         Several engines that do so on one store share the work. One that dies is noticed at once
         on the same host, and else when its leases end; the others go on with its runs.
@@ -323,15 +335,18 @@ class InProcessEngine:
         self._timer.look_after_every_run(tick_s)
 
     @property
+    @hook
     def sources(self) -> ProjectSources:
         """The project's own sources, as this engine read them."""
         return self._bundle.sources
 
+    @hook
     def import_all(self) -> None:
         """Import all handlers now, in the background, for later attempts."""
         self._bundle.processes.import_all()
 
     @property
+    @hook
     def looks_after_runs(self) -> bool:
         """Whether its timer has looked after runs within the last minute."""
         return self._timer.is_alive
@@ -372,7 +387,11 @@ class InProcessEngine:
         return partial(self._listeners.remove, listener)
 
     def wait(self, run_id: str, timeout: float | None = None) -> Manifest:
-        """Wait until the run is idle.
+        """Wait until the run is idle: it is terminal, blocked or paused.
+
+        Args:
+            run_id: the run.
+            timeout: seconds; None: as long as it takes.
 
         Raises:
             TimeoutError: it still moves after `timeout` seconds.
@@ -408,6 +427,7 @@ class InProcessEngine:
                 )
         return manifest
 
+    @hook
     def held_runs(self) -> Sequence[Attempt]:
         """Return the attempts that run here now."""
         return self.engine.leases.held_attempts()
@@ -423,6 +443,9 @@ class InProcessEngine:
         back, and its thread ends with the process. The next engine takes its run up. What is to
         be announced is tried once more; what is not announced then stays due. The store stays
         open for what is left behind: called again once that has ended, this closes it.
+
+        Args:
+            grace: seconds.
         """
         is_announced = self.drain(grace)
         if not any(thread.is_alive() for thread in self._threads):
@@ -431,6 +454,7 @@ class InProcessEngine:
         else:
             self.engine.telemetry.flush(_TELEMETRY_S)
 
+    @hook
     def drain(self, grace: float = GRACE_S, *, signal_name: str | None = None) -> bool:
         """Do as `close`, but leave the store open: an API may answer from it until the end.
 

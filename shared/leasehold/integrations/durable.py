@@ -262,8 +262,15 @@ def durable(ctx: StepContext, *, price: Price | None = None) -> Iterator[Durable
 
     Args:
         ctx: of the step.
-        price: returns what a response of a model has cost, in US dollars, where the prices of the
-            list are not yours; None: that is not known.
+        price: given the `Used` of a response, returns what it has cost in US dollars; None: that
+            is not known. For models of which `genai-prices` does not have your prices.
+
+    Yields:
+        What an integration needs of the block; your code needs none of it.
+
+    Raises:
+        ContinuedError: the time of the attempt is short, or it is to stop. Let it pass.
+        And what `ctx.once` raises, of each call.
     """
     step = _STEPS.get(id(ctx))
     if step is None:

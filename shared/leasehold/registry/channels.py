@@ -115,7 +115,17 @@ class ChannelEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChannel(ChannelEntry):
-    """The structured log: one line of JSON an announcement."""
+    """The structured log: one line of JSON an announcement.
+
+    Args:
+        name: what deliveries name it by.
+        events: only these of `run_completed`, `run_blocked`, `run_dead_lettered` and
+            `run_cancelled`; empty: all.
+        pipelines: only runs of these pipelines; empty: all.
+
+    Raises:
+        InvalidEntryError: a field has a value that cannot be used.
+    """
 
     kind: ClassVar[str] = "log"
 
@@ -125,7 +135,14 @@ class SlackChannel(ChannelEntry):
     """A channel of Slack, by an incoming webhook.
 
     Args:
+        name: what deliveries name it by.
+        events: only these of `run_completed`, `run_blocked`, `run_dead_lettered` and
+            `run_cancelled`; empty: all.
+        pipelines: only runs of these pipelines; empty: all.
         url_variable: the variable with the address of the webhook, which is the secret.
+
+    Raises:
+        InvalidEntryError: a field has a value that cannot be used.
     """
 
     kind: ClassVar[str] = "slack"
@@ -139,9 +156,16 @@ class WebhookChannel(ChannelEntry):
     """A webhook, signed as Standard Webhooks says.
 
     Args:
+        name: what deliveries name it by.
+        events: only these of `run_completed`, `run_blocked`, `run_dead_lettered` and
+            `run_cancelled`; empty: all.
+        pipelines: only runs of these pipelines; empty: all.
         url_variable: the variable with its address.
         secret_variable: the variable with the secret that signs, `whsec_` and base64; several,
             with spaces between them, sign one by one.
+
+    Raises:
+        InvalidEntryError: a field has a value that cannot be used.
     """
 
     kind: ClassVar[str] = "webhook"
@@ -155,11 +179,18 @@ class EmailChannel(ChannelEntry):
     """E-mail, by a mail server that offers STARTTLS.
 
     Args:
+        name: what deliveries name it by.
+        events: only these of `run_completed`, `run_blocked`, `run_dead_lettered` and
+            `run_cancelled`; empty: all.
+        pipelines: only runs of these pipelines; empty: all.
         sender: the address that it comes from.
         recipients: the addresses that it goes to.
         server_variable: the variable with the mail server, HOST or HOST:PORT; the port is 587 if
             it is not named.
         user_variable, password_variable: the variables with which it signs in; None: it does not.
+
+    Raises:
+        InvalidEntryError: a field has a value that cannot be used.
     """
 
     kind: ClassVar[str] = "email"
@@ -190,7 +221,14 @@ class TopicChannel(ChannelEntry):
     """A topic of Pub/Sub, for programs that want to know.
 
     Args:
+        name: what deliveries name it by.
+        events: only these of `run_completed`, `run_blocked`, `run_dead_lettered` and
+            `run_cancelled`; empty: all.
+        pipelines: only runs of these pipelines; empty: all.
         topic: `projects/PROJECT/topics/TOPIC`.
+
+    Raises:
+        InvalidEntryError: a field has a value that cannot be used.
     """
 
     kind: ClassVar[str] = "topic"
@@ -208,8 +246,15 @@ class CustomChannel(ChannelEntry):
     """A function of your own.
 
     Args:
+        name: what deliveries name it by.
+        events: only these of `run_completed`, `run_blocked`, `run_dead_lettered` and
+            `run_cancelled`; empty: all.
+        pipelines: only runs of these pipelines; empty: all.
         sender: `module:function`, resolved when something is sent. The function takes
             `(message, timeout)`: see docs/notifications.md.
+
+    Raises:
+        InvalidEntryError: a field has a value that cannot be used.
     """
 
     kind: ClassVar[str] = "custom"

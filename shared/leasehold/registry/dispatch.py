@@ -243,7 +243,12 @@ _FROZEN: Final = tuple(
 
 
 class EnvOverrides(NamedTuple):
-    """The variables that override a step's limits."""
+    """The variables of the environment that override a step's limits.
+
+    Args:
+        timeout_ms: the name of the one with its `agent_timeout`, in milliseconds.
+        deadline_s: the name of the one with its `dispatch_deadline`, in seconds.
+    """
 
     timeout_ms: str
     deadline_s: str

@@ -279,7 +279,14 @@ class PipelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What this bundle runs.
+    """What this bundle runs: the registries of a catalog's module, as one value.
+
+    Args:
+        steps: the step types.
+        pipelines: the pipelines; each names its steps.
+        gates: the gates that steps name.
+        channels: where announcements of pipelines go.
+        schedules: when runs of pipelines begin.
 
     Raises:
         InvalidEntryError: a pipeline, step or channel names an entry that is not there. Or two

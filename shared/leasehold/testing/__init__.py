@@ -14,6 +14,7 @@ with testing.engine("catalog", tmp_path) as engine:
 from leasehold.bootstrap import system_clock
 from leasehold.testing.clock import FrozenClock
 from leasehold.testing.contexts import (
+    Recorded,
     RecordingContext,
     RecordingGateContext,
     gate_context,
@@ -21,14 +22,16 @@ from leasehold.testing.contexts import (
 )
 from leasehold.testing.faults import Faults
 from leasehold.testing.in_process import InProcessEngine, engine
-from leasehold.testing.remote_worker import RemoteStep
+from leasehold.testing.remote_worker import RemoteFiles, RemoteStep
 
 __all__ = [
     "Faults",
     "FrozenClock",
     "InProcessEngine",
+    "Recorded",
     "RecordingContext",
     "RecordingGateContext",
+    "RemoteFiles",
     "RemoteStep",
     "engine",
     "gate_context",

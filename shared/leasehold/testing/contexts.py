@@ -72,17 +72,17 @@ _TAKEN: Final = "taken"
 class Recorded:
     """The record of a handler's use of its context.
 
-    Args:
-        checkpoints: each checkpoint it kept, as the next attempt would find it in `resume`.
+    Attributes:
+        checkpoints: each checkpoint it kept, as the `IncrementalState` that the next attempt would
+            find in `resume`.
         calls: the results of the calls that it made once (`once`), by key, as JSON values; those
             that were spared are not among them.
-        progress: each progress it made.
-        spent: what it spent, in calls that it made once and beside them.
+        progress: each progress it made, with its `fraction` from 0 to 1 and its `message`.
+        spent: what it spent, in calls that it made once and beside them: `tokens`, and `usd`.
         limits: each limit that it held, in order.
         refusals: the limits in whose blocks a provider took no more (429), and for how many
             seconds: one that adapts is lowered.
-        files: the files of the run, by name: as they are, and in the end.
-        log: each record that it logged with `ctx.log`.
+        log: each `logging.LogRecord` that it logged with `ctx.log`.
     """
 
     checkpoints: list[IncrementalState] = field(default_factory=list)
@@ -97,14 +97,14 @@ class Recorded:
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The files of the run, by name."""
+        """The bytes of the files of the run, by name: as they are now, or were in the end."""
         if self._artifacts is not None:
             return {name: self._artifacts.get(name) for name in self._artifacts.list()}
         return self._files
 
     @property
     def messages(self) -> list[str]:
-        """The logged texts."""
+        """The texts that it logged with `ctx.log`, in order."""
         return [record.getMessage() for record in self.log]
 
 
@@ -148,7 +148,7 @@ class RecordingContext(StepContext):
     """A StepContext that records what is done with it.
 
     Attributes:
-        recorded: what the handler did.
+        recorded: what the handler did, as a `Recorded`.
         clock: the time that `time_left` and waits go by; a FrozenClock that skips waits.
     """
 
@@ -159,13 +159,13 @@ class RecordingContext(StepContext):
         self.clock = attempt.engine.clock
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Record how far the work is."""
+        """Record how far the work is, as `StepContext.progress` does."""
         super().progress(fraction, message)
         if self._attempt.progress is not None:
             self.recorded.progress.append(self._attempt.progress)
 
     def spend(self, *, tokens: int = 0, usd: float = 0.0) -> None:
-        """Record what the work has cost."""
+        """Record what the work has cost, as `StepContext.spend` does."""
         super().spend(tokens=tokens, usd=usd)
         self.recorded.spent = checked_spend(tokens, usd).plus(self.recorded.spent)
 
@@ -271,7 +271,11 @@ def step_context(
 
 
 class RecordingGateContext(GateContext):
-    """A GateContext; `recorded.files` has what the gate stored."""
+    """A GateContext that records what the gate stores.
+
+    Attributes:
+        recorded: a `Recorded`, of which `files` has something.
+    """
 
     recorded: Recorded
 

@@ -18,6 +18,7 @@ from leasehold.domain.status import Outcome
 from leasehold.domain.stored import Answer, DecideDocument, Document, Ref, Write
 from leasehold.errors import StoreUnavailableError
 from leasehold.frozen import dataclass
+from leasehold.hooks import hook
 from leasehold.ports.clock import Clock
 from leasehold.ports.documents import Committed, Documents, Snapshot
 from leasehold.ports.task_queue import PulledTaskQueue
@@ -119,7 +120,7 @@ class AnnouncementFaults(ABC):
     # -- orders ------------------------------------------------------------------------------------
 
     def lose_message(self, channel: str | None = None) -> None:
-        """Lose the next message that is published: the sweep publishes it again after the grace."""
+        """Lose the next message; after PIPELINE_DISPATCH_GRACE_S the sweep publishes it again."""
         self._order_announcement("lose message", channel)
 
     def deliver_message_twice(
@@ -129,7 +130,7 @@ class AnnouncementFaults(ABC):
         self._order_announcement("deliver message twice", channel, concurrently=concurrently)
 
     def channel_away(self, seconds: float, channel: str | None = None) -> None:
-        """Have a provider refuse connections for this time from now on, by the engine's clock."""
+        """Have a provider refuse connections for this time from now on."""
         self._check_channel(channel)
         seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
         self.is_ordered = True
@@ -139,7 +140,8 @@ class AnnouncementFaults(ABC):
     def channel_late(self, seconds: float, channel: str | None = None) -> None:
         """Have a provider take an announcement, and answer so late.
 
-        After the timeout of the send its result is lost: it is sent again, with the same key.
+        After PIPELINE_DELIVERY_TIMEOUT_S its answer is ignored: it is sent again, with the same
+        key.
         """
         seconds = checked_seconds("seconds", seconds, _LONGEST_S, zero=False)
         self._order_announcement("channel late", channel, seconds=seconds)
@@ -161,14 +163,17 @@ class AnnouncementFaults(ABC):
 
     # -- what happens, as the bus and the channels of the engine tell it ---------------------------
 
+    @hook
     def takes(self, kind: str, channel: str, *, concurrently: bool = False) -> Order | None:
         """Return an order of a fault that this announcement fits; it happens now."""
         return self._orders.take(kind, channel, concurrently=concurrently)
 
+    @hook
     def is_away(self, channel: str) -> bool:
         """Return whether a provider refuses connections now."""
         return self.clock.monotonic() < self._away.get(_away(channel), 0.0)
 
+    @hook
     def before_write(self, ref: Ref, document: Document | None) -> None:
         """Hear of a document that is decided and not written."""
         if ref.collection != "deliveries" or document is None:
@@ -177,6 +182,7 @@ class AnnouncementFaults(ABC):
         if is_record and self.takes("kill before record", str(document.get("channel"))):
             self.kill_process()
 
+    @hook
     @abstractmethod
     def kill_process(self) -> NoReturn:
         """Let the process that this thread plays be dead."""
@@ -207,28 +213,25 @@ def _away(channel: str) -> str:
 class Faults(AnnouncementFaults):
     """Orders of faults; each happens once, at the first point that fits.
 
-    `step=None` means any step. From the first order on each step has its own task, as in
-    functions: an engine in a process would take the next step along with a hand-off.
+    `step=None` means any step, and `channel=None` any channel; `n` counts from 1 within an attempt,
+    and `seconds` are those of the engine's clock.
+    Outages and lost answers are also for an engine with threads, and all others only for one with
+    `workers=0`: the test's own thread plays the process that dies.
 
-    Args:
-        clock: measures outages.
-        steps: returns the names of the step types.
-        channels: returns the names of the channels.
-        workers: returns how many threads the engine has; a process is played by the test's own
-            thread alone, so only outages and lost answers are for an engine with threads.
-        deliver: runs what a task announces; given its run and generation.
-        stop: asks the attempt of a run to end, as SIGTERM does.
+    From the first order on each step has its own task, as in functions: an engine in a process
+    would take the next step along with a hand-off.
 
     Raises, in each method:
         InvalidRequestError: an argument is not what it may be; nothing was ordered.
     """
 
-    clock: Clock
-    steps: Callable[[], Sequence[str]] = field(repr=False)
-    channels: Callable[[], Sequence[str]] = field(repr=False)
-    workers: Callable[[], int] = field(repr=False)
+    clock: Clock  # measures outages
+    steps: Callable[[], Sequence[str]] = field(repr=False)  # the names of the step types
+    channels: Callable[[], Sequence[str]] = field(repr=False)  # their names
+    workers: Callable[[], int] = field(repr=False)  # how many threads the engine has
+    #: Runs what a task announces; given its run and generation.
     deliver: Callable[[str, int], None] = field(repr=False)
-    stop: Callable[[str], None] = field(repr=False)
+    stop: Callable[[str], None] = field(repr=False)  # asks an attempt to end, as SIGTERM does
     is_ordered: bool = False
     _orders: Orders = field(default_factory=Orders)
     _away: dict[str, float] = field(default_factory=dict, repr=False)  # in monotonic seconds
@@ -270,7 +273,7 @@ class Faults(AnnouncementFaults):
         self._order("SIGTERM at checkpoint", step, number=n)
 
     def lose_task(self, step: str | None = None) -> None:
-        """Lose the next task that is created: the sweep finds the run after the grace."""
+        """Lose the next task: the sweep finds the run after PIPELINE_DISPATCH_GRACE_S."""
         self._order("lose task", step)
 
     def deliver_twice(self, step: str | None = None, *, concurrently: bool = False) -> None:
@@ -282,10 +285,7 @@ class Faults(AnnouncementFaults):
         self._order("lose answer", step)
 
     def store_away(self, seconds: float, step: str | None = None) -> None:
-        """Have the store away for this time, from now on or from when an attempt of `step` begins.
-
-        The seconds are those of the engine's clock.
-        """
+        """Have the store away for this time: from now on, or from the next attempt of `step` on."""
         self._outage("store", seconds, step)
 
     def artifacts_away(self, seconds: float, step: str | None = None) -> None:
@@ -294,18 +294,21 @@ class Faults(AnnouncementFaults):
 
     # -- what happens, as the stores and the queue of the engine tell it ---------------------------
 
+    @hook
     def check_alive(self) -> None:
         """Raise KilledError in a process that is dead."""
         process = WORKER_PROCESS.get()
         if process is not None and process.is_dead:
             raise KilledError
 
+    @hook
     def check_reachable(self, what: str) -> None:
         """Raise StoreUnavailableError while the store is away; KilledError as `check_alive`."""
         self.check_alive()
         if self.clock.monotonic() < self._away.get(what, 0.0):
             raise StoreUnavailableError(store=what, problem="it is away, as the test ordered")
 
+    @hook
     def before_commit(self, change: Change) -> None:
         """Hear of a change that is decided and not written."""
         leased = self._leased.get(change.manifest.run_id)
@@ -318,6 +321,7 @@ class Faults(AnnouncementFaults):
         ):
             self._kill(leased)
 
+    @hook
     def after_commit(self, change: Change) -> None:
         """Hear of a change whose commit stands."""
         run = change.created or change.manifest
@@ -333,6 +337,7 @@ class Faults(AnnouncementFaults):
         elif change.manifest.position.lease is not None:
             self._on_lease(change)
 
+    @hook
     def after_call(self, run_id: str) -> None:
         """Hear of a call that is recorded."""
         leased = self._leased.get(run_id)
@@ -342,10 +347,12 @@ class Faults(AnnouncementFaults):
             if self._orders.take("kill at call", leased.step, number=number):
                 self._kill(leased)
 
+    @hook
     def loses(self, task: Task) -> bool:
         """Return whether a task that is created is to be lost."""
         return self._orders.take("lose task", self._steps_of.get(task.run_id)) is not None
 
+    @hook
     def repeats(self, task: Task) -> bool:
         """Return whether a task that is taken for delivery is to come once more after it."""
         step = self._steps_of.get(task.run_id)
@@ -386,6 +393,7 @@ class Faults(AnnouncementFaults):
         is_end = change.changed and leased and note and note.lease_id == leased.lease_id
         return leased if is_end else None
 
+    @hook
     def kill_process(self) -> NoReturn:
         """Let the process that this thread plays be dead."""
         process = WORKER_PROCESS.get()

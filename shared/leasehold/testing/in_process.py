@@ -152,15 +152,17 @@ _LOOK_S: Final = 1.0
 
 
 class InProcessEngine(Operations, in_process.InProcessEngine):
-    """The engine in the test's process; `leasehold.in_process` says what it takes.
+    """The engine in the test's process; it takes what `leasehold.in_process.InProcessEngine` does.
 
     With `workers=0` and a FrozenClock nothing happens unless the test has it happen:
     `run_until_idle` runs what is due, `run_until_settled` moves the clock as well.
 
-    Nothing leaves the process: channels of a test only note what they get.
+    Nothing leaves the process: channels of a test only note what they get. An operation of
+    people, such as `pause`, takes the id of a run, and returns the run as it is then.
 
     Attributes:
-        remote: what plays the remote worker of a step: `(step, given)`, by the name of the step.
+        remote: what plays the remote worker of a step, by the name of the step: a function
+            `(step, given)`, which gets a `RemoteStep` and JSON values.
         faults: orders of what only production does; see `Faults`.
         clock: the clock it was given.
     """
@@ -214,7 +216,9 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     def announcements(self) -> Sequence[Delivery]:
         """What channels took, in order: `[(told.channel, told.event) for told in …]`.
 
-        An announcement without an answer is sent again, and listed twice, with the same key.
+        Each has `channel`, `event`, `run_id`, `summary`, `priority`, and the `key` that a real
+        provider gets with it. An announcement without an answer is sent again, and listed twice,
+        with the same key.
         """
         return tuple(self._channels.announcements)
 
@@ -247,7 +251,10 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
             return play_remote(self.engine, self.remote)
 
     def advance(self, by: timedelta | float) -> None:
-        """Let time pass, a timedelta or seconds; what is due then, `run_until_idle` runs.
+        """Let time pass; what is due then, `run_until_idle` runs.
+
+        Args:
+            by: a timedelta, or seconds.
 
         Raises:
             TypeError: the clock is not a FrozenClock.
@@ -287,8 +294,13 @@ class InProcessEngine(Operations, in_process.InProcessEngine):
     ) -> Sequence[Delivery]:
         """Do as `run_until_settled`, until each channel got its announcement, or was given up.
 
+        Args:
+            run_id: the run; started or adopted by this engine.
+            within: how far the clock is moved at most; a timedelta, or seconds.
+
         Returns:
-            The deliveries to each channel, oldest first, with their results.
+            The deliveries to each channel, oldest first, with what became of them: `state`,
+            `tries`, `unknown` (sends without an answer) and `last_error`.
 
         Raises:
             TimeoutError: a channel is still owed something after that.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
@@ -71,11 +72,21 @@ def _operation(
     method: Callable[Concatenate[Client, Run, P], Summary],
 ) -> Callable[Concatenate[_InProcess, str, P], Manifest]:
     """Return an operation of `Client` as one of a test, which is answered with the manifest."""
+    signature = inspect.signature(method)
+    kit_itself, run, *others = signature.parameters.values()
 
     @wraps(method)
     def operation(kit: _InProcess, run_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Manifest:
         return cast("Manifest", method(_client(kit), checked_run_id(run_id), *args, **kwargs))
 
+    given = [
+        kit_itself.replace(kind=run.POSITIONAL_ONLY),
+        run.replace(kind=run.POSITIONAL_ONLY, annotation="str"),
+        *others,
+    ]
+    operation.__signature__ = signature.replace(  # type: ignore[attr-defined] # for `help`
+        parameters=given, return_annotation="Manifest"
+    )
     return operation
 
 
@@ -112,15 +123,30 @@ class Operations:
     schedule = _twin(Client.schedule)
 
     def sweep(self: _InProcess) -> SweepResult:
-        """Attend to each run of the store whose alarm is due, as Cloud Scheduler has it done."""
+        """Attend to each run of the store whose alarm is due, as Cloud Scheduler has it done.
+
+        Returns:
+            How many were `recovered`, `redispatched`, `dead_lettered` and so on.
+        """
         return sweep(self.engine)
 
     def audit(self: _InProcess, *, repair: bool = False) -> list[AuditResult]:
-        """Return the runs that nothing would ever move: there are none, or it is a bug."""
+        """Return the runs that nothing would ever move: there are none, or it is a bug.
+
+        Args:
+            repair: repair what is found.
+
+        Returns:
+            The `run_id` and the `breaches` of each.
+        """
         return [*audit(self.engine, repair=repair)]
 
     def runs(self: _InProcess, **wanted: Unpack[Filters]) -> Iterator[Manifest]:
-        """Return the runs that fit, newest first."""
+        """Return the runs that fit, newest first.
+
+        Args:
+            wanted: which runs; see `Filters`.
+        """
         return matching_runs(
             self.engine, RunsQuery.model_validate(filter_fields(wanted)).to_filter()
         )

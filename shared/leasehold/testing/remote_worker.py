@@ -24,6 +24,7 @@ from leasehold.domain.spend import checked_spend
 from leasehold.domain.stored import replace
 from leasehold.errors import LeaseLostError, NothingToClaimError
 from leasehold.frozen import dataclass
+from leasehold.hooks import hook
 from leasehold.registry.dispatch import REMOTE
 from leasehold.registry.pipelines import Catalog
 from leasehold.remote_workers import manage_lease
@@ -63,21 +64,34 @@ class _SettledError(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class RemoteFiles:
-    """The files of the run, as `:putFile`, `:getFile` and `:listFiles` have them."""
+    """The files of the run, as `:putFile`, `:getFile` and `:listFiles` have them.
+
+    Raises, in each method:
+        LeaseLostError: the lease is over, or another worker has the step.
+    """
 
     _engine: Engine
     _credentials: LeaseCredentials
 
     def put(self, name: str, data: bytes) -> None:
-        """Store a file."""
+        """Store a file whole, in place of an earlier one of that name.
+
+        Raises:
+            ArtifactNameError, FileTooLargeError: nothing was stored.
+        """
         manage_lease.put_file(self._engine, self._credentials, name, data)
 
     def get(self, name: str) -> bytes:
-        """Return a file of the run."""
+        """Return the bytes of a file of the run.
+
+        Raises:
+            UnknownFileError, ArtifactNameError: there is none of that name, or can be none.
+            FileTooLargeError: it is too large for a worker's call.
+        """
         return manage_lease.get_file(self._engine, self._credentials, name)
 
     def list(self) -> Sequence[str]:
-        """Return the names of the first files of the run."""
+        """Return the names of the files of the run: of the first page, sorted."""
         page = manage_lease.list_leased_files(
             self._engine, self._credentials, limit=MAX_PAGE_ITEMS, page_token=None
         )
@@ -94,9 +108,9 @@ class RemoteStep:
         attempt: the number of the attempt, from 1.
         trial: the number of the trial, from 1.
         resume: what an earlier attempt kept; None: begin at the beginning.
-        findings: what the reviewer of the trial before found.
-        time_limit: how long the attempt may take.
-        artifacts: the files of the run: `put`, `get`, `list`.
+        findings: what the reviewer of the trial before found: JSON values.
+        time_limit: how long the attempt may take, as a timedelta.
+        artifacts: the files of the run, a `RemoteFiles`.
 
     Raises, in each method:
         LeaseLostError: the lease is over, or another worker has the step.
@@ -113,6 +127,7 @@ class RemoteStep:
         self.artifacts = RemoteFiles(engine, self._credentials)
 
     @property
+    @hook
     def credentials(self) -> LeaseCredentials:
         """Its credentials, with what it has spent, for each call."""
         return self._credentials
@@ -122,17 +137,40 @@ class RemoteStep:
         renew_lease(self._engine, self._credentials)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Let the lease run on, and note how far the work is, from 0 to 1."""
+        """Let the lease run on, and note how far the work is.
+
+        Args:
+            fraction: from 0 to 1.
+            message: for people.
+        """
         renew_lease(self._engine, self._credentials, Progress(fraction=fraction, message=message))
 
     def spend(self, *, tokens: int = 0, usd: float = 0.0) -> None:
-        """Note what the work has cost, beside what was noted before, and let the lease run on."""
+        """Note what the work has cost, and let the lease run on.
+
+        Args:
+            tokens: how many, beside those that were noted before.
+            usd: US dollars, beside those that were noted before.
+
+        Raises:
+            InvalidRequestError: an argument is not what it may be; nothing was noted.
+        """
         spent = checked_spend(tokens, usd).plus(self._credentials.spent)
         self._credentials = replace(self._credentials, spent=spent)
         self.renew()
 
     def checkpoint(self, iteration_count: int, partial_results: Any, phase: str = "") -> None:
-        """Keep what there is so far, and let the lease run on."""
+        """Keep what there is so far, for the next attempt, and let the lease run on.
+
+        Args:
+            iteration_count: how many iterations are done; not less than in an earlier checkpoint.
+            partial_results: JSON values; the next attempt has them as `resume.partial_results`.
+            phase: the part of the work that they belong to.
+
+        Raises:
+            InvalidRequestError: an argument is not what it may be; nothing was kept.
+            TooLargeError: the results are too large; nothing was kept.
+        """
         save_checkpoint(
             self._engine,
             self._credentials,
@@ -144,7 +182,17 @@ class RemoteStep:
     def wait_for(
         self, name: str, *, timeout: timedelta | None = None, otherwise: str = "block"
     ) -> Any:
-        """Return a signal, None where none came in time; or end here, to begin again with it."""
+        """Return a signal; or end the attempt here, for the next one to begin with it.
+
+        Args:
+            name: of the signal; 1 to 128 of `a-z A-Z 0-9 _ - .`.
+            timeout: how long the run waits; None: for any time.
+            otherwise: what then: `block` has a person decide; with `continue` and `fail` the next
+                attempt is given None.
+
+        Returns:
+            The value of the signal, as JSON has it; None where none came in time.
+        """
         timeout_s = None if timeout is None else timeout.total_seconds()
         wanted = SignalRequest(name, timeout_s, otherwise)
         found, _ = manage_lease.await_signal(self._engine, self._credentials, wanted)

@@ -1,10 +1,12 @@
 """Agents of Google's Agent Development Kit in a step: model calls, tools and sessions are recorded.
 
+```python
 async def research(ctx: StepContext, given: Question) -> Answer:
     runner = Runner(app_name="research", agent=agent, session_service=sessions)
     with durable(ctx, runner):
         async for event in runner.run_async(user_id=…, session_id=…, new_message=…):
             …
+```
 """
 
 from leasehold.registry.extras import require_extra

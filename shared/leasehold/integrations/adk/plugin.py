@@ -47,9 +47,14 @@ def durable(
         ctx: of the step.
         runner: of the agents.
         on_unknown: for tools that must not be repeated, by their names: what becomes of a call of
-            which it is not known whether it happened, as of `ctx.once`.
-        price: returns what a response of a model has cost, in US dollars, where the prices of
-            `genai-prices` are not yours; None: that is not known.
+            which it is not known whether it happened: "ask" or "fail", as of `ctx.once`.
+        price: given the `Used` of a response, returns what it has cost in US dollars; None: that
+            is not known. For models of which `genai-prices` does not have your prices.
+
+    Raises:
+        ContinuedError: the time of the attempt is short, or it is to stop. Let it pass.
+        InvalidRequestError: `on_unknown` has another word, or a name that is nearly that of a tool.
+        And what `ctx.once` raises, of each call.
     """
     warn_of_version("google-adk", version("google-adk"), TESTED)
     if runner.plugin_manager.get_plugin(_NAME) is None:

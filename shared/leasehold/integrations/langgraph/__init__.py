@@ -1,4 +1,8 @@
-"""LangGraph and LangChain agents in a step: paid calls are recorded, and so are checkpoints."""
+"""LangGraph and LangChain agents in a step: paid calls are recorded, and so are checkpoints.
+
+An agent of `create_agent` needs a `LeaseholdMiddleware`, and a graph of your own nodes a
+`LeaseholdSaver`.
+"""
 
 from __future__ import annotations
 

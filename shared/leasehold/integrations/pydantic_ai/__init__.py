@@ -1,7 +1,8 @@
-"""Pydantic AI at home in a step: `leasehold[pydantic-ai]`.
+"""Agents of Pydantic AI in a step: requests to models and calls of tools are recorded.
 
 ```python
 agent = Agent("openai:gpt-5", name="researcher", capabilities=[LeaseholdDurability()])
+
 
 async def research(ctx: StepContext, data: Question) -> Answer:
     with durable(ctx):

@@ -56,12 +56,19 @@ Config = Mapping[str, Any]
 class LeaseholdDurability(BaseDurabilityCapability[AgentDepsT]):
     """Records each request of a model and each call of a tool, inside `with durable(ctx):`.
 
-    Outside of it the agent works as without.
+    Outside of that block the agent works as without. A tool says by its metadata what becomes of a
+    call of which it is not known whether it happened, as `on_unknown` of `ctx.once` does:
+    `metadata={"leasehold": {"on_unknown": "ask"}}`. With `metadata={"leasehold": False}` its calls
+    are not recorded, and each attempt makes them.
 
     Args:
-        models: as of `BaseDurabilityCapability`: further models that a run may be given.
+        models: as of `BaseDurabilityCapability`: further models that a run may be given, by name.
         event_stream_handler: is given each event once.
         name: of the agent, where it has none.
+
+    Raises, in a run of the agent:
+        InvalidRequestError: the metadata of a tool has another word.
+        UnrestorableResultError: a tool returned what is not JSON.
     """
 
     engine_spec: ClassVar[DurabilityEngineSpec] = DurabilityEngineSpec(

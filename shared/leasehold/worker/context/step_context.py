@@ -148,7 +148,11 @@ class StepContext:
         return self._calls.stop.is_requested
 
     def wait_or_shutdown(self, seconds: float) -> bool:
-        """Wait, but not longer than until the attempt should end; True: it should."""
+        """Wait, but not longer than until the attempt should end; True: it should.
+
+        Args:
+            seconds: how long at most.
+        """
         return self._calls.stop.wait(seconds)
 
     async def await_or_shutdown(self, seconds: float) -> bool:
@@ -250,6 +254,9 @@ class StepContext:
         It is one of the `limits` of the step, with `per_call=True`, by its key as it stands there.
         Where it has no room, the attempt ends: its run waits without a lease, and the next attempt
         has the slot when it begins. A call that `once` has recorded is not made again.
+
+        Args:
+            name: the key of the limit, as its entry has it.
 
         Raises:
             ContinuedError: it has no room. Let it pass.
@@ -540,6 +547,10 @@ class StepContext:
     def progress(self, fraction: float, message: str = "") -> None:
         """Record how far the work is: a share of 1, and a short message.
 
+        Args:
+            fraction: from 0 to 1.
+            message: for people; a long one is shortened.
+
         Raises:
             InvalidRequestError: the share is above 1 or no number, or the message is no text.
         """
@@ -594,6 +605,9 @@ class StepContext:
         Where there are trials it is that of this trial, else that of the one before; behind the
         reviewer it is that of the trial that counts.
 
+        Args:
+            step_type: the name of that step in the pipeline.
+
         Raises:
             InvalidRequestError: no earlier step of that name has an output.
             StoreUnavailableError: it could not be read. Let it pass: the attempt is deferred.
@@ -606,6 +620,9 @@ class StepContext:
 
     def status_of(self, step_type: str) -> OutputStatus:
         """Return the status of what `output_of` returns: SUCCESS, or PARTIAL.
+
+        Args:
+            step_type: the name of that step in the pipeline.
 
         Raises:
             InvalidRequestError: no earlier step of that name has an output.

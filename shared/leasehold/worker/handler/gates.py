@@ -70,6 +70,9 @@ class GateContext:
     def output_of(self, step_type: str) -> Any:
         """Return the output of an earlier step of this run, as plain JSON values.
 
+        Args:
+            step_type: the name of that step in the pipeline.
+
         Raises:
             InvalidRequestError: no earlier step of that name has an output.
         """

@@ -66,7 +66,11 @@ class ShutdownCoordinator:
         self._stop.call_waiting(here=True)
 
     def wait_or_shutdown(self, seconds: float | None = None) -> bool:
-        """Wait, but not longer than until the process is to end; True: it is."""
+        """Wait, but not longer than until the process is to end; True: it is.
+
+        Args:
+            seconds: how long at most; None: until then.
+        """
         return self._stop.wait(seconds)
 
     async def await_or_shutdown(self, seconds: float | None = None) -> bool:
