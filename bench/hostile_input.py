@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leasehold import AgentClientError
-from leasehold.domain.redaction import MAX_LOOKED_AT, Redaction
+from leasehold.domain.redaction import MAX_SEARCHED_CHARS, Redaction
 from leasehold.worker.failures.failures import record_of
 from pipelines.review.checks import check_document
 from pipelines.review.extraction import document, excerpts
@@ -246,7 +246,7 @@ CASES: Final[Sequence[Case]] = (
         for name, make in _MARKDOWN.items()
     ),
     *(
-        Case(f"error of {name}", redact, make, MAX_LOOKED_AT // 8, MAX_LOOKED_AT)
+        Case(f"error of {name}", redact, make, MAX_SEARCHED_CHARS // 8, MAX_SEARCHED_CHARS)
         for name, make in _REDACTED.items()
     ),
     Case("error of quotes", fail, repeated('"'), 40_000),

@@ -99,11 +99,14 @@ def _size(count: int) -> str:
 STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "start": (
         Limit(
-            "the input of a run, as JSON", "domain/json_text.py INPUT_BYTES", "`too_large`", "bytes"
+            "the input of a run, as JSON",
+            "domain/json_text.py MAX_INPUT_BYTES",
+            "`too_large`",
+            "bytes",
         ),
         Limit(
             "how deep an input is nested",
-            "domain/json_text.py MAX_DEPTH",
+            "domain/json_text.py MAX_JSON_LEVELS",
             "`invalid_input`; `invalid_request` where the body cannot be read either",
             "levels",
         ),
@@ -159,15 +162,15 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "steps": (
         Limit(
             "`dispatch_deadline`, where no queue waits for the attempt",
-            "registry/dispatch.py MAX_DEADLINE",
+            "domain/deadlines.py MAX_DEADLINE",
             "`invalid_entry`",
-            least="registry/dispatch.py MIN_DEADLINE",
+            least="domain/deadlines.py MIN_DEADLINE",
         ),
         Limit(
             "`dispatch_deadline`, where Cloud Tasks calls the step",
-            "registry/dispatch.py PLATFORM_DEADLINE",
+            "domain/deadlines.py PLATFORM_DEADLINE",
             "`platform_limit`",
-            least="registry/dispatch.py MIN_DEADLINE",
+            least="domain/deadlines.py MIN_DEADLINE",
         ),
         Limit(
             "`memory_limit`",
@@ -226,7 +229,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         Limit("a limit by override", "domain/override.py MAX_LIMIT_S", "`invalid_request`", "s"),
         Limit(
             "overrides at once",
-            "domain/override.py OVERRIDES_AT_MOST",
+            "domain/override.py MAX_OVERRIDES_READ",
             "those with the first ids count",
             "overrides",
         ),
@@ -234,25 +237,25 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "outputs": (
         Limit(
             "an output, as JSON",
-            "domain/json_text.py OUTPUT_BYTES",
+            "domain/json_text.py MAX_OUTPUT_BYTES",
             "the run is blocked as `handler_mistake`, with `too_large`",
             "bytes",
         ),
         Limit(
             "how deep an output is nested",
-            "domain/json_text.py MAX_DEPTH",
+            "domain/json_text.py MAX_JSON_LEVELS",
             "the run is blocked as `handler_mistake`, with `invalid_output`",
             "levels",
         ),
         Limit(
             "a value that stays in the manifest",
-            "domain/manifest.py INLINE_BYTES",
+            "domain/manifest.py MAX_INLINE_BYTES",
             "it is stored as an artifact",
             "bytes",
         ),
         Limit(
             "all such values of a manifest together",
-            "domain/manifest.py TEXT_BYTES",
+            "domain/manifest.py MAX_TEXTS_BYTES",
             "the next one is stored as an artifact",
             "bytes",
         ),
@@ -264,13 +267,13 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "a file's name, with the folder of its run",
-            "domain/artifact_name.py _MAX_NAME",
+            "domain/artifact_name.py _MAX_NAME_BYTES",
             "the run is blocked as `handler_mistake`, with `artifact_name`",
             "bytes of UTF-8",
         ),
         Limit(
             "a part of that name between two `/`",
-            "domain/artifact_name.py _MAX_PART",
+            "domain/artifact_name.py _MAX_PART_BYTES",
             "the run is blocked as `handler_mistake`, with `artifact_name`",
             "bytes of UTF-8",
         ),
@@ -284,31 +287,31 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "checkpoints": (
         Limit(
             "partial results of a checkpoint, as JSON",
-            "domain/json_text.py OUTPUT_BYTES",
+            "domain/json_text.py MAX_OUTPUT_BYTES",
             "the run is blocked as `handler_mistake`, with `too_large`",
             "bytes",
         ),
         Limit(
             "how deep they are nested",
-            "domain/json_text.py MAX_DEPTH",
+            "domain/json_text.py MAX_JSON_LEVELS",
             "the run is blocked as `handler_mistake`, with `invalid_request`",
             "levels",
         ),
         Limit(
             "the phase of a checkpoint",
-            "worker/context/step_context.py MAX_PHASE",
+            "domain/kept_checkpoint.py MAX_PHASE_CHARS",
             "the run is blocked as `handler_mistake`, with `invalid_request`",
             "characters",
         ),
         Limit(
             "phases of a step that count as progress",
-            "domain/kept_checkpoint.py MAX_PHASES",
+            "domain/kept_checkpoint.py MAX_PHASES_COUNTED",
             "further ones are kept, and are no progress",
             "phases",
         ),
         Limit(
             "checkpoints of a step that are rejected",
-            "domain/kept_checkpoint.py MAX_REJECTED",
+            "domain/kept_checkpoint.py MAX_REJECTED_CHECKPOINTS",
             "those that it keeps then are no progress",
             "checkpoints",
         ),
@@ -319,31 +322,31 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "the key of a call of `ctx.once`",
-            "domain/recorded_calls.py MAX_KEY",
+            "domain/recorded_calls.py MAX_CALL_KEY_CHARS",
             "the run is blocked as `handler_mistake`, with `invalid_request`",
             "characters",
         ),
         Limit(
             "the result of such a call, as JSON",
-            "domain/json_text.py OUTPUT_BYTES",
+            "domain/json_text.py MAX_OUTPUT_BYTES",
             "the run is blocked as `handler_mistake`, with `too_large`",
             "bytes",
         ),
         Limit(
             "results that a step keeps",
-            "domain/recorded_calls.py MAX_RESULTS",
+            "domain/recorded_calls.py MAX_RESULTS_PER_STEP",
             "the call is not made: `too_many_calls`, which no attempt repeats",
             "results",
         ),
         Limit(
             "attempts that pay for a call again, as its request varies",
-            "domain/recorded_calls.py MAX_AGAIN",
+            "domain/recorded_calls.py MAX_PAID_AGAIN",
             "the run is blocked as `handler_mistake`, with `call_varies`",
             "attempts",
         ),
         Limit(
             "the arguments that are kept of an announced call",
-            "domain/recorded_calls.py MAX_ARGUMENTS",
+            "domain/recorded_calls.py MAX_ARGUMENTS_CHARS",
             "the rest is cut",
             "characters",
         ),
@@ -375,7 +378,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "progress": (
         Limit(
             "the message of `ctx.progress`",
-            "domain/notes.py _MAX_MESSAGE",
+            "domain/notes.py _MAX_PROGRESS_CHARS",
             "the rest is cut",
             "characters",
         ),
@@ -453,13 +456,13 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "earlier attempts of a step in the manifest",
-            "domain/manifest_parts.py MAX_EARLIER",
+            "domain/manifest_parts.py MAX_EARLIER_ATTEMPTS",
             "the latest stay; the trace has all",
             "attempts",
         ),
         Limit(
             "operations that a run remembers",
-            "domain/lifecycle/request.py MAX_REMEMBERED",
+            "domain/lifecycle/request.py MAX_OPERATIONS_KEPT",
             "the latest stay; the trace has all",
             "operations",
         ),
@@ -497,7 +500,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "all results of a list, or of a `Parallel`, together",
-            "domain/json_text.py OUTPUT_BYTES",
+            "domain/json_text.py MAX_OUTPUT_BYTES",
             "the run is blocked as `input_mismatch`",
             "bytes",
         ),
@@ -513,13 +516,13 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "signals": (
         Limit(
             "the value of a signal, as JSON",
-            "domain/json_text.py INPUT_BYTES",
+            "domain/json_text.py MAX_INPUT_BYTES",
             "`too_large`",
             "bytes",
         ),
         Limit(
             "the name of a signal, and its id",
-            "domain/signal.py MAX_NAME",
+            "domain/signal.py MAX_SIGNAL_NAME_CHARS",
             "`invalid_request`",
             "characters each",
         ),
@@ -531,18 +534,21 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "`timeout` of a wait",
-            "domain/signal.py LONGEST_WAIT",
+            "domain/signal.py MAX_SIGNAL_WAIT",
             "`invalid_entry`; of `ctx.wait_for`: the run is blocked as `handler_mistake`",
-            least="domain/signal.py SHORTEST_WAIT",
+            least="domain/signal.py MIN_SIGNAL_WAIT",
         ),
         Limit(
             "why a handler does not take the value of a signal",
-            "domain/signal.py MAX_REFUSED",
+            "domain/signal.py MAX_REFUSAL_CHARS",
             "the rest is cut",
             "characters",
         ),
         Limit(
-            "the form of a signed link", "domain/signal_link.py LINK_BYTES", "`too_large`", "bytes"
+            "the form of a signed link",
+            "domain/signal_link.py MAX_LINK_FORM_BYTES",
+            "`too_large`",
+            "bytes",
         ),
     ),
     "schedules": (
@@ -562,7 +568,10 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
             "times",
         ),
         Limit(
-            "times that a schedule records", "domain/schedule.py LINES", "the latest stay", "times"
+            "times that a schedule records",
+            "domain/schedule.py MAX_TIMES_KEPT",
+            "the latest stay",
+            "times",
         ),
     ),
     "trials": (
@@ -576,13 +585,13 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     "announcements": (
         Limit(
             "the sentence of a message",
-            "domain/delivery.py MAX_SUMMARY",
+            "domain/delivery.py MAX_SUMMARY_CHARS",
             "the rest is cut",
             "characters",
         ),
         Limit(
             "your own summary of a result",
-            "domain/delivery.py MAX_OUTPUT_SUMMARY",
+            "domain/delivery.py MAX_OUTPUT_SUMMARY_CHARS",
             "the rest is cut",
             "characters",
         ),
@@ -594,11 +603,16 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "the reason of a message",
-            "domain/delivery.py MAX_REASON",
+            "domain/delivery.py MAX_DELIVERY_REASON_CHARS",
             "the rest is cut",
             "characters",
         ),
-        Limit("its detail", "domain/delivery.py MAX_DETAIL", "the rest is cut", "characters"),
+        Limit(
+            "its detail",
+            "domain/delivery.py MAX_DELIVERY_DETAIL_CHARS",
+            "the rest is cut",
+            "characters",
+        ),
         Limit(
             "recipients of an `EmailChannel`",
             "registry/channels.py _MAX_RECIPIENTS",
@@ -648,23 +662,26 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
     ),
     "at-once": (
         Limit(
-            "`at_once` of a `Limit`", "domain/limit.py MAX_AT_ONCE", "`invalid_entry`", "attempts"
+            "`at_once` of a `Limit`",
+            "domain/limit.py MAX_ATTEMPTS_AT_ONCE",
+            "`invalid_entry`",
+            "attempts",
         ),
         Limit(
             "`per_minute` of a `Limit`",
-            "domain/limit.py MAX_PER_MINUTE",
+            "domain/limit.py MAX_ATTEMPTS_PER_MINUTE",
             "`invalid_entry`",
             "attempts",
         ),
         Limit(
             "a key, for a run",
-            "domain/limit.py _MAX_KEY",
+            "domain/limit.py _MAX_KEY_CHARS",
             "the run is blocked as `limit_unusable`",
             "characters",
         ),
         Limit(
             "how long a provider may keep a limit low",
-            "domain/lowered_limit.py LONGEST_WINDOW",
+            "domain/lowered_limit.py MAX_LOWERED_WINDOW",
             "the limit begins to grow",
         ),
     ),
@@ -677,7 +694,7 @@ STORIES: Final[Mapping[str, tuple[Limit, ...]]] = {
         ),
         Limit(
             "an output, or partial results",
-            "domain/json_text.py OUTPUT_BYTES",
+            "domain/json_text.py MAX_OUTPUT_BYTES",
             "`too_large`",
             "bytes",
         ),

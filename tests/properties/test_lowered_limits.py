@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.domain.lowered_limit import GROWS_EVERY, LONGEST_WINDOW, LoweredLimit, lowered
+from leasehold.domain.lowered_limit import GROWS_EVERY, MAX_LOWERED_WINDOW, LoweredLimit, lowered
 from leasehold.domain.slots import takeable
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ def test_it_halves_once_a_window_and_is_whole_again_after_quiet(
             assert before is None or now - ago >= before.lowered_at
             assert not halved_at or now >= halved_at[-1][1]
             halved_at.append((now, after.grows_from))
-        assert limit.grows_from <= now + LONGEST_WINDOW
+        assert limit.grows_from <= now + MAX_LOWERED_WINDOW
     if limit is not None:
         later = [limit.most_at(limit.grows_from + n * GROWS_EVERY, most) for n in range(9)]
         assert later == sorted(later)

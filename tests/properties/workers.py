@@ -8,7 +8,7 @@ from functools import partial
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.checkpoint import CallCount, KeptValue
-from leasehold.domain.kept_checkpoint import MAX_PHASES
+from leasehold.domain.kept_checkpoint import MAX_PHASES_COUNTED
 from leasehold.domain.notes import Notes
 from leasehold.domain.status import Outcome
 from leasehold.errors import (
@@ -107,7 +107,7 @@ class Workers(World):
             if self.holds(worker, self.now):
                 self.refused(worker.run_id, checkpoint, InvalidRequestError, self.now)
             return
-        is_told_apart = kept.phase in known.furthest or len(known.furthest) < MAX_PHASES
+        is_told_apart = kept.phase in known.furthest or len(known.furthest) < MAX_PHASES_COUNTED
         advances = is_told_apart and kept.iterations > known.furthest.get(kept.phase, -1)
         change = self.keep_on(worker, checkpoint, Outcome.CHECKPOINTED, advances=advances)
 

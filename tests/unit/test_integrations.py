@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 from leasehold import integrations
-from leasehold.domain.recorded_calls import MAX_KEY
+from leasehold.domain.recorded_calls import MAX_CALL_KEY_CHARS
 from leasehold.errors import MissingExtraError
 from leasehold.integrations.durable import key_of
 from leasehold.integrations.scope import entered, scope_of_run
@@ -29,14 +29,14 @@ def test_an_integration_without_its_library_says_which_extra_to_install(name: st
 
 
 def test_each_call_has_its_own_key_however_long_its_name_is() -> None:
-    long = "x" * MAX_KEY
+    long = "x" * MAX_CALL_KEY_CHARS
     names = [("a", "b"), ("a/b",), (long,), (long, "a"), (long, "b"), ("a\n",), ("a?",)]
 
     keys = [key_of(*name) for name in names]
 
     assert keys[:2] == ["a/b", "a_b"]
     assert len(set(keys)) == len(keys)
-    assert all(key.isprintable() and len(key) <= MAX_KEY for key in keys)
+    assert all(key.isprintable() and len(key) <= MAX_CALL_KEY_CHARS for key in keys)
 
 
 def test_a_run_of_an_agent_is_named_after_its_input_whenever_it_begins() -> None:

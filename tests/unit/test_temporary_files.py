@@ -15,7 +15,7 @@ from leasehold.attempt import values
 from leasehold.bounded_calls import BoundedCalls, side_by_side
 from leasehold.domain import lifecycle
 from leasehold.domain.checkpoint import KeptValue
-from leasehold.domain.json_text import OUTPUT_BYTES
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES
 from leasehold.errors import ArtifactNotFoundError, DamagedFileError, StoreUnavailableError
 from leasehold.ports.clock import Threads
 from tests.worlds.builders import new_run, rules_of, step_settings
@@ -58,8 +58,8 @@ def test_what_was_stored_is_read_back(artifacts: FolderArtifacts, kept: KeptValu
         gzip.compress(b"\xff\xfe"),
         gzip.compress(TEXT.encode())[:-3],
         gzip.compress(TEXT.encode()) + b"and more",
-        gzip.compress(bytes(4 * OUTPUT_BYTES)),
-        bytes(2 * OUTPUT_BYTES),
+        gzip.compress(bytes(4 * MAX_OUTPUT_BYTES)),
+        bytes(2 * MAX_OUTPUT_BYTES),
     ],
     ids=["empty", "no gzip", "foreign", "no text", "cut off", "longer", "a bomb", "huge"],
 )

@@ -7,10 +7,11 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from leasehold.adapters.clock import SystemClock
+from leasehold.domain.deadlines import MIN_DEADLINE, PLATFORM_DEADLINE
 from leasehold.domain.effect import Task
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
@@ -20,10 +21,6 @@ if TYPE_CHECKING:  # the client takes half a second to import: only who uses it 
     from google.cloud.tasks_v2 import CloudTasksClient
 
 _T = TypeVar("_T")
-
-#: What the service takes as a dispatch deadline.
-SHORTEST_DEADLINE: Final = timedelta(seconds=15)
-LONGEST_DEADLINE: Final = timedelta(minutes=30)
 
 
 class CloudTasks:
@@ -100,7 +97,7 @@ class CloudTasks:
         message: dict[str, Any] = {
             "name": self._name(task),
             "http_request": self._http_request(task),
-            "dispatch_deadline": min(max(task.deadline, SHORTEST_DEADLINE), LONGEST_DEADLINE),
+            "dispatch_deadline": min(max(task.deadline, MIN_DEADLINE), PLATFORM_DEADLINE),
         }
         if task.not_before > self._clock.now():
             message["schedule_time"] = task.not_before

@@ -33,7 +33,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from leasehold.bounded_calls import start_call
-from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome
+from leasehold.budgets.samples import MAX_ATTEMPT_S, AttemptSample, Outcome
 from leasehold.domain.printable import one_line
 from leasehold.errors import MetricsUnavailableError
 from leasehold.frozen import dataclass
@@ -56,7 +56,6 @@ _SHRINKS_BY: Final = 0.05
 _SPANS: Final = (timedelta(0), timedelta(hours=1), timedelta(days=1))
 #: A series that was scraped within this time before a span is not new in it.
 _SEEN_BEFORE: Final = "1h"
-_LONGEST_S: Final = LONGEST_ATTEMPT.total_seconds()
 _SHOWN: Final = 200
 
 #: What an attempt counts as, by its label `outcome`, or else `cause`; others say nothing of how
@@ -371,7 +370,7 @@ def _histogram(buckets: Mapping[float, float]) -> _Histogram:
         longest = bound if bound < math.inf else bounds[-1]
         before, highest = round(highest), max(highest, buckets[bound])
         counts[bound] = round(highest) - before
-        if counts[bound] and longest > _LONGEST_S:
+        if counts[bound] and longest > MAX_ATTEMPT_S:
             raise _RefusedError(f"an attempt of {longest:g} s")
     return _Histogram(counts, beyond=counts.pop(math.inf))
 

@@ -8,11 +8,10 @@ from typing import Final
 
 from leasehold.api.budgets import LimitReport, SampleReport
 from leasehold.budgets.histogram import Bucket, histogram
-from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome, believable
+from leasehold.budgets.samples import MAX_ATTEMPT_S, AttemptSample, Outcome, believable
 from leasehold.budgets.what_if import WhatIf, what_if
 from leasehold.frozen import dataclass
 
-_LONGEST_S: Final = LONGEST_ATTEMPT.total_seconds()
 IN_FORCE: Final = "in force"
 PROPOSED: Final = "proposed"
 WHAT_IF: Final = "what if"
@@ -101,7 +100,7 @@ def _limits(report: LimitReport, tried: Sequence[timedelta]) -> Iterator[tuple[s
     in_force = [
         value
         for value in (report.agent_timeout_s.value, report.dispatch_deadline_s.value)
-        if value is not None and 0 < value <= _LONGEST_S
+        if value is not None and 0 < value <= MAX_ATTEMPT_S
     ]
     if in_force:
         yield IN_FORCE, min(in_force)

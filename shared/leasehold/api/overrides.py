@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Literal
 
 from leasehold.api import request_model as rules
 from leasehold.api.request_model import RequestModel, ResponseModel
+from leasehold.domain.deadlines import MAX_DEADLINE, MIN_DEADLINE
 from leasehold.domain.timestamps import time_or_date
-from leasehold.registry.dispatch import MAX_DEADLINE, MIN_DEADLINE
 from leasehold.services.overrides import OverrideRequest
 from leasehold.services.request_bounds import MAX_REASON_CHARS
 
-_SHORTEST, _LONGEST = (int(limit.total_seconds()) for limit in (MIN_DEADLINE, MAX_DEADLINE))
+_MIN_S, _MAX_S = (int(limit.total_seconds()) for limit in (MIN_DEADLINE, MAX_DEADLINE))
 
 
 class OverrideBody(RequestModel):
     """`POST /overrides/{step}:set`; at least one limit, and it replaces what was set before."""
 
-    timeout_s: Annotated[float, rules.seconds(timedelta(seconds=_LONGEST))] | None = None
-    deadline_s: Annotated[int, rules.whole(_SHORTEST, _LONGEST)] | None = None
+    timeout_s: Annotated[float, rules.seconds(MAX_DEADLINE)] | None = None
+    deadline_s: Annotated[int, rules.whole(_MIN_S, _MAX_S)] | None = None
     until: Annotated[str, rules.moment()]
     why: Annotated[str, rules.printable(MAX_REASON_CHARS)]
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leasehold.attempt.values import discard, load, pack_call, put_packed
 from leasehold.domain.checkpoint import CallResult, UnconfirmedCall
-from leasehold.domain.json_text import OUTPUT_BYTES, check_json, check_size, digest
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, check_json, check_size, digest
 from leasehold.domain.kept_checkpoint import may_read
 from leasehold.domain.manifest import fits_inline, run_ref
 from leasehold.domain.recorded_calls import (
-    MAX_AGAIN,
-    MAX_RESULTS,
+    MAX_PAID_AGAIN,
+    MAX_RESULTS_PER_STEP,
     Intent,
     MadeCall,
     Place,
@@ -144,8 +144,8 @@ class RecordedCalls:
             self._note_diverged(calls, request, attempts_again(calls, self._run, self._code))
         self._attempt.tally.check_budget()
         with self._adding:
-            if self._count + len(self._begun) >= MAX_RESULTS and key not in self._begun:
-                raise TooManyCallsError(key=key, limit=MAX_RESULTS)
+            if self._count + len(self._begun) >= MAX_RESULTS_PER_STEP and key not in self._begun:
+                raise TooManyCallsError(key=key, limit=MAX_RESULTS_PER_STEP)
             self._begun[key] = self._attempt.engine.clock.monotonic()
         self._attempt.check_lease()
         return None if intent is None else self._announce(key, type_, request, intent)
@@ -219,7 +219,7 @@ class RecordedCalls:
         Raises as `record`, but knows nothing of the lease.
         """
         check_call_key(made.key)
-        check_size(f"the result of call {made.key!r}", made.result, OUTPUT_BYTES)
+        check_size(f"the result of call {made.key!r}", made.result, MAX_OUTPUT_BYTES)
         check_json(made.result)  # a process of a handler may send anything
         call = self._call_of(made)
         ref = call_ref(self._run, call)
@@ -478,7 +478,7 @@ class RecordedCalls:
             count: how many attempts have paid for it again.
         """
         attempt, call = self._attempt, before[-1]
-        if count >= MAX_AGAIN:
+        if count >= MAX_PAID_AGAIN:
             raise CallVariesError(key=call.key, count=count, field=difference(call, request))
         self._again.add(call.key)
         attempt.note_calls(diverged=1)

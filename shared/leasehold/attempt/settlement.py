@@ -12,7 +12,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Transition
 from leasehold.domain.checkpoint import KeptValue
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, check_size, digest
 from leasehold.domain.lifecycle.termination import limit_error
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.notes import MadeOutput, summary_of_output
@@ -167,7 +167,7 @@ def _stored_output(attempt: Attempt, output: str) -> KeptValue:
     if kept := inline(output, beside=run.text_bytes):
         return kept
     step = run.position.step
-    check_size(f"the output of step {step}", output, OUTPUT_BYTES)
+    check_size(f"the output of step {step}", output, MAX_OUTPUT_BYTES)
     # names are shown to those who read the run, and the id of a lease is its holder's
     mark = f"{digest(attempt.fence.lease_id)[:16]}-{digest(output)[:16]}"
     name = f"{values_folder(run)}/{step}-{mark}.json"

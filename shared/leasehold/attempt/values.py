@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from leasehold.domain.artifact_name import step_folder, values_folder
 from leasehold.domain.checkpoint import CallResult, KeptValue
-from leasehold.domain.json_text import OUTPUT_BYTES, digest
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, digest
 from leasehold.domain.manifest import Manifest, fits_inline, manifest_of, run_ref
 from leasehold.errors import (
     ArtifactNameError,
@@ -37,7 +37,7 @@ _MOST_GROWTH: Final = 1.03
 _SAMPLE_BYTES: Final = 128 * 1024
 _AS_GZIP: Final = zlib.MAX_WBITS + 16
 #: No text is larger, nor is what it is packed into.
-_MOST_BYTES: Final = OUTPUT_BYTES + 64 * 1024
+_MOST_BYTES: Final = MAX_OUTPUT_BYTES + 64 * 1024
 
 
 class PackedFile(NamedTuple):

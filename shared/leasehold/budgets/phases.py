@@ -14,7 +14,7 @@ from typing import Final
 
 from leasehold.budgets import log_normal, survival
 from leasehold.budgets.proposal import BudgetSettings, PhaseEstimate
-from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Observation, Outcome
+from leasehold.budgets.samples import MAX_ATTEMPT_S, AttemptSample, Observation, Outcome
 
 #: With fewer complete durations there is no estimate.
 FEWEST_COMPLETE: Final = 5
@@ -23,7 +23,6 @@ FEWEST_OF_A_GROUP: Final = 20
 #: Where the data do not reach the percentile, it is taken to be at most this far beyond them.
 BEYOND_DATA: Final = 2.0
 ALL: Final = "all"
-_LONGEST_S: Final = LONGEST_ATTEMPT.total_seconds()
 
 
 class Phase(StrEnum):
@@ -104,7 +103,7 @@ def _estimate(
     curve = survival.survival_curve(observed)
     fit = log_normal.fit(observed)
     by_data = survival.percentile_bound(curve, share, NormalDist().inv_cdf(confidence))
-    by_model = min(fit.percentile_bound(share, confidence), _LONGEST_S) if fit else None
+    by_model = min(fit.percentile_bound(share, confidence), MAX_ATTEMPT_S) if fit else None
     agreed, bound = _bounds(by_data, by_model, longest=max(one.seconds for one in observed))
     return PhaseEstimate(
         kaplan_meier=survival.percentile(curve, share),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from leasehold.domain.deadlines import MAX_DEADLINE
 from leasehold.domain.status import AttemptEnd, Termination
 from leasehold.frozen import dataclass
 
 #: No attempt takes longer; a longer duration is a clock that jumped, or a source that lies.
-LONGEST_ATTEMPT: Final = timedelta(days=7)
-_LONGEST_S: Final = LONGEST_ATTEMPT.total_seconds()
+MAX_ATTEMPT_S: Final = MAX_DEADLINE.total_seconds()
 
 
 class Outcome(StrEnum):
@@ -176,7 +176,7 @@ def _is_duration(seconds: object) -> bool:
     return (
         isinstance(seconds, int | float)
         and not isinstance(seconds, bool)
-        and 0 <= seconds <= _LONGEST_S
+        and 0 <= seconds <= MAX_ATTEMPT_S
     )
 
 

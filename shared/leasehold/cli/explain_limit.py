@@ -17,12 +17,13 @@ from leasehold.api.registry import SettingInForce
 from leasehold.api.request_model import ResponseModel
 from leasehold.budgets.histogram import Bucket
 from leasehold.budgets.phases import Phase
-from leasehold.budgets.samples import LONGEST_ATTEMPT, AttemptSample, Outcome, count
+from leasehold.budgets.samples import AttemptSample, Outcome, count
 from leasehold.budgets.what_if import thrown_away
 from leasehold.cli.opened import client_at, on_this_store
 from leasehold.cli.options import SpanType, json_option, url_option
 from leasehold.cli.stdout import Row, print_block, print_facts, print_json, print_lines, print_table
 from leasehold.cli.streams import note
+from leasehold.domain.deadlines import MAX_DEADLINE
 from leasehold.domain.printable import counted, one_line
 from leasehold.domain.spend import usd_words
 from leasehold.domain.timestamps import stamp
@@ -70,7 +71,7 @@ class LimitExplanation(LimitReport):
 @click.option(
     "--what-if",
     "tried",
-    type=SpanType(LONGEST_ATTEMPT, "7d"),
+    type=SpanType(MAX_DEADLINE, "7d"),
     multiple=True,
     metavar="SPAN",
     help="A limit to try on the attempts of the window, as 5m; may be given several times.",

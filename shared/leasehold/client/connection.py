@@ -38,7 +38,7 @@ from leasehold.bootstrap import delivers_events, delivers_tasks, system_clock
 from leasehold.client.http_calls import RunsApi, is_server
 from leasehold.client.run_wait import ASK_AGAIN_S, Patience
 from leasehold.client.store import Store
-from leasehold.domain.manifest import is_run_id
+from leasehold.domain.manifest import MAX_RUN_ID_CHARS, is_run_id
 from leasehold.domain.summary import Summary
 from leasehold.errors import InvalidRequestError, LeaseholdError, SettingError, UnknownRunError
 from leasehold.registry.setting_texts import NOT_SHOWN, is_loopback
@@ -50,7 +50,6 @@ LOG: Final = logging.getLogger("leasehold.client")
 
 _PLACE: Final = re.compile(r"<(?:path:)?(\w+)>")
 _CREATED: Final = 201
-_LONGEST_ID: Final = 128
 
 
 class Connection(Protocol):
@@ -253,7 +252,7 @@ def _path_of(row: AnyRow, request: CallRequest[Any]) -> str:
     def value(place: re.Match[str]) -> str:
         given: str = getattr(request, place[1])
         if place[1] == "run_id" and not is_run_id(given):
-            raise UnknownRunError(run_id=given[:_LONGEST_ID])
+            raise UnknownRunError(run_id=given[:MAX_RUN_ID_CHARS])
         return quote(given, safe="/" if place[1] == "name" else "")
 
     return _PLACE.sub(value, row.path)

@@ -24,6 +24,7 @@ from leasehold.domain.json_text import digest
 from leasehold.domain.lifecycle import ALLOWED, Operation
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import TrialRecord
+from leasehold.domain.override import MAX_LIMIT_S
 from leasehold.domain.printable import counted
 from leasehold.domain.spend import BUDGET_EXCEEDED, usd_words
 from leasehold.domain.status import RunStatus
@@ -53,8 +54,6 @@ _FILES: Final = 50
 _TICKS: Final = 100
 #: A run that goes on for weeks has more: the latest are shown, and the command has all.
 _EVENTS: Final = 200
-#: A limit that is tried; an attempt takes no longer.
-_LONGEST_LIMIT_S: Final = 7 * 86_400
 
 
 #: Asks a row, with what it takes, and the `run_id` and `step` of its path; by the reader's rights.
@@ -546,7 +545,7 @@ def _seconds(text: Any) -> float | None:
         seconds = float(text)
     except (TypeError, ValueError):
         return None
-    return seconds if 0 < seconds <= _LONGEST_LIMIT_S else None
+    return seconds if 0 < seconds <= MAX_LIMIT_S else None
 
 
 #: The pages by their rows.

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.bootstrap.connections import read_store, store_file
-from leasehold.budgets.samples import LONGEST_ATTEMPT
+from leasehold.budgets.samples import MAX_ATTEMPT_S
 from leasehold.doctor.data_folder import exists
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import MARGIN, Setup
@@ -298,5 +298,5 @@ def _span(seconds: object) -> timedelta | None:
     """Return how long an attempt took; None: it is not known, or cannot be."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         return None
-    is_possible = 0 <= seconds <= LONGEST_ATTEMPT.total_seconds()  # a NaN is not
+    is_possible = 0 <= seconds <= MAX_ATTEMPT_S  # a NaN is not
     return timedelta(seconds=seconds) if is_possible else None

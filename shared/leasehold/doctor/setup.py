@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from leasehold.doctor.finding import Finding, Kind
+from leasehold.domain.deadlines import PLATFORM_DEADLINE
 from leasehold.frozen import dataclass
 from leasehold.registry.channels import ChannelEntry
-from leasehold.registry.dispatch import PLATFORM_DEADLINE, StepDispatchEntry
+from leasehold.registry.dispatch import StepDispatchEntry
 from leasehold.registry.effective_settings import effective_settings
 from leasehold.registry.function_table import FUNCTIONS
 from leasehold.registry.functions import FunctionEntry, FunctionTable, Trigger

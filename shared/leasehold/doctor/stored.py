@@ -17,8 +17,8 @@ from leasehold.bootstrap.connections import StoreReader, folder_problem, read_st
 from leasehold.doctor.data_folder import artifacts_folder, exists
 from leasehold.doctor.finding import Finding, Kind
 from leasehold.doctor.setup import Setup
-from leasehold.domain.budget import BUDGETS_AT_MOST, budget_of
-from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
+from leasehold.domain.budget import MAX_BUDGETS_READ, budget_of
+from leasehold.domain.override import MAX_OVERRIDES_READ, StoredOverride, stored_override
 from leasehold.domain.printable import counted, printable
 from leasehold.domain.step_pause import StepPause, is_pause, resume_command, stored_pause
 from leasehold.domain.timestamps import stamp, time_of
@@ -42,10 +42,10 @@ from leasehold.services.worker_notes import read_notes
 from leasehold.worker.stopping.holder import host_name, is_gone
 
 _WITHIN_S: Final = 5.0
-_OVERRIDES: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
+_OVERRIDES: Final = Query("overrides", limit=MAX_OVERRIDES_READ, within=_WITHIN_S)
 _SCHEDULES: Final = Query("schedules", limit=1000, within=_WITHIN_S)
 _NEWEST_RUN: Final = Query("runs", order_by="createdAt", descending=True, limit=1, within=_WITHIN_S)
-_BUDGETS: Final = Query("budgets", limit=BUDGETS_AT_MOST, within=_WITHIN_S)
+_BUDGETS: Final = Query("budgets", limit=MAX_BUDGETS_READ, within=_WITHIN_S)
 _ENDS_OF_STEP: Final = Query(
     "ledger", order_by="endedAt", descending=True, limit=1, within=_WITHIN_S, fields=("endedAt",)
 )

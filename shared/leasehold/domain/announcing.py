@@ -17,10 +17,10 @@ from leasehold.domain.announcement import (
     next_occurrence,
 )
 from leasehold.domain.delivery import (
-    MAX_DETAIL,
-    MAX_OUTPUT_SUMMARY,
-    MAX_REASON,
-    MAX_SUMMARY,
+    MAX_DELIVERY_DETAIL_CHARS,
+    MAX_DELIVERY_REASON_CHARS,
+    MAX_OUTPUT_SUMMARY_CHARS,
+    MAX_SUMMARY_CHARS,
     Delivery,
     DeliveryState,
 )
@@ -151,8 +151,8 @@ def _why(run: Manifest, told: Announcement) -> tuple[str | None, str | None]:
     elif told.event == AnnouncedEvent.RUN_BLOCKED and run.block is not None:
         reason, detail = run.block.code, run.block.finding
     return (
-        None if reason is None else one_line(str(reason), MAX_REASON),
-        None if detail is None else one_line(detail, MAX_DETAIL),
+        None if reason is None else one_line(str(reason), MAX_DELIVERY_REASON_CHARS),
+        None if detail is None else one_line(detail, MAX_DELIVERY_DETAIL_CHARS),
     )
 
 
@@ -165,7 +165,7 @@ def _summary(
     why = "".join(f": {part}" for part in (reason, detail) if part)
     cost = f" ({words})" if (words := run.cost_words) else ""
     if event == AnnouncedEvent.RUN_COMPLETED and (summary := run.steps[run.plan[-1]].summary):
-        return one_line(f"{summary}{cost}", MAX_OUTPUT_SUMMARY)
+        return one_line(f"{summary}{cost}", MAX_OUTPUT_SUMMARY_CHARS)
     if event == AnnouncedEvent.RUN_COMPLETED:
         line = f"{who} is completed{cost}."
     elif event == AnnouncedEvent.RUN_CANCELLED:
@@ -176,7 +176,7 @@ def _summary(
         heals = run.block is not None and run.block.heals
         waits = "until that is put right" if heals else "and waits for a person"
         line = f"{who} is blocked {at} {waits}{why}"
-    return one_line(line, MAX_SUMMARY)
+    return one_line(line, MAX_SUMMARY_CHARS)
 
 
 def _request_in(events: Sequence[TraceEvent]) -> str | None:
@@ -185,5 +185,5 @@ def _request_in(events: Sequence[TraceEvent]) -> str | None:
         if event.type is TraceType.RUN_CANCELLED:
             actor = (event.model_extra or {}).get("actor") or "someone"
             why = f": {event.reason}" if event.reason else ""
-            return one_line(f"by {actor}{why}", MAX_DETAIL)
+            return one_line(f"by {actor}{why}", MAX_DELIVERY_DETAIL_CHARS)
     return None

@@ -11,7 +11,7 @@ from leasehold.domain.retry import doubling
 from leasehold.domain.stored import Stored, replace
 
 #: The longest wait before the sweep tries an archive again.
-LONGEST_WAIT: Final = timedelta(hours=1)
+MAX_ARCHIVE_WAIT: Final = timedelta(hours=1)
 
 #: So long after a worker was last heard of it may still write a temporary file.
 SILENT_FOR: Final = timedelta(hours=1)
@@ -38,4 +38,4 @@ def tried_by_sweep(archive: OwedArchive, now: datetime, grace: timedelta) -> Owe
 
 def longest_wait(grace: timedelta) -> timedelta:
     """Return how far ahead the next try may be, after the run was last written."""
-    return max(grace, LONGEST_WAIT)
+    return max(grace, MAX_ARCHIVE_WAIT)

@@ -16,8 +16,8 @@ UNFINISHED: Final = ".unfinished"
 #: What the name of the file begins with by which a folder says which store it is.
 MARK: Final = ".store-"
 
-_MAX_PART: Final = 200
-_MAX_NAME: Final = 1000
+_MAX_PART_BYTES: Final = 200
+_MAX_NAME_BYTES: Final = 1000
 
 
 def check_artifact_name(name: str) -> None:
@@ -28,7 +28,7 @@ def check_artifact_name(name: str) -> None:
     """
     problem = _problem(name)
     if problem is not None:
-        raise ArtifactNameError(name=name[:_MAX_PART], problem=problem)
+        raise ArtifactNameError(name=name[:_MAX_PART_BYTES], problem=problem)
 
 
 def is_artifact_name(name: str) -> bool:
@@ -40,13 +40,13 @@ def _problem(name: str) -> str | None:
     """Return why the name is refused, or None."""
     if any(_is_no_text(character) for character in name):
         return "it holds a control character, a backslash or a lone surrogate"
-    if not 1 <= len(name.encode()) <= _MAX_NAME:
-        return f"it must have 1 to {_MAX_NAME} bytes"
+    if not 1 <= len(name.encode()) <= _MAX_NAME_BYTES:
+        return f"it must have 1 to {_MAX_NAME_BYTES} bytes"
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return "it is not a relative path of plain parts"
-    if any(len(part.encode()) > _MAX_PART for part in parts):
-        return f"a part of it has over {_MAX_PART} bytes"
+    if any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
+        return f"a part of it has over {_MAX_PART_BYTES} bytes"
     if parts[0] == UNFINISHED or name.startswith(MARK):
         return f"{UNFINISHED} is kept for unfinished writes, {MARK}… for the mark of the store"
     return None

@@ -19,7 +19,7 @@ from leasehold.domain.timestamps import is_ahead
 
 #: None is open for longer: whatever says so was edited, or written by a clock that was wrong, and
 #: one send finds out how the channel is.
-LONGEST_REST: Final = timedelta(days=2)
+MAX_REST: Final = timedelta(days=2)
 
 
 class BreakerState(StrEnum):
@@ -47,7 +47,7 @@ class Breaker(Stored):
         """Return its state at this time."""
         if self.open_until is None:
             return BreakerState.CLOSED
-        is_open = now < self.open_until <= now + LONGEST_REST
+        is_open = now < self.open_until <= now + MAX_REST
         if self.updated_at is not None and is_ahead(self.updated_at, now):
             is_open = False  # one send finds out, as above
         return BreakerState.OPEN if is_open else BreakerState.HALF_OPEN

@@ -21,7 +21,7 @@ TAIL_PROBE: Final = "tail_probe"
 APPLIED: Final = "phase_decoupled"
 
 #: How many budgets are read: those with the first ids.
-BUDGETS_AT_MOST: Final = 1000
+MAX_BUDGETS_READ: Final = 1000
 
 
 class BudgetLimit(Stored):

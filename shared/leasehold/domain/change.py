@@ -32,7 +32,7 @@ from leasehold.domain.lease import Fence
 from leasehold.domain.ledger import LedgerEntry, ledger_of, ledger_ref
 from leasehold.domain.manifest import Manifest, Position, manifest_of, run_ref
 from leasehold.domain.manifest_parts import (
-    MAX_EARLIER,
+    MAX_EARLIER_ATTEMPTS,
     Dispatch,
     EarlierAttempt,
     OperationRecord,
@@ -204,7 +204,7 @@ def on_run(run_id: str, transition: Transition) -> DecideDocument[Change]:
 OUTAGE: Final = timedelta(minutes=10)
 
 #: A wait for a remote worker is looked at so often, so that time off is noticed.
-_LOOKS: Final = 12
+_LOOKS_PER_WAIT: Final = 12
 
 
 def is_unattended(due_at: datetime, now: datetime) -> bool:
@@ -261,7 +261,7 @@ def _next_look(dispatch: Dispatch, written_at: datetime) -> datetime:
     """Return when the sweep next looks whether a remote step is still to be claimed."""
     since, until = dispatch.waits_since, dispatch.claim_by
     assert until is not None  # noqa: S101 - who asks has seen that it is remote
-    each = max(OUTAGE, (until - since) / _LOOKS)
+    each = max(OUTAGE, (until - since) / _LOOKS_PER_WAIT)
     looks = max(timedelta(), written_at - since) // each
     return min(until, since + (looks + 1) * each)
 
@@ -512,7 +512,7 @@ class Draft:
             cold_start=None,
             first_tool=None,
             tail_probe=None,
-            earlier_attempts=((step.earlier_attempts or ()) + (ended,))[-MAX_EARLIER:],
+            earlier_attempts=((step.earlier_attempts or ()) + (ended,))[-MAX_EARLIER_ATTEMPTS:],
         )
 
     def terminated(self, reason: str) -> None:

@@ -23,7 +23,7 @@ MAX_LANES: Final = 100
 _CHUNK_ITEMS: Final = 200
 _CHUNK_BYTES: Final = 200 * 1024
 #: And never more than this: Firestore takes 1 MiB, with the names of the fields.
-_MOST_CHUNK_BYTES: Final = 1000 * 1024
+_MAX_CHUNK_BYTES: Final = 1000 * 1024
 
 #: The block of a parent whose children all wait for a person, or ended without what it needs.
 CHILDREN_BLOCKED: Final = "children_blocked"
@@ -327,7 +327,7 @@ def items_in_chunk(largest: int, batch: int) -> int:
     """
     fits = min(_CHUNK_ITEMS, _CHUNK_BYTES // largest)
     in_chunk = max(1, fits // batch) * batch
-    return in_chunk if in_chunk * largest <= _MOST_CHUNK_BYTES else fits
+    return in_chunk if in_chunk * largest <= _MAX_CHUNK_BYTES else fits
 
 
 def waits_for_person(child: Document) -> bool:

@@ -31,7 +31,7 @@ _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MINUTE: Final = timedelta(minutes=1)
 _DAY: Final = timedelta(days=1)
 #: 29 February comes after 8 years at the latest, and on one day of the week after 40.
-_LONGEST_DAYS: Final = 41 * 366
+_MAX_DAYS_SEARCHED: Final = 41 * 366
 
 
 class CronError(ValueError):
@@ -78,7 +78,7 @@ class Cron:
 
     def _by_interval(self, at: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         due = at.replace(second=0, microsecond=0) + _MINUTE
-        ends = at + _LONGEST_DAYS * _DAY
+        ends = at + _MAX_DAYS_SEARCHED * _DAY
         while due < ends:
             local = due.astimezone(zone)
             if not self._fits_day(local):
@@ -86,12 +86,12 @@ class Cron:
                 continue
             if local.minute in self.minutes:
                 yield due
-                ends = due + _LONGEST_DAYS * _DAY
+                ends = due + _MAX_DAYS_SEARCHED * _DAY
             due += _MINUTE
 
     def _local_times(self, begin: datetime) -> Iterator[datetime]:
         day, barren = begin.replace(hour=0, minute=0, second=0, microsecond=0), 0
-        while barren < _LONGEST_DAYS:
+        while barren < _MAX_DAYS_SEARCHED:
             barren += 1
             if self._fits_day(day):
                 barren = 0

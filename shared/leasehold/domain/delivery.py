@@ -26,13 +26,13 @@ from leasehold.domain.stored import (
 from leasehold.errors import UnreadableDeliveryError
 
 #: What a summary, a detail and a reason are cut to, in characters.
-MAX_SUMMARY: Final = 300
+MAX_SUMMARY_CHARS: Final = 300
 #: Likewise the author's own summary of an output, in place of the engine's sentence.
-MAX_OUTPUT_SUMMARY: Final = 500
-MAX_DETAIL: Final = 500
-MAX_REASON: Final = 100
+MAX_OUTPUT_SUMMARY_CHARS: Final = 500
+MAX_DELIVERY_DETAIL_CHARS: Final = 500
+MAX_DELIVERY_REASON_CHARS: Final = 100
 
-_MAX_SHOWN: Final = 128
+_MAX_ID_SHOWN_CHARS: Final = 128
 _OCCURRENCE: Final = re.compile(r"\d{1,19}(\.\d{1,9})?", re.ASCII)
 
 
@@ -125,7 +125,9 @@ def delivery_of(ref: Ref, document: Document) -> Delivery:
         problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UnreadableDeliveryError(delivery=ref.id, problem=problem) from None
     if delivery.delivery_id != ref.id:
-        problem = f"it is that of {delivery.delivery_id[:_MAX_SHOWN]!r}, which is not its name"
+        problem = (
+            f"it is that of {delivery.delivery_id[:_MAX_ID_SHOWN_CHARS]!r}, which is not its name"
+        )
         raise UnreadableDeliveryError(delivery=ref.id, problem=problem)
     return delivery
 

@@ -23,7 +23,7 @@ from leasehold.frozen import dataclass
 _JITTER: Final = 0.25
 
 #: What a provider asks to wait is believed up to here.
-MAX_RETRY_AFTER: Final = timedelta(days=1)
+MAX_PROVIDER_WAIT: Final = timedelta(days=1)
 
 _CUT_SHORT: Final = "the sender did not record the result before the claim ran out"
 
@@ -286,7 +286,7 @@ def wait_after(
     """
     wait = growing(rules.first_wait, rules.multiplier, rules.longest_wait, tries)
     wait *= 1 + _JITTER * jitter
-    return max(wait, min(retry_after or timedelta(), MAX_RETRY_AFTER))
+    return max(wait, min(retry_after or timedelta(), MAX_PROVIDER_WAIT))
 
 
 def _wait_so_far(delivery: Delivery, now: datetime, rules: DeliveryRules) -> timedelta:

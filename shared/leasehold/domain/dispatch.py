@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.domain.announcement import AnnouncedEvent
+from leasehold.domain.deadlines import MIN_DEADLINE
 from leasehold.domain.delivery_rules import DeliveryRules
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, Dispatch, RetryRule
@@ -218,9 +219,7 @@ def dispatch_of(
 
 #: What a step has left behind its agent timeout where it runs in the request of the one before:
 #: half of what its own deadline would leave, up to this.
-_MOST_ROOM: Final = timedelta(seconds=30)
-#: Cloud Tasks takes no task with a shorter deadline, and its dispatch may get one yet.
-_LEAST_S: Final = 15
+_MAX_ROOM: Final = timedelta(seconds=30)
 
 
 def dispatch_in_request(
@@ -237,8 +236,9 @@ def dispatch_in_request(
         task_of: the generation whose task the request is of.
     """
     left_s, hard = left // timedelta(seconds=1), dispatch.hard_limit
-    room = min((timedelta(seconds=dispatch.deadline_s) - hard) / 2, _MOST_ROOM)
-    if settings.own_task or left_s < _LEAST_S or timedelta(seconds=left_s) < hard + room:
+    is_short = timedelta(seconds=left_s) < MIN_DEADLINE  # its dispatch may get a task yet
+    room = min((timedelta(seconds=dispatch.deadline_s) - hard) / 2, _MAX_ROOM)
+    if settings.own_task or is_short or timedelta(seconds=left_s) < hard + room:
         return None
     if left_s >= dispatch.deadline_s:
         return replace(dispatch, task_of=task_of)

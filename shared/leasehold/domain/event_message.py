@@ -6,7 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leasehold.domain.delivery import MAX_DETAIL, MAX_OUTPUT_SUMMARY, MAX_REASON, Delivery
+from leasehold.domain.delivery import (
+    MAX_DELIVERY_DETAIL_CHARS,
+    MAX_DELIVERY_REASON_CHARS,
+    MAX_OUTPUT_SUMMARY_CHARS,
+    Delivery,
+)
 from leasehold.domain.printable import one_line
 from leasehold.domain.signal_link import link_to
 from leasehold.domain.timestamps import moment_text
@@ -16,8 +21,12 @@ from leasehold.frozen import dataclass
 TYPE_PREFIX: Final = "leasehold."
 
 #: Characters of an attribute: a bus that takes 1,024 bytes would refuse all messages of its call.
-_MOST: Final = 256
-_MOST_OF: Final = {"summary": MAX_OUTPUT_SUMMARY, "reason": MAX_REASON, "detail": MAX_DETAIL}
+_MAX_ATTRIBUTE_CHARS: Final = 256
+_MAX_CHARS_OF: Final = {
+    "summary": MAX_OUTPUT_SUMMARY_CHARS,
+    "reason": MAX_DELIVERY_REASON_CHARS,
+    "detail": MAX_DELIVERY_DETAIL_CHARS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +43,10 @@ class EventMessage:
         """Return what subscriptions may filter by."""
         about = self.delivery
         return {
-            "event": one_line(str(about.event), _MOST),
-            "channel": one_line(about.channel, _MOST),
-            "pipeline": one_line(about.pipeline, _MOST),
-            "priority": one_line(str(about.priority), _MOST),
+            "event": one_line(str(about.event), _MAX_ATTRIBUTE_CHARS),
+            "channel": one_line(about.channel, _MAX_ATTRIBUTE_CHARS),
+            "pipeline": one_line(about.pipeline, _MAX_ATTRIBUTE_CHARS),
+            "priority": one_line(str(about.priority), _MAX_ATTRIBUTE_CHARS),
         }
 
     def content(self, base_url: str) -> Mapping[str, Any]:
@@ -84,7 +93,7 @@ def announced_facts(delivery: Delivery, base_url: str) -> Mapping[str, Any]:
         "detail": delivery.detail,
     }
     facts = {
-        name: one_line(text, _MOST_OF.get(name, _MOST))
+        name: one_line(text, _MAX_CHARS_OF.get(name, _MAX_ATTRIBUTE_CHARS))
         for name, text in texts.items()
         if text is not None
     }

@@ -14,14 +14,14 @@ import pydantic_core
 from leasehold.errors import InvalidRequestError, TooLargeError
 
 #: No value is larger: an input comes in one HTTP body, an output is read whole by the next step.
-INPUT_BYTES: Final = 1024 * 1024
-OUTPUT_BYTES: Final = 16 * 1024 * 1024
+MAX_INPUT_BYTES: Final = 1024 * 1024
+MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 #: No value is nested deeper. The reader of JSON takes 200 levels, and some answers have a value
 #: two levels down (`resume.partialResults`).
-MAX_DEPTH: Final = 198
-_READABLE_DEPTH: Final = 200
-_MAX_PROBLEM: Final = 200
-_MOST_OF_A_NAME: Final = 50
+MAX_JSON_LEVELS: Final = 198
+_READABLE_LEVELS: Final = 200
+_MAX_PROBLEM_CHARS: Final = 200
+_MAX_NAME_SHOWN_CHARS: Final = 50
 _KINDS: Final = {type(None): "null", bool: "a boolean", str: "a text", list: "a list"}
 _CANONICAL: Final = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -29,7 +29,7 @@ _CANONICAL: Final = json.JSONEncoder(
 #: It begins with a digit, so that the search passes over megabytes without one.
 _HUGE: Final = re.compile(r"[0-9](?:[eE]\+?[0-9]{3}|[0-9]{299})")
 _HUGE_BYTES: Final = re.compile(_HUGE.pattern.encode())
-_TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
+_TOO_DEEP: Final = f"it is nested more than {MAX_JSON_LEVELS} levels deep"
 
 
 def canonical(value: Any) -> str:
@@ -63,9 +63,9 @@ def check_depth(text: str) -> None:
 
     To count brackets is cheap, and most texts have too few of them to be deep.
     """
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+    if text.count("[") + text.count("{") <= MAX_JSON_LEVELS:
         return
-    around = _READABLE_DEPTH - MAX_DEPTH
+    around = _READABLE_LEVELS - MAX_JSON_LEVELS
     try:
         pydantic_core.from_json('{"":' * around + text + "}" * around)
     except ValueError:
@@ -77,7 +77,7 @@ def check_json(text: str) -> None:
 
     It is read within brackets, which count as levels; a text that closes them is none.
     """
-    around = _READABLE_DEPTH - MAX_DEPTH
+    around = _READABLE_LEVELS - MAX_JSON_LEVELS
     found = pydantic_core.from_json("[" * around + text + "]" * around, allow_inf_nan=False)
     for _ in range(around):
         if len(found) != 1:
@@ -106,7 +106,7 @@ def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"an object with two values for {twice[:_MOST_OF_A_NAME]!r}")
+        raise ValueError(f"an object with two values for {twice[:_MAX_NAME_SHOWN_CHARS]!r}")
     return found
 
 
@@ -125,7 +125,7 @@ def check_finite(text: str | bytes, value: Any) -> None:
 
 def not_json(field: str, error: ValueError) -> InvalidRequestError:
     """Return the error of a value that cannot be kept as JSON."""
-    problem = str(error)[:_MAX_PROBLEM]
+    problem = str(error)[:_MAX_PROBLEM_CHARS]
     allowed = f"JSON values, without NaN and infinity, and pydantic models ({problem})"
     return InvalidRequestError(field=field, value="not JSON", allowed=allowed)
 

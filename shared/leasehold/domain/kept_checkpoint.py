@@ -16,10 +16,12 @@ from leasehold.errors import ArtifactNameError, ArtifactNotFoundError, DamagedFi
 
 #: Every store keeps a whole number of 64 bits.
 MAX_ITERATIONS: Final = 2**63 - 1
+#: Characters of the name of a phase.
+MAX_PHASE_CHARS: Final = 128
 #: So many phases of a step count as progress; further ones are kept, and do not.
-MAX_PHASES: Final = 32
+MAX_PHASES_COUNTED: Final = 32
 #: So many checkpoints of a step may turn out to be unusable; what it keeps then is no progress.
-MAX_REJECTED: Final = 3
+MAX_REJECTED_CHECKPOINTS: Final = 3
 
 
 def furthest_of(manifest: Manifest) -> dict[str, int]:
@@ -34,7 +36,7 @@ def is_further(furthest: Mapping[str, int], phase: str, iteration_count: int) ->
 
     Phases beyond a number never are: names that are made up each time would be progress forever.
     """
-    is_counted = phase in furthest or len(furthest) < MAX_PHASES
+    is_counted = phase in furthest or len(furthest) < MAX_PHASES_COUNTED
     return is_counted and furthest.get(phase, -1) < iteration_count
 
 
@@ -46,10 +48,10 @@ def counts_as_progress(manifest: Manifest, phase: str, iteration_count: int) -> 
     """
     rejected = manifest.steps[manifest.position.step].rejected or 0
     is_new = is_further(furthest_of(manifest), phase, iteration_count)
-    return is_new and rejected <= MAX_REJECTED
+    return is_new and rejected <= MAX_REJECTED_CHECKPOINTS
 
 
-_MAX_SHOWN: Final = 40
+_MAX_NUMBER_SHOWN_CHARS: Final = 40
 
 #: Returns the text of a value; raises what `attempt.values.load` does.
 Load = Callable[[KeptValue], str]
@@ -95,7 +97,7 @@ def _foreign(run: Manifest, checkpoint: Checkpoint) -> str:
     if ref is None and checkpoint.inline is None:
         return "It holds nothing."
     if not 0 <= checkpoint.iteration_count <= MAX_ITERATIONS:
-        return f"It has {str(checkpoint.iteration_count)[:_MAX_SHOWN]} iterations."
+        return f"It has {str(checkpoint.iteration_count)[:_MAX_NUMBER_SHOWN_CHARS]} iterations."
     return ""
 
 

@@ -14,9 +14,9 @@ from leasehold.errors import LimitKeyError
 from leasehold.frozen import dataclass
 
 #: Each slot is a document, and a full limit is looked through.
-MAX_AT_ONCE: Final = 1000
-MAX_PER_MINUTE: Final = 100_000
-_MAX_KEY: Final = 200
+MAX_ATTEMPTS_AT_ONCE: Final = 1000
+MAX_ATTEMPTS_PER_MINUTE: Final = 100_000
+_MAX_KEY_CHARS: Final = 200
 
 _PART: Final = re.compile(r"\{([^{}]*)\}")
 _GIVEN: Final = re.compile(r"given(?:\.[A-Za-z_]\w*)+")
@@ -63,8 +63,8 @@ class Limit:
                 yield "limits.key", f"{{{part}}}", allowed
         if "{" in _PART.sub("", self.key) or "}" in _PART.sub("", self.key):
             yield "limits.key", self.key, "a key whose braces are closed"
-        yield from _number_problems("limits.at_once", self.at_once, MAX_AT_ONCE)
-        yield from _number_problems("limits.per_minute", self.per_minute, MAX_PER_MINUTE)
+        yield from _number_problems("limits.at_once", self.at_once, MAX_ATTEMPTS_AT_ONCE)
+        yield from _number_problems("limits.per_minute", self.per_minute, MAX_ATTEMPTS_PER_MINUTE)
         for field in ("per_call", "adaptive"):
             if not isinstance(value := getattr(self, field), bool):
                 yield f"limits.{field}", value, "True or False"
@@ -121,7 +121,7 @@ class Limit:
 
         key = _PART.sub(value, self.key)
         if not _is_key(key):
-            problem = f"makes it longer than {_MAX_KEY} characters"
+            problem = f"makes it longer than {_MAX_KEY_CHARS} characters"
             raise LimitKeyError(step=step, limit=self.key, part="its value", problem=problem)
         return key
 
@@ -168,7 +168,7 @@ def bounds_of(limit: Limit, key: str) -> Iterator[Bound]:
 
 
 def _is_key(text: str) -> bool:
-    return 0 < len(text) <= _MAX_KEY and text.isprintable() and bool(text.strip())
+    return 0 < len(text) <= _MAX_KEY_CHARS and text.isprintable() and bool(text.strip())
 
 
 def _number_problems(field: str, value: Any, most: int) -> Iterator[Problem]:

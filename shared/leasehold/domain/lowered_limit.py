@@ -23,7 +23,7 @@ LOWERED: Final = "lowered-"
 GROWTH: Final = 1 / 8
 GROWS_EVERY: Final = timedelta(minutes=1)
 #: Whatever a provider asks for, a limit begins to grow after this.
-LONGEST_WINDOW: Final = timedelta(hours=1)
+MAX_LOWERED_WINDOW: Final = timedelta(hours=1)
 #: Of any share, it is whole again after this; and for as long once more, those that end attempts
 #: call more runs than one: the line is to learn of the room.
 _WHOLE_AFTER: Final = GROWS_EVERY / GROWTH
@@ -101,7 +101,7 @@ def lowered(
     if before is not None and now < before.grows_from:
         return None
     share = 1.0 if before is None else before.share_at(now)
-    grows_from = now + min(max(retry_after, timedelta()), LONGEST_WINDOW)
+    grows_from = now + min(max(retry_after, timedelta()), MAX_LOWERED_WINDOW)
     is_news = before is None or began >= before.lowered_at
     if is_news and int(most * share) > 1:
         return make(LoweredLimit, key=key, share=share / 2, lowered_at=now, grows_from=grows_from)

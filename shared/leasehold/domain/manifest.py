@@ -62,9 +62,9 @@ from leasehold.domain.stored import (
 from leasehold.errors import UnreadableRunError
 
 #: Larger texts go to the artifact store, by reference.
-INLINE_BYTES: Final = 32 * 1024
+MAX_INLINE_BYTES: Final = 32 * 1024
 #: All texts of one manifest together.
-TEXT_BYTES: Final = 192 * 1024
+MAX_TEXTS_BYTES: Final = 192 * 1024
 
 
 def fits_inline(size: int, *, beside: int = 0) -> bool:
@@ -74,14 +74,15 @@ def fits_inline(size: int, *, beside: int = 0) -> bool:
         size: of the text.
         beside: the bytes of the texts that the manifest holds already.
     """
-    return size <= min(INLINE_BYTES, TEXT_BYTES - beside)
+    return size <= min(MAX_INLINE_BYTES, MAX_TEXTS_BYTES - beside)
 
 
 #: What one step leaves of one trial beside its output takes no more: times, and names.
-TRIAL_BYTES: Final = 512
+MAX_TRIAL_BYTES: Final = 512
 
-_MAX_SHOWN: Final = 128
-_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+#: Characters of the id of a run.
+MAX_RUN_ID_CHARS: Final = 128
+_RUN_ID: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_RUN_ID_CHARS - 1}}}")
 
 
 class AtStep(Stored):
@@ -523,7 +524,7 @@ class Manifest(RunFields):
                 texts.extend(one.output for one in record.trials)
         results = sum(call.size for call in self.position.calls) if self.position.calls else 0
         results += sum(signal.size for signal in self.signals) if self.signals else 0
-        return len("".join(filter(None, texts)).encode()) + results + TRIAL_BYTES * most
+        return len("".join(filter(None, texts)).encode()) + results + MAX_TRIAL_BYTES * most
 
 
 def life_of(nonce: str) -> str:
@@ -582,10 +583,10 @@ def read_as(model: type[Read], run_id: str, document: Document) -> Read:
 def checked_run(run_id: str, run: Shape) -> Shape:
     """Return the run, or raise UnreadableRunError where it contradicts itself or its name."""
     if run.run_id != run_id:
-        problem = f"its runId is {run.run_id[:_MAX_SHOWN]!r}, which is not its name"
+        problem = f"its runId is {run.run_id[:MAX_RUN_ID_CHARS]!r}, which is not its name"
         raise UnreadableRunError(run_id=run_id, problem=problem)
     if run.life != life_of(run.position.dispatch.nonce):
-        problem = f"its life is {run.life[:_MAX_SHOWN]!r}, which is that of another run"
+        problem = f"its life is {run.life[:MAX_RUN_ID_CHARS]!r}, which is that of another run"
         raise UnreadableRunError(run_id=run_id, problem=problem)
     return consistent(run)
 

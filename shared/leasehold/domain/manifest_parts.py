@@ -300,7 +300,7 @@ class EarlierAttempt(Stored):
 
 
 #: So many earlier attempts of a step are kept, the latest ones.
-MAX_EARLIER: Final = 20
+MAX_EARLIER_ATTEMPTS: Final = 20
 
 
 class StepRecord(Stored):

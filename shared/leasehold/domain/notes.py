@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from leasehold.domain.checkpoint import CallCount, KeptValue, UnconfirmedCall
-from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
+from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY_CHARS
 from leasehold.domain.manifest_parts import Progress, StackRequest, TrialVerdict
 from leasehold.domain.printable import one_line
 from leasehold.domain.spend import Spend
 from leasehold.domain.stored import replace
 
 #: So much of what a handler says of its progress is kept.
-_MAX_MESSAGE: Final = 200
+_MAX_PROGRESS_CHARS: Final = 200
 #: So much of the name of its first tool, likewise.
-MAX_TOOL: Final = 128
+MAX_TOOL_CHARS: Final = 128
 
 
 class MadeOutput(NamedTuple):
@@ -136,17 +136,17 @@ def progress_without_secrets(progress: Progress) -> Progress:
 
 def summary_of_output(text: str) -> str | None:
     """Return what people are to read of an output as it is kept: one line, without secrets."""
-    return one_line(said(text), MAX_OUTPUT_SUMMARY) or None
+    return one_line(said(text), MAX_OUTPUT_SUMMARY_CHARS) or None
 
 
 def progress_message(text: str) -> str:
     """Return so much of what a handler says of its progress; it is cut behind no half a secret."""
-    return text if len(text) <= _MAX_MESSAGE else said(text)[:_MAX_MESSAGE]
+    return text if len(text) <= _MAX_PROGRESS_CHARS else said(text)[:_MAX_PROGRESS_CHARS]
 
 
 def tool_name(text: str) -> str:
     """Return the name of a tool as it is kept: one line, without secrets."""
-    return said(one_line(text, MAX_TOOL))
+    return said(one_line(text, MAX_TOOL_CHARS))
 
 
 def said(text: str) -> str:

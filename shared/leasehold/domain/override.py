@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from leasehold.domain.deadlines import MAX_DEADLINE
 from leasehold.domain.printable import printable
+from leasehold.domain.step_pause import MAX_WHY_CHARS
 from leasehold.domain.stored import Document, Ref, UnreadableDocument
 from leasehold.domain.timestamps import TIME_OR_DATE, time_or_date
 from leasehold.frozen import dataclass
@@ -19,17 +21,15 @@ from leasehold.frozen import dataclass
 OVERRIDE: Final = "override"
 
 #: How many overrides are read: those with the first ids.
-OVERRIDES_AT_MOST: Final = 1000
+MAX_OVERRIDES_READ: Final = 1000
 
 #: The most seconds that either limit can have.
-MAX_LIMIT_S: Final = 7 * 86_400
-_LEAST_S: Final = 0.001
-#: Characters of `why` and of `setBy`.
-MAX_WORDS: Final = 500
+MAX_LIMIT_S: Final = round(MAX_DEADLINE.total_seconds())
+_MIN_LIMIT_S: Final = 0.001
 
 _LIMITS: Final = ("timeoutS", "deadlineS")
 _FIELDS: Final = (*_LIMITS, "until", "why", "setBy", "setAt")
-_MAX_SHOWN: Final = 60
+_MAX_VALUE_SHOWN_CHARS: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def stored_override(step_type: str, document: Document, now: datetime) -> Stored
     try:
         override = _override(document)
     except _UnusableError as problem:
-        place = f"overrides/{printable(step_type[:_MAX_SHOWN])}"
+        place = f"overrides/{printable(step_type[:_MAX_VALUE_SHOWN_CHARS])}"
         return StoredOverride(step_type, None, f"{place} refused: {problem}")
     return StoredOverride(step_type, override, is_over=override.until <= now)
 
@@ -144,7 +144,7 @@ def _timeout(document: Document) -> timedelta | None:
     seconds = document.get("timeoutS")
     if seconds is None:
         return None
-    if not _is_number(seconds) or not _LEAST_S <= seconds <= MAX_LIMIT_S:
+    if not _is_number(seconds) or not _MIN_LIMIT_S <= seconds <= MAX_LIMIT_S:
         raise _bad("timeoutS", seconds, f"seconds above 0, at most {MAX_LIMIT_S}")
     return whole_milliseconds(seconds)
 
@@ -181,8 +181,8 @@ def _words(document: Mapping[str, Any], field: str) -> str:
     value = document.get(field)
     if value is None:
         return ""
-    if not isinstance(value, str) or len(value) > MAX_WORDS:
-        raise _bad(field, value, f"a text of at most {MAX_WORDS} characters")
+    if not isinstance(value, str) or len(value) > MAX_WHY_CHARS:
+        raise _bad(field, value, f"a text of at most {MAX_WHY_CHARS} characters")
     return value
 
 
@@ -196,5 +196,5 @@ def _shown(value: object) -> str:
         text = str(value)
     except ValueError:  # Python writes out no number of 5,000 digits
         return "a number too long to show"
-    short = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    short = text if len(text) <= _MAX_VALUE_SHOWN_CHARS else f"{text[:_MAX_VALUE_SHOWN_CHARS]}…"
     return repr(short) if isinstance(value, str) else printable(short)

@@ -21,7 +21,7 @@ _SPANS: Final = 13
 #: So much a minute has one document: one write a second, if each turn is taken by itself.
 PER_DOCUMENT: Final = 60
 #: So long after its turn a run that leads may come before another one is called in its place.
-LATE_S: Final = 10
+LATE_TURN_S: Final = 10
 
 
 class GrantedSpan(Stored):
@@ -102,7 +102,7 @@ def is_led(rate: Rate, now: datetime) -> bool:
     if rate.lead_at is None:
         return False
     ahead_s = (rate.lead_at - now).total_seconds()
-    return -LATE_S < ahead_s <= _SPANS * SPAN_S
+    return -LATE_TURN_S < ahead_s <= _SPANS * SPAN_S
 
 
 def _start_of(span: int) -> datetime:

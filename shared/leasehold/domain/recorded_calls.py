@@ -24,15 +24,15 @@ from leasehold.domain.stored import Document, Ref, UnreadableDocument
 from leasehold.errors import InvalidRequestError
 
 #: A step keeps so many results.
-MAX_RESULTS: Final = 10_000
+MAX_RESULTS_PER_STEP: Final = 10_000
 #: So many attempts of the same code may pay for a call again, each for another request.
-MAX_AGAIN: Final = 3
+MAX_PAID_AGAIN: Final = 3
 #: Characters of a key, and of the name of a type.
-MAX_KEY: Final = 128
-MAX_TYPE: Final = 100
+MAX_CALL_KEY_CHARS: Final = 128
+MAX_TYPE_CHARS: Final = 100
 #: So many fields of a request have a fingerprint each; those behind them share one.
-MAX_FIELDS: Final = 16
-MAX_FIELD: Final = 64
+MAX_REQUEST_FIELDS: Final = 16
+MAX_FIELD_CHARS: Final = 64
 
 #: What the result of a call depends on: a digest of each field of it.
 Request: TypeAlias = Mapping[str, str]
@@ -44,8 +44,8 @@ _REST: Final = "…"
 
 def check_call_key(key: object) -> None:
     """Refuse what cannot name a call, with InvalidRequestError."""
-    if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY or not key.isprintable():
-        allowed = f"a text of 1 to {MAX_KEY} printable characters"
+    if not isinstance(key, str) or not 1 <= len(key) <= MAX_CALL_KEY_CHARS or not key.isprintable():
+        allowed = f"a text of 1 to {MAX_CALL_KEY_CHARS} printable characters"
         value = key[:_MAX_SHOWN] if isinstance(key, str) else type(key).__name__
         raise InvalidRequestError(field="key", value=value, allowed=allowed)
 
@@ -88,7 +88,7 @@ class MadeCall(NamedTuple):
 
 
 #: So much of the arguments of a call is kept.
-MAX_ARGUMENTS: Final = 2000
+MAX_ARGUMENTS_CHARS: Final = 2000
 
 
 # The request of a call: what its result depends on.
@@ -107,7 +107,7 @@ def fingerprint_of(request: Any) -> dict[str, str]:
     if not isinstance(request, Mapping):
         request = {"request": request}
     fields = sorted(((_field(str(name)), value) for name, value in request.items()), key=_first)
-    told, rest = dict(fields[:MAX_FIELDS]), fields[MAX_FIELDS:]
+    told, rest = dict(fields[:MAX_REQUEST_FIELDS]), fields[MAX_REQUEST_FIELDS:]
     if rest:
         told[_REST] = rest
     return {name: _digest(canonical(value)) for name, value in told.items()}
@@ -115,9 +115,9 @@ def fingerprint_of(request: Any) -> dict[str, str]:
 
 def _field(name: str) -> str:
     """Return the name of a field as it is kept: no other field of its request has it."""
-    if len(name) <= MAX_FIELD and name != _REST:
+    if len(name) <= MAX_FIELD_CHARS and name != _REST:
         return name
-    return f"{name[: MAX_FIELD - 13]}#{_digest(name)}"
+    return f"{name[: MAX_FIELD_CHARS - 13]}#{_digest(name)}"
 
 
 def _first(pair: tuple[str, Any]) -> str:

@@ -129,16 +129,16 @@ def _trimmed(cell: re.Match[str]) -> Span:
 REDACTED: Final = "[redacted]"
 
 #: How many characters of a text, or of all values together, are looked at; the rest is dropped.
-MAX_LOOKED_AT: Final = 20_000
-_MAX_DEPTH: Final = 30
-_MAX_WORD: Final = 500
+MAX_SEARCHED_CHARS: Final = 20_000
+_MAX_LEVELS: Final = 30
+_MAX_SECRET_CHARS: Final = 500
 _MAX_BITS: Final = 64
 _MORE: Final = "…"
 
 #: A secret that was seen is looked for elsewhere; a shorter one could be part of any word.
-_SHORTEST_KNOWN: Final = 6
+_MIN_SECRET_CHARS: Final = 6
 _MAX_KEY_LINES: Final = 60
-_MAX_KNOWN: Final = 50
+_MAX_SECRETS_KNOWN: Final = 50
 
 #: What names a value in `{"name": …, "value": …}`.
 _TITLES: Final = ("name", "key", "header", "field")
@@ -170,7 +170,7 @@ class Redaction:
             place = max(place, end)
         return "".join([*parts, text[place:]])
 
-    def value(self, value: Any, at_most: int = MAX_LOOKED_AT) -> Any:
+    def value(self, value: Any, at_most: int = MAX_SEARCHED_CHARS) -> Any:
         """Return the value as plain JSON values without its secrets, so much of it.
 
         Args:
@@ -196,27 +196,30 @@ class Redaction:
         if isinstance(value, bytes):
             value = value.decode(errors="replace")
         if isinstance(value, str):
-            if _SHORTEST_KNOWN <= len(value) <= _MAX_WORD and len(self._known) < _MAX_KNOWN:
+            if (
+                _MIN_SECRET_CHARS <= len(value) <= _MAX_SECRET_CHARS
+                and len(self._known) < _MAX_SECRETS_KNOWN
+            ):
                 self._known.add(value)
-        elif depth < _MAX_DEPTH and isinstance(value, Mapping | list | tuple):
+        elif depth < _MAX_LEVELS and isinstance(value, Mapping | list | tuple):
             within = value.values() if isinstance(value, Mapping) else value
-            for one in islice(within, _MAX_KNOWN):
+            for one in islice(within, _MAX_SECRETS_KNOWN):
                 self.hidden(one, depth + 1)
         return REDACTED
 
     def _cut(self, value: Any, depth: int) -> Any:
         self._left -= 1
-        if self._left < 0 or depth > _MAX_DEPTH:
+        if self._left < 0 or depth > _MAX_LEVELS:
             return _MORE
         match value:
             case None | bool() | float():
                 safe: Any = value
             case int():
-                safe = value if value.bit_length() < _MAX_BITS else hex(value)[:_MAX_WORD]
+                safe = value if value.bit_length() < _MAX_BITS else hex(value)[:_MAX_SECRET_CHARS]
             case str():
                 safe = self._some(str(value))
             case bytes() | bytearray():
-                safe = self._some(bytes(value[: 4 * MAX_LOOKED_AT]).decode(errors="replace"))
+                safe = self._some(bytes(value[: 4 * MAX_SEARCHED_CHARS]).decode(errors="replace"))
             case Mapping():
                 safe = self._mapping(value, depth)
             case list() | tuple() | set() | frozenset():
@@ -326,10 +329,10 @@ def _plain_secrets_in(text: str) -> Iterator[Span]:
 
 def _beginning(text: str) -> str:
     """Return as much of the text as is looked at; no word of it is cut in two."""
-    if len(text) <= MAX_LOOKED_AT:
+    if len(text) <= MAX_SEARCHED_CHARS:
         return text
-    head = text[:MAX_LOOKED_AT]
-    return head[: max(head.rfind(" "), head.rfind("\n"), MAX_LOOKED_AT - _MAX_WORD)]
+    head = text[:MAX_SEARCHED_CHARS]
+    return head[: max(head.rfind(" "), head.rfind("\n"), MAX_SEARCHED_CHARS - _MAX_SECRET_CHARS)]
 
 
 def _follows_option(program: str, before: Any, value: Any) -> bool:

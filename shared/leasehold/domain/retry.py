@@ -46,7 +46,7 @@ class Backoff:
 
 def doubling(first: timedelta, longest: timedelta) -> Backoff:
     """Return waits that double from the first one on, up to the longest."""
-    return Backoff(first, longest, doublings=_MOST_DOUBLINGS)
+    return Backoff(first, longest, doublings=_MAX_DOUBLINGS)
 
 
 def growing(first: timedelta, factor: float, longest: timedelta, tries: int) -> timedelta:
@@ -65,7 +65,7 @@ def growing(first: timedelta, factor: float, longest: timedelta, tries: int) -> 
 
 
 #: With this many, any first wait has become longer than any longest one.
-_MOST_DOUBLINGS: Final = 40
+_MAX_DOUBLINGS: Final = 40
 
 
 #: The waits of a queue between deliveries of one task that were not answered with 2xx. A handler's

@@ -27,8 +27,8 @@ from leasehold.domain.stored import (
 from leasehold.errors import UnreadableScheduleError
 
 #: How many records a schedule keeps, the newest.
-LINES: Final = 50
-_MOST_MISSED: Final = 10_000
+MAX_TIMES_KEPT: Final = 50
+_MAX_TIMES_MISSED: Final = 10_000
 
 
 class Fate(StrEnum):
@@ -266,7 +266,7 @@ def _due(entry: Times, since: datetime, now: datetime) -> list[datetime]:
     found = []
     for time in takewhile(lambda one: one <= now, entry.after(since)):
         found.append(time)
-        if len(found) >= _MOST_MISSED:
+        if len(found) >= _MAX_TIMES_MISSED:
             break
     return found
 
@@ -279,7 +279,7 @@ def _starting(
     order_id: str | None = None,
 ) -> ScheduleState:
     line = ScheduleLine(time=time, fate=Fate.STARTING, at=now, reason=reason, id=order_id)
-    return replace(state, starting=time, problem="", lines=(*state.lines, line)[-LINES:])
+    return replace(state, starting=time, problem="", lines=(*state.lines, line)[-MAX_TIMES_KEPT:])
 
 
 def _line(
@@ -294,7 +294,7 @@ def _line(
 ) -> ScheduleState:
     line = ScheduleLine(time=time, fate=fate, at=now, reason=reason, count=count)
     decided = max(state.decided, upto or time)
-    return replace(state, decided=decided, lines=(*state.lines, line)[-LINES:])
+    return replace(state, decided=decided, lines=(*state.lines, line)[-MAX_TIMES_KEPT:])
 
 
 def _live_words(state: ScheduleState) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from leasehold.domain.secret_shapes import Span
 
 #: So much of a name is looked at.
-MAX_NAME: Final = 500
+MAX_NAME_SEARCHED_CHARS: Final = 500
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 #: Words of a name that tell a secret, and what tells one however it is written together.
@@ -171,7 +171,7 @@ def hides(name: str, value: Any) -> bool:
     """Return whether a value of this name is a secret."""
     if value is None or isinstance(value, bool):
         return False
-    words = [word.lower() for word in _WORD.findall(name[:MAX_NAME])]
+    words = [word.lower() for word in _WORD.findall(name[:MAX_NAME_SEARCHED_CHARS])]
     phrase = " ".join(words)
     if _COUNTING.search(phrase) and _is_number(value):
         return False
@@ -207,7 +207,9 @@ def spans_by_name(text: str) -> Iterator[Span]:
         place = found.end()
         if _names_a_value(text, found) and (span := _secret_at(text, found)):
             yield span
-            place = max(place, span[1] - MAX_NAME)  # a name at its end may hide what follows it
+            place = max(
+                place, span[1] - MAX_NAME_SEARCHED_CHARS
+            )  # a name at its end may hide what follows it
 
 
 def _names_a_value(text: str, found: re.Match[str]) -> bool:

@@ -171,7 +171,7 @@ _USER: Final = re.compile(
     r"(?<![\w-])(?:-[A-Za-z]{0,6}[uU]|--(?:proxy-)?user)(?:\\*[\"'],\s?|[ =]{0,3})"
     r"(?:\\*[\"'][^\s:\"']{1,200}:([^\"'\n]+)[\"']|\\*[\"']?[^\s:\"']{1,200}:([^\s\"']+))"
 )
-_CURL_WITHIN: Final = 500  # characters before the option
+_CURL_WITHIN_CHARS: Final = 500  # characters before the option
 
 
 def shapes(text: str) -> Iterator[Span]:
@@ -184,5 +184,5 @@ def shapes(text: str) -> Iterator[Span]:
     if "curl" not in small:
         return
     for found in _USER.finditer(text):
-        if text.find("curl", max(0, found.start() - _CURL_WITHIN), found.start()) >= 0:
+        if text.find("curl", max(0, found.start() - _CURL_WITHIN_CHARS), found.start()) >= 0:
             yield found.span(found.lastindex or 0)

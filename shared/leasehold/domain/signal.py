@@ -22,15 +22,15 @@ WAITING: Final = "waiting"
 #: So many signals of a run are known by their ids, those that were taken included.
 MAX_SIGNALS: Final = 100
 #: No wait is shorter, nor longer than this: a run is a matter of a calendar, not of an archive.
-SHORTEST_WAIT: Final = timedelta(seconds=1)
-LONGEST_WAIT: Final = timedelta(days=3660)
+MIN_SIGNAL_WAIT: Final = timedelta(seconds=1)
+MAX_SIGNAL_WAIT: Final = timedelta(days=3660)
 #: So many characters may a name and an id have.
-MAX_NAME: Final = 128
-NAME_WORDS: Final = "1 to 128 of a-z A-Z 0-9 . _ -, and not . or .. alone"
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+MAX_SIGNAL_NAME_CHARS: Final = 128
+NAME_WORDS: Final = f"1 to {MAX_SIGNAL_NAME_CHARS} of a-z A-Z 0-9 . _ -, and not . or .. alone"
+_NAME: Final = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_SIGNAL_NAME_CHARS}}}")
 #: And so many are kept of the path of a model, and of why a signal was refused.
-MAX_TYPE_PATH: Final = 300
-MAX_REFUSED: Final = 500
+MAX_MODEL_PATH_CHARS: Final = 300
+MAX_REFUSAL_CHARS: Final = 500
 
 
 class Otherwise(StrEnum):

@@ -19,7 +19,7 @@ LINK_LIFE: Final = timedelta(days=7)
 #: What the path of a link ends with.
 LINK: Final = "/link"
 #: So many bytes the form of a link may have: a person types what is in it.
-LINK_BYTES: Final = 16 * 1024
+MAX_LINK_FORM_BYTES: Final = 16 * 1024
 _KEY_DIGITS: Final = 40
 #: A path of a link: the run, and the name of the signal.
 PATH: Final = re.compile(r"/runs/([^/:]+)/signals/([^/:]+)" + LINK)

@@ -21,8 +21,8 @@ from leasehold.domain.stored import Ref, Stored
 
 #: A run that waits is looked at after this, then after twice the time, up to the longest: a worker
 #: that was killed may have called no run.
-FIRST_LOOK: Final = timedelta(minutes=1)
-LONGEST_LOOK: Final = timedelta(minutes=5)
+FIRST_SLOT_LOOK: Final = timedelta(minutes=1)
+MAX_SLOT_LOOK: Final = timedelta(minutes=5)
 
 
 class Priority(StrEnum):

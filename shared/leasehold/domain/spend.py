@@ -17,7 +17,7 @@ _DIGITS: Final = 9
 MAX_TOKENS: Final = 10**12
 MAX_USD: Final = 10**6
 
-_MAX_SHOWN: Final = 100
+_MAX_VALUE_SHOWN_CHARS: Final = 100
 _TOKENS: Final = f"a whole number of tokens from 0 to {MAX_TOKENS:,}"
 _USD: Final = f"a number of dollars from 0 to {MAX_USD:,}"
 
@@ -121,7 +121,7 @@ def _amount(value: object, most: int) -> float | None:
 
 
 def _shown(value: object) -> object:
-    return value if isinstance(value, int | float) else repr(value)[:_MAX_SHOWN]
+    return value if isinstance(value, int | float) else repr(value)[:_MAX_VALUE_SHOWN_CHARS]
 
 
 # Budgets: how much a run, or a step of it, may spend.

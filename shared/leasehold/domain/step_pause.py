@@ -21,7 +21,8 @@ _PREFIX: Final = "pause:"
 PAUSE_OF_ALL: Final = f"{_PREFIX}*"
 #: How long a run is held before it is looked whether the pause is gone without a resume.
 HOLD_LOOK: Final = timedelta(hours=1)
-_MAX_WORDS: Final = 500
+#: Characters of a reason that a person gives: of a pause, an override, an operation.
+MAX_WHY_CHARS: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,7 @@ def _words(step_type: str | None, set_by: str, set_at: datetime | None, why: str
 
 def _text(document: Mapping[str, object], field: str) -> str:
     value = document.get(field)
-    return printable(value[:_MAX_WORDS]) if isinstance(value, str) else ""
+    return printable(value[:MAX_WHY_CHARS]) if isinstance(value, str) else ""
 
 
 def _time(document: Mapping[str, object], field: str) -> datetime | None:

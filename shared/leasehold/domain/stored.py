@@ -164,13 +164,13 @@ def _bound(name: str, schema: Any) -> None:
     if schema["type"] == "datetime":
         schema |= {"ge": datetime(1970, 1, 1, tzinfo=UTC), "lt": datetime(9000, 1, 1, tzinfo=UTC)}
     elif schema["type"] in ("int", "float"):
-        most = next((most for end, most in _LONGEST.items() if name.endswith(end)), None)
+        most = next((most for end, most in _MAX_DURATIONS.items() if name.endswith(end)), None)
         if most is not None:
             schema |= {"gt": -most, "lt": most} | schema
 
 
 #: Durations are below 68 years, by the ends of their names.
-_LONGEST: Final = {"_s": 2**31, "_seconds": 2**31, "_ms": 2**31 * 1000}
+_MAX_DURATIONS: Final = {"_s": 2**31, "_seconds": 2**31, "_ms": 2**31 * 1000}
 
 
 class _OfClass:

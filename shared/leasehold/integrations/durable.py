@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import Any, Final, get_args
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from leasehold.domain.recorded_calls import MAX_KEY
+from leasehold.domain.recorded_calls import MAX_CALL_KEY_CHARS
 from leasehold.domain.spend import checked_spend
 from leasehold.errors import (
     ContinuedError,
@@ -338,11 +338,11 @@ def current() -> Durable | None:
 def key_of(*parts: str) -> str:
     """Return the key of a call, as readable as its length allows: long ones end with a hash."""
     key = "/".join(part.replace("/", "_") for part in parts)
-    if len(key) <= MAX_KEY and key.isprintable():
+    if len(key) <= MAX_CALL_KEY_CHARS and key.isprintable():
         return key
     printable = "".join(each if each.isprintable() else "?" for each in key)
     mark = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
-    return f"{printable[: MAX_KEY - _HASH - 1]}~{mark}"
+    return f"{printable[: MAX_CALL_KEY_CHARS - _HASH - 1]}~{mark}"
 
 
 def warn_of_version(package: str, version: str, tested: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from leasehold.domain.deadlines import MAX_DEADLINE, MIN_DEADLINE, PLATFORM_DEADLINE
 from leasehold.domain.limit import Limit
 from leasehold.domain.manifest_parts import DEFAULT_CLEANUP, ENTRY_OPTIONS, RetryRule
 from leasehold.domain.retry import Backoff
@@ -111,11 +112,6 @@ def _shown(value: object) -> object:
     return str(value) if isinstance(value, timedelta) else value
 
 
-#: Cloud Tasks listens to an HTTP target for at least and at most this long.
-MIN_DEADLINE: Final = timedelta(seconds=15)
-PLATFORM_DEADLINE: Final = timedelta(minutes=30)
-#: Where no queue waits for an answer, a heartbeat notices a worker that died.
-MAX_DEADLINE: Final = timedelta(days=7)
 _TIMES_DECLARED: Final = 4
 
 #: The engine's own variables: no step type may be overridden by one of them.

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from leasehold.domain.children import MAX_LANES, EachRule
 from leasehold.domain.manifest_parts import Place
-from leasehold.domain.signal import LONGEST_WAIT, SHORTEST_WAIT, Otherwise, WaitRule
+from leasehold.domain.signal import MAX_SIGNAL_WAIT, MIN_SIGNAL_WAIT, Otherwise, WaitRule
 from leasehold.domain.stored import replace
 from leasehold.frozen import dataclass
 from leasehold.registry.dispatch import REMOTE, STEP_TYPE_WORDS, is_step_type
@@ -122,7 +122,7 @@ class Wait:
             allowed = "a class at the top of its module, 'module:Class', or None"
             yield "steps.model", self.model, allowed
         timeout, allowed = self.timeout, "a timedelta from 1 s to 10 years, or None"
-        is_time = isinstance(timeout, timedelta) and SHORTEST_WAIT <= timeout <= LONGEST_WAIT
+        is_time = isinstance(timeout, timedelta) and MIN_SIGNAL_WAIT <= timeout <= MAX_SIGNAL_WAIT
         if timeout is not None and not is_time:
             yield "steps.timeout", timeout, allowed
         if self.otherwise not in {one.value for one in Otherwise}:

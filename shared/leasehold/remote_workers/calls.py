@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from datetime import timedelta
 from typing import Annotated, Any, Final, Self
 
 import pydantic_core
@@ -16,15 +15,22 @@ from leasehold.api.functions import OutcomeResponse
 from leasehold.api.request_model import RequestModel, RequestPart, ResponseModel
 from leasehold.api.results import CallReport, CallsResponse, FileEntry, FilesResponse
 from leasehold.domain.change import Change
-from leasehold.domain.json_text import OUTPUT_BYTES
+from leasehold.domain.deadlines import MAX_DEADLINE
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Lease, Progress
 from leasehold.domain.notes import progress_message
-from leasehold.domain.recorded_calls import MAX_TYPE, MadeCall, fingerprint_of
+from leasehold.domain.recorded_calls import MAX_TYPE_CHARS, MadeCall, fingerprint_of
 from leasehold.domain.result import OUTPUT_STATUSES, OutputStatus, SignalRequest
 from leasehold.domain.retry import MAX_RETRY_AFTER
-from leasehold.domain.signal import LONGEST_WAIT, MAX_REFUSED, NAME_WORDS, Otherwise, is_signal_name
+from leasehold.domain.signal import (
+    MAX_REFUSAL_CHARS,
+    MAX_SIGNAL_WAIT,
+    NAME_WORDS,
+    Otherwise,
+    is_signal_name,
+)
 from leasehold.domain.spend import MAX_TOKENS, NOTHING, spend_of
 from leasehold.domain.stored import replace
 from leasehold.domain.traceparent import attempt_traceparent
@@ -42,8 +48,6 @@ from leasehold.services.engine import Engine
 from leasehold.services.request_bounds import MAX_FILE_BYTES, MAX_PAGE_ITEMS
 from leasehold.worker.failures.failures import record_of_report
 from leasehold.worker.failures.retry_hints import RATE_LIMITED
-
-_LONGEST_CALL: Final = timedelta(days=7)
 
 # `/leases:claim` and so on: steps for remote workers, under leases.
 
@@ -138,10 +142,10 @@ class RecordCallBody(LeaseBody):
 
     key: Annotated[str, rules.printable()]
     result: Annotated[str, rules.json_text()]
-    type: Annotated[str, rules.printable(MAX_TYPE, least=0)] = ""
+    type: Annotated[str, rules.printable(MAX_TYPE_CHARS, least=0)] = ""
     request: Annotated[Any, rules.json_value()] = None
     keep: Annotated[bool, rules.flag()] = False
-    took_s: Annotated[float, rules.seconds(_LONGEST_CALL)] | None = None
+    took_s: Annotated[float, rules.seconds(MAX_DEADLINE)] | None = None
     spent: SpentPart | None = None
 
 
@@ -190,9 +194,9 @@ class AwaitBody(SpendingBody):
     """`POST /leases:await`. `refused`: why the signal that was given before cannot be used."""
 
     name: Annotated[str, rules.printable()]
-    timeout_s: Annotated[float, rules.seconds(LONGEST_WAIT)] | None = None
+    timeout_s: Annotated[float, rules.seconds(MAX_SIGNAL_WAIT)] | None = None
     otherwise: Annotated[Otherwise, rules.one_of(Otherwise)] = Otherwise.BLOCK
-    refused: Annotated[str, rules.printable(MAX_REFUSED, least=0)] = ""
+    refused: Annotated[str, rules.printable(MAX_REFUSAL_CHARS, least=0)] = ""
 
     def to_request(self) -> SignalRequest:
         """Return the signal as the service takes it, or raise InvalidRequestError."""
@@ -267,7 +271,7 @@ class CheckpointResponse(ResponseModel):
 
 
 #: A body may hold the largest output, and what stands around it.
-OUTPUT_BODY_BYTES: Final = OUTPUT_BYTES + 64 * 1024
+OUTPUT_BODY_BYTES: Final = MAX_OUTPUT_BYTES + 64 * 1024
 #: Or the largest file, in base64.
 FILE_BODY_BYTES: Final = MAX_FILE_BYTES * 4 // 3 + 64 * 1024
 

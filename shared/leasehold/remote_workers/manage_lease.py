@@ -18,12 +18,12 @@ from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import check_artifact_name, files_folder
 from leasehold.domain.change import Change
 from leasehold.domain.checkpoint import CallResult
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, check_size
 from leasehold.domain.lease import Fence
 from leasehold.domain.lifecycle.settle import first_answer
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import ErrorRecord, Progress
-from leasehold.domain.recorded_calls import MAX_RESULTS, MadeCall, fingerprint_of
+from leasehold.domain.recorded_calls import MAX_RESULTS_PER_STEP, MadeCall, fingerprint_of
 from leasehold.domain.result import (
     Continued,
     Failed,
@@ -97,7 +97,7 @@ def save_checkpoint(
         InvalidRequestError: it goes back behind the worker's last one. Nothing was changed.
         TooLargeError, and as `renew_lease`: nothing was changed.
     """
-    check_size("partialResults", partial_results, OUTPUT_BYTES)
+    check_size("partialResults", partial_results, MAX_OUTPUT_BYTES)
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
     keep_checkpoint(attempt, iteration_count, phase, partial_results)
@@ -119,9 +119,9 @@ def record_call(
     attempt = _attempt(engine, credentials)
     attempt.check_held()  # before anything is stored
     calls = recorded_calls_of(attempt)
-    is_full = attempt.manifest.position.recorded_calls >= MAX_RESULTS
+    is_full = attempt.manifest.position.recorded_calls >= MAX_RESULTS_PER_STEP
     if is_full and not calls.has(made):  # one that is sent again needs no room
-        raise TooManyCallsError(key=made.key, limit=MAX_RESULTS)
+        raise TooManyCallsError(key=made.key, limit=MAX_RESULTS_PER_STEP)
     _, stored, is_new = calls.keep(made)
     if is_new:
         attempt.renew(partial(lifecycle.record_call, spend=made.spend))
@@ -213,7 +213,7 @@ def complete_step(
             finished = Unable(BlockCode.HANDLER_UNAVAILABLE, ErrorRecord.of(error), done)
     if status != "ERROR":  # which fails the attempt, whatever it says
         check_verdict(attempt.manifest, output)
-    check_size("output", output, OUTPUT_BYTES)
+    check_size("output", output, MAX_OUTPUT_BYTES)
     return _settle(engine, attempt, finished)
 
 

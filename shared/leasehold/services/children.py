@@ -41,9 +41,9 @@ from leasehold.domain.children import (
     spread,
     waits_for_person,
 )
-from leasehold.domain.json_text import OUTPUT_BYTES, digest
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, digest
 from leasehold.domain.lifecycle import NewRun
-from leasehold.domain.manifest import INLINE_BYTES, Manifest, manifest_of, read_as
+from leasehold.domain.manifest import MAX_INLINE_BYTES, Manifest, manifest_of, read_as
 from leasehold.domain.manifest_parts import ErrorRecord, Place, step_type_at
 from leasehold.domain.printable import counted
 from leasehold.domain.result import Begun, Failed, Finished, Incomplete, Result, Unable
@@ -155,7 +155,7 @@ def _keep_given(engine: Engine, run: Manifest, items: Sequence[Any], batch: int)
     largest = 1
     for number, item in enumerate(items):
         text = pydantic_core.to_json(item).decode()
-        if (size := len(text.encode())) > INLINE_BYTES:
+        if (size := len(text.encode())) > MAX_INLINE_BYTES:
             artifact = f"{values_folder(run)}/{name}-item-{number:06d}.json"
             given.append(GivenItem(ref=put(engine.artifacts, text, artifact).ref))
         else:
@@ -406,9 +406,9 @@ def _joined_items(
 def _sized(run: Manifest, output: str, status: str = "SUCCESS") -> Result:
     """Return the output of a place; one that is too large waits for code that makes less of it."""
     size = len(output.encode())
-    if size <= OUTPUT_BYTES:
+    if size <= MAX_OUTPUT_BYTES:
         return Finished(output, status)
-    problem = f"all outputs together have {size} bytes; at most {OUTPUT_BYTES} are allowed"
+    problem = f"all outputs together have {size} bytes; at most {MAX_OUTPUT_BYTES} are allowed"
     error = ItemsRefusedError(step=run.position.step, problem=problem)
     return Unable(BlockCode.INPUT_MISMATCH, ErrorRecord.of(error))
 

@@ -29,12 +29,13 @@ from leasehold.budgets.proposal import (
 from leasehold.budgets.samples import AttemptSample, Outcome, SampleCounts, believable, outcome_of
 from leasehold.domain.budget import (
     APPLIED,
-    BUDGETS_AT_MOST,
+    MAX_BUDGETS_READ,
     Budget,
     BudgetLimit,
     budget_of,
     budget_ref,
 )
+from leasehold.domain.deadlines import MIN_DEADLINE
 from leasehold.domain.manifest import to_document
 from leasehold.domain.stored import Document, UnreadableDocument, Write
 from leasehold.domain.stored import replace as changed
@@ -43,7 +44,7 @@ from leasehold.errors import LeaseholdError, StoreUnavailableError, UnknownKeyEr
 from leasehold.frozen import dataclass
 from leasehold.ports.documents import Query, Range
 from leasehold.ports.sample_source import SampleSource
-from leasehold.registry.dispatch import MIN_DEADLINE, StepDispatchEntry, budget_cap
+from leasehold.registry.dispatch import StepDispatchEntry, budget_cap
 from leasehold.services.engine import Engine
 from leasehold.services.reporting import Facts
 
@@ -267,7 +268,7 @@ def read_budgets(engine: Engine) -> list[Budget]:
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    found = engine.documents.query(Query("budgets", limit=BUDGETS_AT_MOST))
+    found = engine.documents.query(Query("budgets", limit=MAX_BUDGETS_READ))
     return [budget for one in found if (budget := budget_of(one.document))]
 
 

@@ -20,7 +20,7 @@ from leasehold.domain.children import GivenItems
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import Archive, ChildEnd, Deletion, Effect, Task, Telling, owed_effects
 from leasehold.domain.event_message import EventMessage
-from leasehold.domain.manifest import Manifest, is_run_id, manifest_of, run_ref
+from leasehold.domain.manifest import MAX_RUN_ID_CHARS, Manifest, is_run_id, manifest_of, run_ref
 from leasehold.domain.override import StoredOverride
 from leasehold.domain.stored import DecideDocument, Ref
 from leasehold.domain.timestamps import ClockStep, after_step
@@ -83,8 +83,6 @@ class Overrides(Protocol):
         """
         ...
 
-
-_MAX_SHOWN: Final = 128
 
 #: So long the store is asked to note an archive: the sweep does it as well.
 _NOTED_WITHIN_S: Final = 5.0
@@ -372,7 +370,7 @@ def find_run(engine: Engine, run_id: str) -> KnownRun:
     found = engine.documents.get(run_ref(run_id)) if is_run_id(run_id) else None
     run = None if found is None else manifest_of(run_id, found.document)
     if found is None or run is None or run.purged_at is not None:
-        raise UnknownRunError(run_id=run_id[:_MAX_SHOWN])
+        raise UnknownRunError(run_id=run_id[:MAX_RUN_ID_CHARS])
     return KnownRun(_still_leased(engine, run, found.read_at), found)
 
 

@@ -12,7 +12,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Change, Transition
 from leasehold.domain.checkpoint import CallResult, KeptValue, UnconfirmedCall
-from leasehold.domain.json_text import OUTPUT_BYTES, canonical, check_size, digest, not_json
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, canonical, check_size, digest, not_json
 from leasehold.domain.lifecycle import BoundOperation, NewRun, Operation
 from leasehold.domain.manifest import Manifest, to_document
 from leasehold.domain.notes import said
@@ -405,7 +405,7 @@ def _check_told(call: UnconfirmedCall, result: Any) -> None:
         text = canonical(result)
     except (ValueError, TypeError) as error:
         raise not_json("output", ValueError(error)) from None
-    check_size("output", text, OUTPUT_BYTES)
+    check_size("output", text, MAX_OUTPUT_BYTES)
 
 
 def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
@@ -428,7 +428,7 @@ def _approved(engine: Engine, manifest: Manifest, value: Any) -> dict[str, Any]:
     check_output(engine, manifest, text)
     check_verdict(manifest, text)
     check_approval(engine, manifest, text)
-    check_size("output", text, OUTPUT_BYTES)
+    check_size("output", text, MAX_OUTPUT_BYTES)
     step = manifest.position.step
     name = f"{values_folder(manifest)}/{step}-edited-{digest(text)[:16]}.json"
     rest = replace(

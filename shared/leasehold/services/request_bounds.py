@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.domain.step_pause import MAX_WHY_CHARS
+
 #: The most runs in one page of a list, and the most that one batch changes.
 MAX_PAGE_ITEMS: Final = 1000
 #: How many runs a page has where the caller does not say.
@@ -25,8 +27,8 @@ MAX_LABEL_CHARS: Final = 64
 #: How often a run may have its failed attempts repeated.
 MAX_RETRIES: Final = 1000
 
-#: Characters of the reason for an operation.
-MAX_REASON_CHARS: Final = 500
+#: Characters of the reason for an operation, and for a pause or an override.
+MAX_REASON_CHARS: Final = MAX_WHY_CHARS
 #: Bytes of a note for the handler, and what it may be.
 MAX_NOTE_BYTES: Final = 4096
 NOTE: Final = f"a text of 1 to {MAX_NOTE_BYTES} bytes, of printable characters and newlines"

@@ -10,7 +10,7 @@ from leasehold.attempt.values import discard, inline, put
 from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Change
-from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, digest, not_json
+from leasehold.domain.json_text import MAX_INPUT_BYTES, canonical, check_size, digest, not_json
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.signal import NAME_WORDS, Signal, is_signal_name
 from leasehold.domain.stored import replace
@@ -99,7 +99,7 @@ def _checked(engine: Engine, run: Manifest, request: SignalRequest) -> Signal:
         text = canonical(request.value)
     except (ValueError, TypeError) as error:
         raise not_json("value", ValueError(error)) from None
-    check_size("value", text, INPUT_BYTES)
+    check_size("value", text, MAX_INPUT_BYTES)
     _check_model(engine, run, request.name, text)
     return Signal(
         name=request.name, id=signal_id, at=engine.clock.now(), digest=digest(text), inline=text

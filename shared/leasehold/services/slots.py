@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from leasehold.attempt.attempt import Attempt, LimitsOfAttempt
 from leasehold.domain import lifecycle
 from leasehold.domain.change import Change
-from leasehold.domain.limit import MAX_AT_ONCE, Bound, Limit, bounds_of
+from leasehold.domain.limit import MAX_ATTEMPTS_AT_ONCE, Bound, Limit, bounds_of
 from leasehold.domain.manifest import Manifest, manifest_of, read_as, to_document
 from leasehold.domain.manifest_parts import ErrorRecord
 from leasehold.domain.rate import Grant, Rate, grant, is_led, parts_of, rate_ref
@@ -54,7 +54,7 @@ from leasehold.services.engine import Engine, find_run
 from leasehold.services.lowered_limits import in_force, lower, words_of_lowered
 
 #: A call meets as many others at most, each of which calls another run.
-_MAX_CALL_TRIES: Final = MAX_AT_ONCE
+_MAX_CALL_TRIES: Final = MAX_ATTEMPTS_AT_ONCE
 #: An attempt of so long may end behind runs that wait, though none did when it began.
 _LONG: Final = timedelta(seconds=30)
 #: With so many shares a process forgets those that are over: there may be a key for each tenant.
@@ -310,7 +310,7 @@ def _slot_of(attempt: Attempt, key: str, group: str) -> Slot:
 
 def slots_in(engine: Engine, bound: Bound) -> Iterator[tuple[int, Snapshot | None]]:
     """Yield each slot of a key by its number, as it is stored; None: it was never taken."""
-    query = Query("slots", id_prefix=slots_of(bound.key), limit=MAX_AT_ONCE)
+    query = Query("slots", id_prefix=slots_of(bound.key), limit=MAX_ATTEMPTS_AT_ONCE)
     found = {snapshot.ref.id: snapshot for snapshot in engine.documents.query(query)}
     for number in range(bound.most):
         yield number, found.get(slot_ref(bound.key, number).id)

@@ -15,7 +15,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.artifact_name import values_folder
 from leasehold.domain.change import Change
 from leasehold.domain.checkpoint import KeptValue
-from leasehold.domain.json_text import INPUT_BYTES, canonical, check_size, digest
+from leasehold.domain.json_text import MAX_INPUT_BYTES, canonical, check_size, digest
 from leasehold.domain.lifecycle import NewRun
 from leasehold.domain.manifest import Manifest, manifest_of, run_ref
 from leasehold.domain.notes import said
@@ -203,7 +203,7 @@ def checked_input(engine: Engine, pipeline: PipelineEntry, value: Any) -> str:
         text = canonical(value)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(pipeline=pipeline.name, model="JSON", problem=str(error)) from None
-    check_size("input", text, INPUT_BYTES)
+    check_size("input", text, MAX_INPUT_BYTES)
     catalog, checks, first = engine.catalog, engine.handlers.checks, pipeline.plan[0]
     if found := misfit_at(catalog, checks, pipeline.places, first, text):
         raise InvalidInputError(

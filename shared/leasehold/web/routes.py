@@ -25,7 +25,7 @@ from leasehold.api.call_row import (
 )
 from leasehold.api.request_model import RequestModel, fields_of
 from leasehold.api.results import SIZE_HEADER
-from leasehold.domain.signal_link import LINK_BYTES, is_link
+from leasehold.domain.signal_link import MAX_LINK_FORM_BYTES, is_link
 from leasehold.errors import InvalidRequestError
 from leasehold.ports.artifacts import ArtifactContent
 from leasehold.services.paging import SCAN_PAGE
@@ -106,7 +106,7 @@ class Routes:
     def body_limit(self, method: str, path: str) -> int:
         """Return how many bytes a body sent there may have; 0: nothing takes one."""
         if self._has_pages and is_link(path):
-            return LINK_BYTES
+            return MAX_LINK_FORM_BYTES
         row = self.row_at(method, path)
         return 0 if row is None else row.limit
 

@@ -17,7 +17,7 @@ from leasehold.api.errors import status_of
 from leasehold.dashboard.forms import json_field
 from leasehold.domain.json_text import digest
 from leasehold.domain.manifest import Manifest
-from leasehold.domain.signal_link import LINK, LINK_BYTES, PATH, SignalLink
+from leasehold.domain.signal_link import LINK, MAX_LINK_FORM_BYTES, PATH, SignalLink
 from leasehold.errors import CallerNotAllowedError, LeaseholdError, UnknownRunError
 from leasehold.services.engine import Engine
 from leasehold.services.read_runs import get_run
@@ -49,7 +49,7 @@ def answer_link(source: Any, request: flask.Request) -> flask.Response:
     row = _SEND if request.method == "POST" else _ASK
     try:
         if row is _SEND:
-            given = given._replace(value=form_of(request, LINK_BYTES).get("value", ""))
+            given = given._replace(value=form_of(request, MAX_LINK_FORM_BYTES).get("value", ""))
         title, content = source.answer(row, CallRequest(given, run_id=run_id, name=name))
     except LeaseholdError as error:
         status = status_of(error.code)

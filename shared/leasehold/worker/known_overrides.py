@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from leasehold.domain.budget import (
-    BUDGETS_AT_MOST,
+    MAX_BUDGETS_READ,
     BudgetLimit,
     applied_limit,
     is_to_be_applied,
 )
-from leasehold.domain.override import OVERRIDES_AT_MOST, StoredOverride, stored_override
+from leasehold.domain.override import MAX_OVERRIDES_READ, StoredOverride, stored_override
 from leasehold.domain.step_pause import StepPause, is_pause, stored_pause
 from leasehold.errors import StoreUnavailableError
 from leasehold.ports.clock import Clock
@@ -30,9 +30,9 @@ MAX_AGE_S: Final = 10.0
 #: A read gives up after this long: a worker that ends has so much for its releases.
 _WITHIN_S: Final = 3.0
 
-_ALL: Final = Query("overrides", limit=OVERRIDES_AT_MOST, within=_WITHIN_S)
+_ALL: Final = Query("overrides", limit=MAX_OVERRIDES_READ, within=_WITHIN_S)
 _BUDGETS: Final = Query(
-    "budgets", limit=BUDGETS_AT_MOST, within=_WITHIN_S, fields=("strategy", "applied")
+    "budgets", limit=MAX_BUDGETS_READ, within=_WITHIN_S, fields=("strategy", "applied")
 )
 
 

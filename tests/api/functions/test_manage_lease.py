@@ -18,7 +18,7 @@ from leasehold.domain.artifact_name import files_folder
 from leasehold.domain.change import on_run
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.effect import Task
-from leasehold.domain.json_text import OUTPUT_BYTES
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES
 from leasehold.domain.lease import fence_of
 from leasehold.domain.lifecycle import Operation
 from leasehold.domain.manifest import run_ref
@@ -672,7 +672,7 @@ def test_calls_of_a_run_are_for_the_holder_of_its_lease_alone(
         ({"key": "a", "result": 1, "spent": {"usd": -1}}, "invalid_request"),
         ({"key": "a", "result": 1, "spent": {"tokens": 1.5}}, "invalid_request"),
         ({"key": "a", "result": 1, "spent": 7}, "invalid_request"),
-        ({"key": "a", "result": "x" * OUTPUT_BYTES}, "too_large"),
+        ({"key": "a", "result": "x" * MAX_OUTPUT_BYTES}, "too_large"),
     ],
     ids=lambda value: None if isinstance(value, str) else repr(value)[:40],
 )
@@ -1207,9 +1207,9 @@ def test_a_body_that_is_not_json_is_refused_and_nothing_changes(
 @pytest.mark.parametrize(
     ("word", "field", "size"),
     [
-        ("complete", "output", OUTPUT_BYTES),
-        ("complete", "output", OUTPUT_BYTES + 1024 * 1024),
-        ("checkpoint", "partialResults", OUTPUT_BYTES),
+        ("complete", "output", MAX_OUTPUT_BYTES),
+        ("complete", "output", MAX_OUTPUT_BYTES + 1024 * 1024),
+        ("checkpoint", "partialResults", MAX_OUTPUT_BYTES),
     ],
 )
 def test_what_is_too_large_is_a_413_and_nothing_changes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.json_text import MAX_DEPTH
+from leasehold.domain.json_text import MAX_JSON_LEVELS
 from leasehold.errors import InvalidInputError
 from tests.chaos.outages.catalog import nested
 from tests.chaos.outages.conftest import Make
@@ -15,7 +15,7 @@ PATIENT = {"PIPELINE_LEASE_TTL_S": "60"}
 PATIENCE_S = 120.0
 
 
-@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 300, 100_000])
+@pytest.mark.parametrize("depth", [MAX_JSON_LEVELS + 1, 300, 100_000])
 def test_an_input_that_is_nested_too_deep_is_refused(make: Make, depth: int) -> None:
     with make(workers=0) as engine, pytest.raises(InvalidInputError, match=TOO_DEEP):
         engine.start("makes", nested(depth))
@@ -23,12 +23,12 @@ def test_an_input_that_is_nested_too_deep_is_refused(make: Make, depth: int) -> 
 
 def test_an_input_as_deep_as_may_be_runs(make: Make) -> None:
     with make(**PATIENT) as engine:
-        run = engine.start("makes", {"deep": nested(MAX_DEPTH - 1)})
+        run = engine.start("makes", {"deep": nested(MAX_JSON_LEVELS - 1)})
 
         assert engine.wait(run.run_id, PATIENCE_S).status == "COMPLETED"
 
 
-@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 300, 100_000])
+@pytest.mark.parametrize("depth", [MAX_JSON_LEVELS + 1, 300, 100_000])
 def test_an_output_that_is_nested_too_deep_fails_its_attempt(make: Make, depth: int) -> None:
     """Kept, it would fail each attempt of the next step."""
     with make(**PATIENT) as engine:
@@ -37,11 +37,13 @@ def test_an_output_that_is_nested_too_deep_fails_its_attempt(make: Make, depth: 
     assert done.current_step == "nest"
     assert done.error is not None
     assert done.error.code == "invalid_output"
-    if depth == MAX_DEPTH + 1:
+    if depth == MAX_JSON_LEVELS + 1:
         assert TOO_DEEP in done.error.message
 
 
-@pytest.mark.parametrize(("depth", "code"), [(MAX_DEPTH, None), (MAX_DEPTH + 1, "invalid_request")])
+@pytest.mark.parametrize(
+    ("depth", "code"), [(MAX_JSON_LEVELS, None), (MAX_JSON_LEVELS + 1, "invalid_request")]
+)
 def test_a_checkpoint_that_is_nested_too_deep_is_refused(
     make: Make, depth: int, code: str | None
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.artifact_name import files_folder
-from leasehold.domain.kept_checkpoint import MAX_REJECTED
+from leasehold.domain.kept_checkpoint import MAX_REJECTED_CHECKPOINTS
 from leasehold.domain.lifecycle import Operation
 from leasehold.services.operate import OperationRequest, operate
 from tests.chaos.outages.catalog import CALLS, DOES, LARGE
@@ -140,8 +140,8 @@ def test_a_step_whose_checkpoints_are_lost_each_time_is_given_up(make: Make, sto
         done = engine.wait(run.run_id, 30)
 
     assert done.dead_letter_reason == "RETRIES_EXHAUSTED"
-    assert done.steps["keep"].rejected == MAX_REJECTED + 1
-    assert CALLS[run.run_id, "keep"] == MAX_REJECTED + 2
+    assert done.steps["keep"].rejected == MAX_REJECTED_CHECKPOINTS + 1
+    assert CALLS[run.run_id, "keep"] == MAX_REJECTED_CHECKPOINTS + 2
     assert done.position.attempts.deferred == 0
 
 

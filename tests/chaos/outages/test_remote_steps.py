@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leasehold.adapters.folder import FolderArtifacts
-from leasehold.domain.json_text import MAX_DEPTH
+from leasehold.domain.json_text import MAX_JSON_LEVELS
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest, run_ref
 from leasehold.domain.stored import Write
@@ -327,8 +327,8 @@ def test_what_is_nested_too_deep_is_refused_with_400(
     field = {"complete": "output", "checkpoint": "partialResults"}[word]
     further = {"iterationCount": 1} if word == "checkpoint" else {}
 
-    refused = call(word, **lease_of(given), **further, **{field: nested(MAX_DEPTH + 1)})
-    taken = call(word, **lease_of(given), **further, **{field: nested(MAX_DEPTH)})
+    refused = call(word, **lease_of(given), **further, **{field: nested(MAX_JSON_LEVELS + 1)})
+    taken = call(word, **lease_of(given), **further, **{field: nested(MAX_JSON_LEVELS)})
 
     assert (refused[0], refused[1]["error"]["code"]) == (400, "invalid_request")
     assert "nested more than 198 levels deep" in refused[1]["error"]["message"]

@@ -13,7 +13,12 @@ from leasehold.domain import lifecycle
 from leasehold.domain.announcement import AnnouncedEvent, Announcement
 from leasehold.domain.change import Change, as_write
 from leasehold.domain.checkpoint import CallCount, KeptValue
-from leasehold.domain.delivery import MAX_DETAIL, MAX_REASON, MAX_SUMMARY, is_occurrence
+from leasehold.domain.delivery import (
+    MAX_DELIVERY_DETAIL_CHARS,
+    MAX_DELIVERY_REASON_CHARS,
+    MAX_SUMMARY_CHARS,
+    is_occurrence,
+)
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_messages
 from leasehold.domain.event_message import EventMessage
@@ -535,7 +540,7 @@ def test_texts_of_strangers_are_one_line_that_is_safe_to_show(
         one.model_dump_json().encode()
 
 
-LIMITS = (MAX_SUMMARY, MAX_DETAIL, MAX_REASON)
+LIMITS = (MAX_SUMMARY_CHARS, MAX_DELIVERY_DETAIL_CHARS, MAX_DELIVERY_REASON_CHARS)
 
 
 # -- whoever comes by later ------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from leasehold.domain import lifecycle
 from leasehold.domain.checkpoint import Checkpoint, KeptCounts, KeptValue, PhaseReached
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_checkpoint import MAX_PHASES, read_results
+from leasehold.domain.kept_checkpoint import MAX_PHASES_COUNTED, read_results
 from leasehold.domain.lease import Fence
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.status import Outcome
@@ -362,14 +362,14 @@ def test_to_come_again_to_where_it_was_is_no_progress(runs: Runs) -> None:
 def test_phases_beyond_the_most_that_are_told_apart_are_no_progress(runs: Runs) -> None:
     """Names that are made up each time would let a step run forever."""
     run = runs.leased()
-    for number in range(MAX_PHASES):
+    for number in range(MAX_PHASES_COUNTED):
         run = runs.checkpointed(run, at=1, iterations=0, phase=f"phase {number}")
     run = interrupted(runs, run, at=2)
 
     run = runs.checkpointed(run, at=3, iterations=9, phase="one more")
 
     assert (run.position.checkpoint.phase, run.position.interruptions) == ("one more", 1)
-    assert len(run.position.checkpoint.furthest) == MAX_PHASES
+    assert len(run.position.checkpoint.furthest) == MAX_PHASES_COUNTED
 
 
 def test_the_first_checkpoint_is_progress(runs: Runs) -> None:

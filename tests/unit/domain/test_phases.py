@@ -10,7 +10,7 @@ from leasehold.domain import lifecycle
 from leasehold.domain.checkpoint import KeptValue
 from leasehold.domain.ledger import ledger_of
 from leasehold.domain.manifest import Manifest, to_document
-from leasehold.domain.manifest_parts import MAX_EARLIER, EarlierAttempt, StepRecord
+from leasehold.domain.manifest_parts import MAX_EARLIER_ATTEMPTS, EarlierAttempt, StepRecord
 from leasehold.domain.notes import MadeOutput, Notes, Phases
 from leasehold.domain.status import AttemptEnd, Termination
 from leasehold.domain.timeline import timeline
@@ -163,7 +163,7 @@ def test_an_output_that_waits_for_its_gates_keeps_its_times(runs: Runs, at: At) 
 
 def test_the_latest_attempts_are_kept_and_no_more(runs: Runs, at: At) -> None:
     run = runs.pending()
-    for number in range(MAX_EARLIER + 5):
+    for number in range(MAX_EARLIER_ATTEMPTS + 5):
         run = runs.leased(run, at=10 * number, lease_id=f"lease-{number}")
         run = lifecycle.continue_later(
             runs.checkpointed(run, at=10 * number + 1, iterations=number + 1),
@@ -173,7 +173,7 @@ def test_the_latest_attempts_are_kept_and_no_more(runs: Runs, at: At) -> None:
         ).manifest
 
     earlier = run.steps["draft"].earlier_attempts or ()
-    assert [one.attempt for one in earlier] == list(range(6, MAX_EARLIER + 6))
+    assert [one.attempt for one in earlier] == list(range(6, MAX_EARLIER_ATTEMPTS + 6))
     assert {one.end for one in earlier} == {AttemptEnd.CONTINUED.value}
 
 

@@ -12,8 +12,8 @@ from leasehold.domain.effect import Deletion, owed_effects
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import Notes
 from leasehold.domain.recorded_calls import (
-    MAX_FIELDS,
-    MAX_KEY,
+    MAX_CALL_KEY_CHARS,
+    MAX_REQUEST_FIELDS,
     call_ref,
     check_call_key,
     difference,
@@ -108,7 +108,7 @@ def test_a_first_attempt_has_nothing_to_look_for(runs: Runs) -> None:
     assert may_have_results(at_position(run, trial=2))
 
 
-@pytest.mark.parametrize("key", ["", "x" * (MAX_KEY + 1), "a\nb", 7, None])
+@pytest.mark.parametrize("key", ["", "x" * (MAX_CALL_KEY_CHARS + 1), "a\nb", 7, None])
 def test_a_key_is_a_short_printable_text(key: object) -> None:
     with pytest.raises(InvalidRequestError, match="1 to 128 printable characters"):
         check_call_key(key)
@@ -147,7 +147,7 @@ def test_a_fingerprint_is_small_and_tells_nothing_of_the_request() -> None:
     asked = {f"field {number}": f"secret {number}" for number in range(100)}
     told = fingerprint_of(asked)
 
-    assert len(told) == MAX_FIELDS + 1
+    assert len(told) == MAX_REQUEST_FIELDS + 1
     assert all(len(digest) == 12 for digest in told.values())
     assert fingerprint_of(asked | {"field 99": "another"}) != told
     assert fingerprint_of("words") == fingerprint_of({"request": "words"})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from leasehold.domain.redaction import MAX_LOOKED_AT, Redaction, masked
+from leasehold.domain.redaction import MAX_SEARCHED_CHARS, Redaction, masked
 from leasehold.domain.secret_names import hides
 
 
@@ -366,11 +366,11 @@ def test_no_secret_is_cut_in_two_where_a_text_is_too_long() -> None:
     address = "postgres://ada:hunter2@db"
     for place in range(len(address)):
         key = "-----BEGIN PRIVATE KEY-----{}-----END PRIVATE KEY----- "
-        before = key.format("x" * (MAX_LOOKED_AT - place - len(key) + 2))
+        before = key.format("x" * (MAX_SEARCHED_CHARS - place - len(key) + 2))
 
         shown = Redaction().text(f"{before}{address} {'x' * 100}")
 
-        assert len(before) == MAX_LOOKED_AT - place
+        assert len(before) == MAX_SEARCHED_CHARS - place
         assert "hunter" not in shown
 
 

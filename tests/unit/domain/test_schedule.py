@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from leasehold.domain.schedule import (
-    LINES,
+    MAX_TIMES_KEPT,
     Fate,
     ScheduleState,
     decide,
@@ -105,7 +105,7 @@ def test_a_start_that_succeeds_at_last_leaves_no_problem() -> None:
 def test_a_schedule_keeps_its_newest_records() -> None:
     """Its document is written at each of its times, for years."""
     state = ScheduleState(name="hourly", cron="0 * * * *", tz="UTC", decided=NOON)
-    for number in range(LINES + 1):
+    for number in range(MAX_TIMES_KEPT + 1):
         state = ordered(state, NOON + timedelta(seconds=number), NOON, reason="by ada")
 
     assert [line.time.second for line in state.lines[::49]] == [1, 50]

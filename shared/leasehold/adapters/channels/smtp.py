@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 from leasehold.adapters.channels.bounded_call import BoundedCall
 from leasehold.adapters.channels.variables import Variables
 from leasehold.domain.announcement import Priority
-from leasehold.domain.delivery import MAX_SUMMARY, Delivery
+from leasehold.domain.delivery import MAX_SUMMARY_CHARS, Delivery
 from leasehold.domain.event_message import announced_facts
 from leasehold.errors import (
     ChannelRefusedError,
@@ -113,7 +113,7 @@ class EmailSender:
     def _content(self, delivery: Delivery) -> bytes:
         """Return the mail as it is sent; none whose headers are others than those set."""
         facts = announced_facts(delivery, self._base_url)
-        subject = f"[leasehold] {without_encoded_words(facts['summary'])[:MAX_SUMMARY]}"
+        subject = f"[leasehold] {without_encoded_words(facts['summary'])[:MAX_SUMMARY_CHARS]}"
         content = content_of(partial(self._message, delivery, facts), subject)
         if content is None:
             problem = "its sender or a recipient cannot stand in the header of a mail"

@@ -27,9 +27,9 @@ from leasehold.domain.stored import replace
 from leasehold.domain.trace import TraceType
 
 #: The first look comes after this, each further one after twice the time, up to the longest.
-FIRST_LOOK: Final = timedelta(seconds=10)
-LONGEST_LOOK: Final = timedelta(minutes=10)
-_LOOKS: Final = doubling(FIRST_LOOK, LONGEST_LOOK)
+FIRST_BLOCK_LOOK: Final = timedelta(seconds=10)
+MAX_BLOCK_LOOK: Final = timedelta(minutes=10)
+_BLOCK_LOOKS: Final = doubling(FIRST_BLOCK_LOOK, MAX_BLOCK_LOOK)
 
 _GOES_ON: Final = "the run goes on by itself then, and `retry` has it look now."
 _REMEDIES: Final[Mapping[BlockCode, str]] = {
@@ -121,7 +121,7 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
         not_due = unchanged(manifest, Outcome.NOT_DUE)
         return not_due if at_once else _look_later(Draft(manifest, now, rules), block)
     found_at = manifest.updated_at  # ahead of now where the clock was set back since
-    if at_once and is_mine and found_at <= now < found_at + FIRST_LOOK:
+    if at_once and is_mine and found_at <= now < found_at + FIRST_BLOCK_LOOK:
         return unchanged(manifest, Outcome.NOT_DUE)
     draft = Draft(manifest, now, rules)
     if rules.settings_for(manifest.step_type) is not None:
@@ -133,7 +133,7 @@ def look_again(manifest: Manifest, now: datetime, *, rules: Rules, at_once: bool
 
 def _look_later(draft: Draft, block: Block) -> Change:
     looks = block.looks + 1
-    look_at = draft.now + _LOOKS.wait(looks + 1)
+    look_at = draft.now + _BLOCK_LOOKS.wait(looks + 1)
     draft.run = replace(draft.run, block=replace(block, looks=looks, look_at=look_at))
     return draft.commit(Outcome.ALARM_SET)
 
@@ -162,7 +162,7 @@ def _found(draft: Draft, code: BlockCode, finding: str, before: Block | None) ->
         code=code.value,
         finding=finding,
         remediation=_REMEDIES[code],
-        look_at=draft.now + _LOOKS.wait(looks + 1),
+        look_at=draft.now + _BLOCK_LOOKS.wait(looks + 1),
         looks=looks,
         codes_before=others or None,
         code_hash=draft.rules.code_hash or None,

@@ -27,9 +27,9 @@ from leasehold.domain.trace import TraceType
 from leasehold.errors import BudgetUsedUpError
 
 #: A parent that hears nothing asks by itself: a minute after its children began, and ever later.
-LONGEST_LOOK: Final = timedelta(minutes=10)
+MAX_PARENT_LOOK: Final = timedelta(minutes=10)
 #: Likewise where all of them wait for a person, who may take days.
-LONGEST_LOOK_OF_BLOCKED: Final = timedelta(hours=1)
+MAX_BLOCKED_PARENT_LOOK: Final = timedelta(hours=1)
 
 #: Who says what children hear.
 PARENT: Final = "parent"
@@ -112,7 +112,7 @@ def ask_again(manifest: Manifest, now: datetime, *, rules: Rules) -> Change:
         return unchanged(manifest, Outcome.MOVED_ON)
     draft = Draft(manifest, now, rules)
     looks = children.looks + 1
-    longest = LONGEST_LOOK if manifest.asks_at is None else LONGEST_LOOK_OF_BLOCKED
+    longest = MAX_PARENT_LOOK if manifest.asks_at is None else MAX_BLOCKED_PARENT_LOOK
     waits = doubling(rules.grace, max(rules.grace, longest)).wait(looks + 1)
     children = replace(children, looks=looks, look_at=now + waits)
     draft.position = replace(draft.position, children=children)

@@ -33,7 +33,7 @@ from leasehold.domain.trials import (
 
 _NOW: Final = timedelta()
 #: So many folders of items that are over are noted to be deleted; the rest goes with the run.
-_MOST_OWED: Final = 4
+_MAX_FOLDERS_OWED: Final = 4
 
 
 def hand_off(draft: Draft, event: RunEvent) -> Change:
@@ -67,7 +67,7 @@ def next_item(
     """
     item = _item(draft, lane, failed)
     after_them = lane.without_unit(failed=failed is not None)
-    draft.run = replace(draft.run, lane=after_them, owed=draft.run.owed[-_MOST_OWED:])
+    draft.run = replace(draft.run, lane=after_them, owed=draft.run.owed[-_MAX_FOLDERS_OWED:])
     draft.step = replace(draft.step.to_run_again(), progress=None)
     if after_them.ahead:
         _go_to(draft, event, draft.position.step, trial=after_them.ahead[0] + 1)

@@ -75,7 +75,7 @@ def _is_before(at: object, then: datetime) -> bool:
 # The archive of an ended run: what came of a try. Once all of it is done, the run owes nothing.
 
 
-_MAX_DETAIL: Final = 500
+_MAX_DETAIL_CHARS: Final = 500
 
 
 def note_archive(
@@ -106,7 +106,7 @@ def note_archive(
     draft = Draft(manifest, now, rules)
     for step, why in failed.items():
         if step not in archive.failed:
-            draft.trace(TraceType.ARCHIVE_FAILED, reason=step, detail=why[:_MAX_DETAIL])
+            draft.trace(TraceType.ARCHIVE_FAILED, reason=step, detail=why[:_MAX_DETAIL_CHARS])
     if failed or not is_over:
         later = replace(archive, failed=tuple(failed))
     elif again_at := _may_be_written_until(manifest, now):

@@ -14,7 +14,12 @@ from leasehold.domain.checkpoint import (
     PhaseReached,
 )
 from leasehold.domain.dispatch import Rules
-from leasehold.domain.kept_checkpoint import MAX_PHASES, counts_as_progress, furthest_of, is_further
+from leasehold.domain.kept_checkpoint import (
+    MAX_PHASES_COUNTED,
+    counts_as_progress,
+    furthest_of,
+    is_further,
+)
 from leasehold.domain.lease import Fence, deadline_of, held_lease
 from leasehold.domain.lifecycle.settle import end_attempt, lapse
 from leasehold.domain.manifest import Manifest
@@ -134,7 +139,7 @@ def reject_checkpoint(
 ) -> Change:
     """Drop a checkpoint that cannot be used: the step begins at the beginning; renews the lease.
 
-    How often is counted: see `MAX_REJECTED`.
+    How often is counted: see `MAX_REJECTED_CHECKPOINTS`.
 
     Args:
         manifest: the run.
@@ -162,11 +167,13 @@ def reject_checkpoint(
 
 
 def _reached(manifest: Manifest) -> dict[str, int]:
-    """Return how far the attempt that runs was in each phase; of `MAX_PHASES` at most."""
+    """Return how far the attempt that runs was in each phase; of `MAX_PHASES_COUNTED` at most."""
     kept = manifest.position.checkpoint
     if kept is None or kept.fencing_token != manifest.fencing_token:
         return {}
-    before = {each.phase: each.iteration_count for each in (kept.reached or ())[: MAX_PHASES - 1]}
+    before = {
+        each.phase: each.iteration_count for each in (kept.reached or ())[: MAX_PHASES_COUNTED - 1]
+    }
     return {**before, kept.phase: kept.iteration_count}
 
 

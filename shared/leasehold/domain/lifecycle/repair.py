@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.domain.change import Change, Draft, alarm_for, unchanged
+from leasehold.domain.deadlines import MAX_DEADLINE
 from leasehold.domain.dispatch import Rules
 from leasehold.domain.effect import owed_effects
 from leasehold.domain.event_message import EventMessage
@@ -34,8 +35,8 @@ _AGAIN: Final = "The step is dispatched again."
 
 #: An alarm this long past says that no sweep runs, or that none can help.
 LONG_PAST: Final = timedelta(minutes=5)
-#: The longest dispatch deadline there is, and with it the longest that a lease may run.
-LONGEST_LEASE: Final = compute_lease_ttl(timedelta(days=7))
+#: No lease may run longer, with all its renewals.
+MAX_LEASE: Final = compute_lease_ttl(MAX_DEADLINE)
 #: An alarm may have been set by another grace, of a day at most.
 _DAY: Final = timedelta(days=1, minutes=5)
 _SOON: Final = timedelta(minutes=5)
@@ -135,7 +136,7 @@ def _endless(manifest: Manifest, wanted: datetime | None) -> Iterator[Breach]:
     """Yield times that lie further ahead than any that the engine writes."""
     lease, dispatch, alarm = manifest.position.lease, manifest.position.dispatch, manifest.alarm_at
     seen_at = dispatch.seen_at
-    cap = min(compute_lease_ttl(timedelta(seconds=dispatch.deadline_s)), LONGEST_LEASE)
+    cap = min(compute_lease_ttl(timedelta(seconds=dispatch.deadline_s)), MAX_LEASE)
     if lease is not None and lease.expires_at - lease.acquired_at > cap:
         finding = f"Its lease runs until {lease.expires_at.isoformat()}, longer than any may."
         yield Breach("endless_lease", finding, _AGAIN)
@@ -165,7 +166,7 @@ def _is_leased(manifest: Manifest) -> bool:
 
 
 #: No wait before an attempt is longer than a day, whatever the settings.
-LONGEST_WAIT: Final = timedelta(days=1)
+MAX_ATTEMPT_WAIT: Final = timedelta(days=1)
 
 
 def time_in_future(manifest: Manifest, now: datetime) -> str | None:
@@ -175,7 +176,7 @@ def time_in_future(manifest: Manifest, now: datetime) -> str | None:
     lease = manifest.position.lease
     times = (
         ("It was last written", manifest.updated_at, now),
-        ("Its next attempt is due", manifest.position.dispatch.not_before, now + LONGEST_WAIT),
+        ("Its next attempt is due", manifest.position.dispatch.not_before, now + MAX_ATTEMPT_WAIT),
         ("Its lease began", now if lease is None else lease.acquired_at, now),
     )
     for words, at, latest in times:

@@ -21,9 +21,9 @@ from leasehold.errors import StateChangedError
 from leasehold.frozen import dataclass
 
 #: How many operations a run remembers.
-MAX_REMEMBERED: Final = 16
+MAX_OPERATIONS_KEPT: Final = 16
 #: So many characters of actor and reason are kept with each; the trace has the whole.
-_MAX_SHOWN: Final = 100
+_MAX_WORDS_KEPT_CHARS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def on_request(request: BoundOperation, operate: Transition) -> Transition:
             return repeat_of(manifest, first)
         change = operate(manifest, now)
         done = _record(manifest, now, request, change)
-        operations = (*manifest.operations, done)[-MAX_REMEMBERED:]
+        operations = (*manifest.operations, done)[-MAX_OPERATIONS_KEPT:]
         return change._replace(manifest=replace(change.manifest, operations=operations))
 
     return requested
@@ -110,7 +110,7 @@ def _repeated(
         return None
     if request.operation is Operation.RECREATE:
         return before
-    if not decides and manifest.operations[-1].actor == request.actor[:_MAX_SHOWN]:
+    if not decides and manifest.operations[-1].actor == request.actor[:_MAX_WORDS_KEPT_CHARS]:
         return None  # the person who undid it requests it: it is meant once more
     problem = (
         f"{before.actor} did that before, with the same reason, "
@@ -182,8 +182,8 @@ def _record(
         id=request.id,
         digest=request.digest,
         operation=request.operation.value,
-        actor=request.actor[:_MAX_SHOWN],
-        reason=request.reason[:_MAX_SHOWN],
+        actor=request.actor[:_MAX_WORDS_KEPT_CHARS],
+        reason=request.reason[:_MAX_WORDS_KEPT_CHARS],
         generation=before.position.dispatch.generation,
         step=before.position.step,
         outcome=change.outcome.value,

@@ -14,11 +14,11 @@ from leasehold.domain.limit import Bound
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.notes import NO_NOTES, Notes
 from leasehold.domain.retry import doubling
-from leasehold.domain.slots import FIRST_LOOK, LONGEST_LOOK, SlotWait
+from leasehold.domain.slots import FIRST_SLOT_LOOK, MAX_SLOT_LOOK, SlotWait
 from leasehold.domain.status import Outcome, RunEvent, RunStatus, after
 from leasehold.domain.stored import make, replace
 
-_LOOKS: Final = doubling(FIRST_LOOK, LONGEST_LOOK)
+_SLOT_LOOKS: Final = doubling(FIRST_SLOT_LOOK, MAX_SLOT_LOOK)
 
 
 def await_slot(
@@ -62,7 +62,7 @@ def await_slot(
         most=bound.most,
         group=group,
         since=now if before is None else before.since,
-        look_at=now + _LOOKS.wait(1),
+        look_at=now + _SLOT_LOOKS.wait(1),
     )
     draft.run = replace(draft.run, status=after(manifest.status, RunEvent.LEASE_RELEASED))
     draft.step = replace(draft.step, status=RunStatus.PENDING)
@@ -113,6 +113,6 @@ def wait_on(draft: Draft) -> Change:
     before = draft.position.slot_wait
     assert before is not None  # noqa: S101 - who asks has seen it
     looks = before.looks + 1
-    wait = replace(before, looks=looks, look_at=draft.now + _LOOKS.wait(looks + 1))
+    wait = replace(before, looks=looks, look_at=draft.now + _SLOT_LOOKS.wait(looks + 1))
     draft.position = replace(draft.position, slot_wait=wait)
     return draft.commit(Outcome.AWAITS_SLOT)

@@ -36,7 +36,7 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, RunContext
 from pydantic_core import PydanticSerializationError
 
-from leasehold.domain.signal import SHORTEST_WAIT
+from leasehold.domain.signal import MIN_SIGNAL_WAIT
 from leasehold.errors import InvalidRequestError, UnrestorableResultError, WaitTimedOutError
 from leasehold.integrations.durable import Durable, current, key_of
 from leasehold.integrations.prices import Used
@@ -338,7 +338,7 @@ class SignalWaiter(ExternalEventWaiter):
         try:
             value: JsonValue = await ctx.await_for(
                 signal,
-                timeout=None if timeout is None else max(timeout, SHORTEST_WAIT),
+                timeout=None if timeout is None else max(timeout, MIN_SIGNAL_WAIT),
                 otherwise="block" if timeout is None else "fail",
             )
         except WaitTimedOutError as error:

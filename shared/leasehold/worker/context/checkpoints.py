@@ -8,15 +8,14 @@ from typing import Any, Final
 import pydantic_core
 
 from leasehold.attempt.calls import ContextCalls, KeptCheckpoint
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size, not_json
-from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, check_size, not_json
+from leasehold.domain.kept_checkpoint import MAX_ITERATIONS, MAX_PHASE_CHARS
 from leasehold.domain.notes import said
 from leasehold.errors import CheckpointMisusedError, ContinuedError, InvalidRequestError
 from leasehold.frozen import dataclass
 from leasehold.worker.context.checkpointed import Loop, Loops, Pace
 from leasehold.worker.context.typed_json import plain_json_text_of
 
-MAX_PHASE: Final = 128
 _MAX_SHOWN: Final = 200
 
 
@@ -107,7 +106,7 @@ class Checkpoints:
             text = plain_json_text_of("partial_results", partial_results)
         except ValueError as error:
             raise not_json("partial_results", error) from None
-        check_size("partial_results", text, OUTPUT_BYTES)
+        check_size("partial_results", text, MAX_OUTPUT_BYTES)
         self._calls.checkpoint(iteration_count, phase, text)
         return self._pace.note(iteration_count, phase)
 
@@ -127,8 +126,8 @@ def _check_place(iteration_count: int, phase: str) -> None:
         allowed = f"a whole number from 0 to {MAX_ITERATIONS}"
         value = repr(iteration_count)[:_MAX_SHOWN]
         raise InvalidRequestError(field="iteration_count", value=value, allowed=allowed)
-    is_word = isinstance(phase, str) and len(phase) <= MAX_PHASE
+    is_word = isinstance(phase, str) and len(phase) <= MAX_PHASE_CHARS
     if not is_word or (phase and not phase.isprintable()):
-        allowed = f"a text of at most {MAX_PHASE} printable characters"
+        allowed = f"a text of at most {MAX_PHASE_CHARS} printable characters"
         value = said(repr(phase))[:_MAX_SHOWN]
         raise InvalidRequestError(field="phase", value=value, allowed=allowed)

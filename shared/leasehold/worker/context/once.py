@@ -33,10 +33,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from leasehold.attempt.calls import ContextCalls
 from leasehold.bounded_calls import in_thread
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size, digest, not_json
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, check_size, digest, not_json
 from leasehold.domain.recorded_calls import (
-    MAX_ARGUMENTS,
-    MAX_TYPE,
+    MAX_ARGUMENTS_CHARS,
+    MAX_TYPE_CHARS,
     Intent,
     MadeCall,
     Request,
@@ -134,7 +134,7 @@ def _shown_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) ->
     """Return the arguments of a call, for a person who is asked whether it has happened."""
     shown = [try_text(lambda: repr(one)) for one in args]  # noqa: B023
     shown += [f"{name}={try_text(lambda: repr(one))}" for name, one in (kwargs or {}).items()]  # noqa: B023
-    return cut(", ".join(shown), MAX_ARGUMENTS)
+    return cut(", ".join(shown), MAX_ARGUMENTS_CHARS)
 
 
 class CallsMadeOnce:
@@ -234,7 +234,7 @@ def _written(key: str, returns: ReturnType, result: Any) -> str:
     except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
         problem = f"cannot be kept as JSON: {cut(record_of(error).message, _MAX_PROBLEM)}"
         raise UnrestorableResultError(key=key, problem=problem) from None
-    check_size(f"the result of the call {key!r}", text, OUTPUT_BYTES)
+    check_size(f"the result of the call {key!r}", text, MAX_OUTPUT_BYTES)
     if lost := returns.lost_in(result, _read(key, returns, text)):
         problem = f"would not come back as what it is: {lost}. {RECIPE}"
         raise UnrestorableResultError(key=key, problem=problem)
@@ -491,9 +491,9 @@ def _returned(code: Any) -> Any:
 
 
 def _short(name: str) -> str:
-    if len(name) <= MAX_TYPE:
+    if len(name) <= MAX_TYPE_CHARS:
         return name
-    return f"{name[: MAX_TYPE - _MARK - 1]}#{digest(name)[:_MARK]}"
+    return f"{name[: MAX_TYPE_CHARS - _MARK - 1]}#{digest(name)[:_MARK]}"
 
 
 def _open_class_in(hint: Any) -> Any:

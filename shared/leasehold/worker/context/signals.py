@@ -11,10 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from leasehold.attempt.calls import ContextCalls
 from leasehold.domain.notes import said
 from leasehold.domain.signal import (
-    LONGEST_WAIT,
-    MAX_REFUSED,
+    MAX_REFUSAL_CHARS,
+    MAX_SIGNAL_WAIT,
+    MIN_SIGNAL_WAIT,
     NAME_WORDS,
-    SHORTEST_WAIT,
     Otherwise,
     is_signal_name,
 )
@@ -42,7 +42,7 @@ def awaited(
             return TypeAdapter(model).validate_json(found.text)
         except ValidationError as error:
             misfit = record_of_misfit(error, code="invalid_signal", what=f"The signal {name!r}")
-            refused = said(misfit.message)[:MAX_REFUSED]
+            refused = said(misfit.message)[:MAX_REFUSAL_CHARS]
     raise SignalAwaitedError(
         name,
         timeout_s=None if timeout is None else timeout.total_seconds(),
@@ -64,7 +64,7 @@ def _check(name: object, timeout: object, otherwise: object) -> None:
         raise InvalidRequestError(field="name", value=repr(name)[:_MAX_SHOWN], allowed=NAME_WORDS)
     is_time = timeout is None or isinstance(timeout, timedelta)
     if not is_time or (
-        isinstance(timeout, timedelta) and not SHORTEST_WAIT <= timeout <= LONGEST_WAIT
+        isinstance(timeout, timedelta) and not MIN_SIGNAL_WAIT <= timeout <= MAX_SIGNAL_WAIT
     ):
         allowed = "a timedelta from 1 s to 10 years, or None"
         raise InvalidRequestError(

@@ -36,7 +36,7 @@ from leasehold.attempt.calls import ContextCalls
 from leasehold.attempt.files import RunFiles
 from leasehold.bounded_calls import in_thread
 from leasehold.domain.manifest_parts import Progress
-from leasehold.domain.notes import MAX_TOOL, progress_message
+from leasehold.domain.notes import MAX_TOOL_CHARS, progress_message
 from leasehold.domain.printable import one_line
 from leasehold.domain.result import OutputStatus
 from leasehold.domain.spend import checked_spend
@@ -56,11 +56,8 @@ T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741 - an item
 
 _LOG: Final = logging.getLogger(STEP_LOG)
-_MAX_MESSAGE: Final = 200
 #: Shares that add up to 1 may be a little above it, as numbers of a computer are.
 _WHOLE: Final = 1.000001
-
-MAX_PHASE: Final = 128
 
 
 class _AtFirstUse(Generic[T]):
@@ -580,7 +577,9 @@ class StepContext:
         """
         if not self._is_booted:
             self._is_booted = True
-            self._calls.mark_bootstrap(one_line(safe_text(tool_name, MAX_TOOL), MAX_TOOL))
+            self._calls.mark_bootstrap(
+                one_line(safe_text(tool_name, MAX_TOOL_CHARS), MAX_TOOL_CHARS)
+            )
 
     def mark_execution_complete(self) -> None:
         """Say that there is a result: what the handler does from now on is clean-up.

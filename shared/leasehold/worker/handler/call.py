@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from leasehold.attempt.attempt import Attempt
 from leasehold.attempt.calls import AttemptCalls
 from leasehold.attempt.silence import Silence
-from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
+from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY_CHARS
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import (
     OUTPUT_STATUSES,
@@ -29,7 +29,7 @@ from leasehold.domain.result import (
     Stopped,
     Unable,
 )
-from leasehold.domain.signal import MAX_REFUSED, MAX_TYPE_PATH
+from leasehold.domain.signal import MAX_MODEL_PATH_CHARS, MAX_REFUSAL_CHARS
 from leasehold.domain.status import BlockCode, Termination
 from leasehold.domain.stored import replace
 from leasehold.errors import (
@@ -191,7 +191,7 @@ def _judged(handler: Handler, answer: Any) -> Result:
     """Return the answer of a handler as its model has it, or as the failure it is."""
     status, summary, skip_to = "SUCCESS", "", None
     if isinstance(answer, StepResult):
-        summary = safe_text(answer.summary, MAX_OUTPUT_SUMMARY)
+        summary = safe_text(answer.summary, MAX_OUTPUT_SUMMARY_CHARS)
         skip_to = None if answer.skip_to is None else safe_text(answer.skip_to, _MAX_SHOWN)
         answer, status = answer.output, answer.status
     if status not in OUTPUT_STATUSES:
@@ -264,8 +264,8 @@ def _signal_request(error: SignalAwaitedError) -> SignalRequest:
         error.name,
         error.timeout_s,
         error.otherwise,
-        safe_text(error.model, MAX_TYPE_PATH),
-        safe_text(error.refused, MAX_REFUSED),
+        safe_text(error.model, MAX_MODEL_PATH_CHARS),
+        safe_text(error.refused, MAX_REFUSAL_CHARS),
     )
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from leasehold.attempt.calls import output_text_of
 from leasehold.attempt.files import RunArtifacts
 from leasehold.bounded_calls import BoundedCalls
-from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
+from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY_CHARS
 from leasehold.domain.kept_checkpoint import Load
 from leasehold.domain.manifest import Manifest
 from leasehold.domain.manifest_parts import Block, ErrorRecord
@@ -118,7 +118,7 @@ class InlineGateRunner:
             text = summary(context, output)
         if not isinstance(text, str):
             raise TypeError(f"it returned {type(text).__name__}, and should return a text")
-        return safe_text(text, MAX_OUTPUT_SUMMARY)
+        return safe_text(text, MAX_OUTPUT_SUMMARY_CHARS)
 
     def run(self, gate: StepHandler, manifest: Manifest, finished: Finished) -> Result:
         """Return the result as it is, or what the gate makes of it.

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from leasehold.domain.printable import counted
-from leasehold.domain.redaction import MAX_LOOKED_AT, LinesRedaction
+from leasehold.domain.redaction import MAX_SEARCHED_CHARS, LinesRedaction
 from leasehold.logs.attempt import EVENT_FACTS, EVENTS_LOG, STEP_LOG
 from leasehold.worker.sandbox.wire.messages import LogLine
 
@@ -57,7 +57,11 @@ class Prints:
     def last_lines(self) -> str:
         """The last lines that were printed: as much as is looked at for secrets in one text."""
         text = "\n".join(self._last)
-        return text if len(text) <= MAX_LOOKED_AT else text[-MAX_LOOKED_AT:].partition("\n")[2]
+        return (
+            text
+            if len(text) <= MAX_SEARCHED_CHARS
+            else text[-MAX_SEARCHED_CHARS:].partition("\n")[2]
+        )
 
     def read(self, until: float = math.inf) -> None:
         """Log what has been printed since, until then (monotonic seconds) at the latest."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from leasehold.domain.json_text import OUTPUT_BYTES, check_size
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES, check_size
 from leasehold.domain.manifest_parts import ErrorRecord, RetryRule
 from leasehold.domain.result import Continued, Deferred, Failed, Finished, Result, Unable
 from leasehold.domain.status import BlockCode
@@ -300,7 +300,7 @@ class HandlerProcess:
         match result:
             case Finished(output, status, summary, skip_to):
                 try:
-                    check_size(f"the output of step {self._job.step}", output, OUTPUT_BYTES)
+                    check_size(f"the output of step {self._job.step}", output, MAX_OUTPUT_BYTES)
                 except TooLargeError as error:
                     result = Unable(BlockCode.HANDLER_MISTAKE, ErrorRecord.of(error))
                     return self._word_for(result)

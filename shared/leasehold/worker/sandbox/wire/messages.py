@@ -8,12 +8,18 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY
-from leasehold.domain.json_text import OUTPUT_BYTES
+from leasehold.domain.delivery import MAX_OUTPUT_SUMMARY_CHARS
+from leasehold.domain.json_text import MAX_OUTPUT_BYTES
 from leasehold.domain.kept_checkpoint import MAX_ITERATIONS
-from leasehold.domain.recorded_calls import MAX_ARGUMENTS, MAX_FIELD, MAX_FIELDS, MAX_KEY, MAX_TYPE
+from leasehold.domain.recorded_calls import (
+    MAX_ARGUMENTS_CHARS,
+    MAX_CALL_KEY_CHARS,
+    MAX_FIELD_CHARS,
+    MAX_REQUEST_FIELDS,
+    MAX_TYPE_CHARS,
+)
 from leasehold.domain.result import OutputStatus, SignalRequest
-from leasehold.domain.signal import MAX_NAME, MAX_REFUSED, MAX_TYPE_PATH
+from leasehold.domain.signal import MAX_MODEL_PATH_CHARS, MAX_REFUSAL_CHARS, MAX_SIGNAL_NAME_CHARS
 from leasehold.domain.spend import MAX_TOKENS, MAX_USD
 from leasehold.domain.status import BlockCode, Termination
 
@@ -25,13 +31,13 @@ _MAX_RECORD: Final = 64 * 1024
 MAX_CALLS: Final = 16
 
 _Name = Annotated[str, Field(max_length=2000)]
-_Key = Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
-_TypeName = Annotated[str, Field(max_length=MAX_TYPE)]
-_SignalName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+_Key = Annotated[str, Field(min_length=1, max_length=MAX_CALL_KEY_CHARS)]
+_TypeName = Annotated[str, Field(max_length=MAX_TYPE_CHARS)]
+_SignalName = Annotated[str, Field(min_length=1, max_length=MAX_SIGNAL_NAME_CHARS)]
 _Request = Annotated[
-    Mapping[Annotated[str, Field(max_length=MAX_FIELD)], Annotated[str, Field(max_length=32)]]
+    Mapping[Annotated[str, Field(max_length=MAX_FIELD_CHARS)], Annotated[str, Field(max_length=32)]]
     | None,
-    Field(max_length=MAX_FIELDS + 1),
+    Field(max_length=MAX_REQUEST_FIELDS + 1),
 ]
 _Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 _Usd = Annotated[float, Field(ge=0, le=MAX_USD)]
@@ -62,7 +68,7 @@ class Job(Message):
     may be made in the same process, this one among them.
     """
 
-    longest_body: ClassVar[int] = 2 * OUTPUT_BYTES
+    longest_body: ClassVar[int] = 2 * MAX_OUTPUT_BYTES
     kind: Literal["job"] = "job"
     run_id: str
     life: str
@@ -169,7 +175,7 @@ class KeptCheckpointCall(Call):
 class CheckpointCall(Call):
     """Keep partial results: the body, JSON text."""
 
-    longest_body: ClassVar[int] = OUTPUT_BYTES
+    longest_body: ClassVar[int] = MAX_OUTPUT_BYTES
     kind: Literal["checkpoint"] = "checkpoint"
     iteration_count: Annotated[int, Field(ge=0, le=MAX_ITERATIONS)]
     phase: Annotated[str, Field(max_length=128)]
@@ -190,7 +196,7 @@ class FindResultCall(Call):
     type: _TypeName
     request: _Request = None
     on_unknown: Literal["repeat", "ask", "fail"] = "repeat"
-    arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS)] = ""
+    arguments: Annotated[str, Field(max_length=MAX_ARGUMENTS_CHARS)] = ""
     keep: bool = False
 
 
@@ -204,7 +210,7 @@ class ForgetIntentCall(Call):
 class RecordResultCall(Call):
     """Record a result: the body, JSON text."""
 
-    longest_body: ClassVar[int] = OUTPUT_BYTES
+    longest_body: ClassVar[int] = MAX_OUTPUT_BYTES
     kind: Literal["record_result"] = "record_result"
     key: _Key
     type: _TypeName
@@ -334,10 +340,10 @@ class LogLine(Message):
 class FinishedNote(Message):
     """The handler returned an output that fits: the body, JSON text."""
 
-    longest_body: ClassVar[int] = OUTPUT_BYTES
+    longest_body: ClassVar[int] = MAX_OUTPUT_BYTES
     kind: Literal["finished"] = "finished"
     status: OutputStatus
-    summary: Annotated[str, Field(max_length=MAX_OUTPUT_SUMMARY)] = ""
+    summary: Annotated[str, Field(max_length=MAX_OUTPUT_SUMMARY_CHARS)] = ""
     skip_to: _Name | None = None
 
 
@@ -379,8 +385,8 @@ class WantedSignal(Message):
     name: _SignalName
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
     otherwise: Literal["block", "continue", "fail"]
-    model: Annotated[str, Field(max_length=MAX_TYPE_PATH)]
-    refused: Annotated[str, Field(max_length=MAX_REFUSED)]
+    model: Annotated[str, Field(max_length=MAX_MODEL_PATH_CHARS)]
+    refused: Annotated[str, Field(max_length=MAX_REFUSAL_CHARS)]
 
     def to_request(self) -> SignalRequest:
         """Return it as the settlement takes it."""
